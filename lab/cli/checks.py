@@ -1,0 +1,91 @@
+"""``lab recordings validate``, ``lab golden lint`` and ``lab doctor``: things that are checked, and fail with exit code 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.errors import CheckFailed
+
+SHOWN = 20
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    recordings = typer.Typer(no_args_is_help=True, help="Recordings: check them.")
+    recordings.command("validate")(validate)
+    app.add_typer(recordings, name="recordings")
+    golden = typer.Typer(no_args_is_help=True, help="Golden sets: check them.")
+    golden.command("lint")(lint)
+    app.add_typer(golden, name="golden")
+    app.command("doctor")(doctor)
+
+
+def validate(
+    path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
+    format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
+    as_json: Json = False,
+) -> None:
+    """Read recordings as a replay would and list what is wrong or was repaired."""
+    from lab.recordings.validate import validate as check
+
+    found = check(path, format)
+    if as_json:
+        emit_json(found.as_json())
+    else:
+        emit_table(
+            ["conversation", "sessions", "turns", "memories", "probes"],
+            [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
+        )
+        _list("warning", found.warnings)
+        _list("error", found.errors)
+    if found.errors:
+        raise CheckFailed(f"{path}: {len(found.errors)} errors")
+
+
+def lint(
+    path: Annotated[Path, typer.Argument(help="A golden set: a file, or a folder of them.")],
+    recordings: Annotated[Path | None, typer.Option(help="The recordings it judges; by default those beside golden/, in datasets/.")] = None,
+    format: Annotated[str, typer.Option("--format", help="Format of the recordings.")] = "lab",  # noqa: A002 - the name of the option
+    as_json: Json = False,
+) -> None:
+    """Check a golden set against its recordings: dead keys, contradictions, memories not yet born."""
+    from lab.golden.lint import lint as check
+    from lab.golden.read import read_golden
+    from lab.recordings.readers import read_library
+    from lab.shelf import datasets_beside
+
+    golden = read_golden(path)
+    found = check(golden, read_library(recordings or datasets_beside(path), format).recordings)
+    if as_json:
+        emit_json(found.as_json())
+    else:
+        emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
+        _list("warning", found.warnings)
+        _list("error", found.errors)
+    if found.errors:
+        raise CheckFailed(f"{path}: {len(found.errors)} errors")
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check that this machine can measure: packages, model weights, cache, LanceDB."""
+    from lab.replay.doctor import examine
+
+    checks = examine()
+    if as_json:
+        emit_json({"checks": [check._asdict() for check in checks], "ok": all(check.ok for check in checks)})
+    else:
+        emit_table(["check", "state", "detail"], [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks])
+    failed = [check.name for check in checks if not check.ok]
+    if failed:
+        raise CheckFailed(f"failed: {', '.join(failed)}")
+
+
+def _list(kind: str, lines: Any) -> None:
+    for line in lines[:SHOWN]:
+        emit(f"{kind}: {line}")
+    if len(lines) > SHOWN:
+        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")

@@ -1,0 +1,74 @@
+"""``lab compare`` and ``lab explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, emit, emit_json, emit_table
+
+SHOWN_FLIPS = 3
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    app.command("compare")(compare)
+    app.command("explain")(explain)
+
+
+def compare(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    baseline: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
+    candidate: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
+    every: Annotated[bool, typer.Option("--all", help="Show every measure, not only the primary ones.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two arms over the same turns, with the conversation as the unit of inference."""
+    from lab.compare.paired import PRIMARY, compare_arms
+    from lab.replay.run_directory import open_run
+
+    found = compare_arms(open_run(run), baseline, candidate)
+    if as_json:
+        emit_json(found.as_json())
+        return
+    emit(f"{candidate} minus {baseline}")
+    rows = []
+    for one in found.differences:
+        if every or one.measure in PRIMARY:
+            low, high = one.estimate.low, one.estimate.high
+            interval = f"{low:+.3f} … {high:+.3f}" if low is not None and high is not None else "–"
+            p = one.p if one.p_holm is None else one.p_holm
+            rows.append(
+                [one.measure, one.baseline, one.candidate, f"{one.estimate.mean:+.3f}", interval, f"{p:.3f}", f"{one.wins}/{one.ties}/{one.losses}"]
+            )
+    emit_table(["measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down"], rows)
+    conversations = max((one.conversations for one in found.differences), default=0)
+    emit(f"{conversations} conversations; p by sign-flip of conversations, Holm-adjusted over the primary measures.")
+    if conversations < 6:
+        emit("With fewer than 6 conversations no two-sided sign-flip test can reach p < .05: read the intervals.")
+    for title, flips in (("gained", found.gained), ("lost", found.lost)):
+        emit(f"{title} a hit at 6: {len(flips)} probes")
+        for turn in flips[:SHOWN_FLIPS]:
+            emit(f"  lab explain {run} '{turn}' --arm {candidate.rpartition(':')[2]}")
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn (<conversation>/<session>/<turn>) or a probe of the run.")],
+    arm: Annotated[str | None, typer.Option(help="An arm of the run; the first by default.")] = None,
+    with_text: Annotated[bool, typer.Option("--with-text", help="Show the texts of the turn and of memories.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show why each memory has its place in one turn, and why gold ones lost theirs."""
+    from lab.replay.explain import explain as explain_turn
+    from lab.replay.run_directory import open_run
+    from lab.report.explanation import explanation_json, explanation_text
+
+    opened = open_run(run)
+    found = explain_turn(opened, turn, arm or opened.arms[0])
+    if as_json:
+        emit_json(explanation_json(found, with_text=with_text))
+    else:
+        emit(explanation_text(found, with_text=with_text))

@@ -1,0 +1,55 @@
+"""``lab demo``: the main job on what the project ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, announce, emit, emit_json, emit_table
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command("demo")(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="The run directory.")] = Path("reports/demo"),
+    jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Replay the shipped conversations through both policies, score them against gold, and write a report with charts."""
+    from lab.cli.replay import HEADLINES
+    from lab.compare.paired import PRIMARY, compare_arms
+    from lab.measures.score import read_gold, score_run, summarise
+    from lab.replay.plan import Asked
+    from lab.replay.run import run_replay
+    from lab.report.build import build_report
+    from lab.shelf import shipped
+    from lab.sweep.saturation import saturation, write_points
+
+    recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
+    asked = Asked(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded")
+    outcome = run_replay(asked, out, jobs=jobs, announce=announce)
+    run = outcome.run
+    scores = score_run(run)
+    summary = summarise(scores, read_gold(run), run.arms)
+    if not (run.path / "saturation.parquet").exists():
+        announce("growing the must pool")
+        write_points(saturation(recordings, "lab", golden=golden, seeds=3, jobs=jobs), run.path / "saturation.parquet")
+    announce("drawing")
+    files = build_report(run, "tier_first_v1", "tier_quota_v1")
+    comparison = compare_arms(run, "tier_first_v1", "tier_quota_v1")
+    if as_json:
+        emit_json({"run": str(out), "scores": summary, "comparison": comparison.as_json(), "files": [str(file) for file in files]})
+        return
+    emit(f"{len(run.conversations)} hand-written conversations, {next(iter(summary['arms'].values()))['n']} probes with gold, labels and scopes as recorded")
+    emit_table(["arm", *HEADLINES], [[name, *(one["measures"].get(measure) for measure in HEADLINES)] for name, one in summary["arms"].items()])
+    for one in comparison.differences:
+        if one.measure in PRIMARY and one.estimate.low is not None and one.estimate.high is not None:
+            emit(f"tier_quota_v1 - tier_first_v1  {one.measure:<11} {one.estimate.mean:+.3f}  (95 % interval {one.estimate.low:+.3f} … {one.estimate.high:+.3f})")
+    emit(f"Open {files[0]}")

@@ -1,0 +1,54 @@
+"""The command ``lab``: typer verbs, each a few lines over the function of the same name. Nothing heavy is imported before a verb runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from lab.cli import checks, compare, demo, replay, report, runs, saturation
+from lab.cli.output import complain
+from lab.errors import LabError
+
+app = typer.Typer(
+    name="lab", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="Replay recorded conversations through an agent-memory engine and measure what it recalls.",
+    epilog="Exit codes: 0 pass, 1 the thing checked failed, 2 unusable input or usage, 3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
+)
+for room in (demo, replay, compare, report, saturation, checks, runs):
+    room.add_to(app)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from lab import __version__
+
+        typer.echo(f"lab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+def main() -> None:
+    """Run a verb and end with the exit code of what went wrong, if anything did."""
+    # More threads of one small product are slower, and their number must not matter.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        app()
+    except LabError as error:
+        complain(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        complain("interrupted; run the same command again to go on")
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,56 @@
+"""What people and programs see: tables on stdout, one JSON object with ``--json``, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON object."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def emit(text: str = "") -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")
+
+
+def announce(text: str) -> None:
+    """Say something about progress, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def complain(text: str) -> None:
+    """Say what went wrong, in one line, on stderr."""
+    sys.stderr.write(f"error: {' '.join(text.split())}\n")
+
+
+def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table: the first column to the left, the others to the right, None as a dash. rich keeps it to the width of the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for place, header in enumerate(headers):
+        table.add_column(header, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0 and len(headers) > 3)
+    for row in rows:
+        table.add_row(*(show(cell) for cell in row))
+    Console(highlight=False, markup=False, emoji=False).print(table)
+
+
+def show(value: object) -> str:
+    """A cell: numbers to three decimals, large ones to none, None as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
+    return str(value)

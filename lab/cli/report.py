@@ -1,0 +1,32 @@
+"""``lab report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, emit, emit_json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command("report")(report)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    baseline: Annotated[str | None, typer.Option(help="The arm that others are compared with; tier_first_v1 if the run has it, else the first.")] = None,
+    candidate: Annotated[str | None, typer.Option(help="The arm to compare; tier_quota_v1 if the run has it, else the second.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write report.html, report.md and figures/ into a run."""
+    from lab.replay.run_directory import open_run
+    from lab.report.build import build_report
+
+    files = build_report(open_run(run), baseline, candidate)
+    if as_json:
+        emit_json({"files": [str(file) for file in files]})
+    else:
+        emit(f"Open {files[0]}")

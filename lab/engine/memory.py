@@ -1,0 +1,93 @@
+"""The row of the memories table (spec 0.2) and how its fields are normalised (spec 0.3)."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
+MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
+LABELS = (MUST, NICE, IGNORE, UNKNOWN)
+_ALIASES = {**{label: label for label in LABELS}, "none": UNKNOWN, "high": MUST, "medium": NICE, "low": IGNORE, "trivial": IGNORE}
+# A namespace of the project's own: the same key gives the same id in every run and on every machine.
+_NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One memory as the engine stores it. ``key`` is the lab's name for it, ``id`` the engine's."""
+
+    id: str
+    key: str
+    text: str
+    index_text: str
+    created_at: int
+    category: str = "other"
+    importance_label: str = UNKNOWN
+    scope: str = "global"
+    trust_tier: str = "user"
+    importance: float | None = None
+
+
+class Candidate(NamedTuple):
+    """A hit after fusion, as selection sees it. ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it."""
+
+    id: str
+    score: float
+    created_at: int = 0
+    fts_rank: int | None = None
+    vec_rank: int | None = None
+
+
+def engine_id(key: str) -> str:
+    """The engine's id of a memory key: a UUIDv5, so that it is a function of the key."""
+    return str(uuid.uuid5(_NAMESPACE, key))
+
+
+def importance_score(value: Any) -> float | None:
+    """A finite number, or a string that is wholly one, clamped to 0..1; anything else is no score. A blank string counts as 0, as in JavaScript."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value.strip() or 0)
+        except ValueError:
+            return None
+    return min(1.0, max(0.0, float(value))) if math.isfinite(value) else None
+
+
+def label_of_score(score: float | None) -> str:
+    """0.8 and more must_remember, 0.5 and more nice_to_have, less ignore; no score unknown."""
+    if score is None:
+        return UNKNOWN
+    return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
+
+
+def normal_label(value: Any) -> str | None:
+    """A label or one of its aliases, however it is cased and spaced; None for anything else."""
+    return _ALIASES.get(re.sub(r"[\s-]+", "_", value.strip().lower())) if isinstance(value, str) else None
+
+
+def resolve_label(label: Any, score: Any = None) -> str:
+    """A recognised label beats the score; else the score decides."""
+    return normal_label(label) or label_of_score(importance_score(score))
+
+
+def normal_category(value: Any) -> str:
+    """A known category, trimmed and lower-cased; unknown ones become ``other``."""
+    category = value.strip().lower() if isinstance(value, str) else ""
+    return category if category in CATEGORIES else "other"
+
+
+def normal_row(
+    key: str, text: str, index_text: str, created_at: int, *, category: Any, label: Any, scope: Any, importance: Any = None
+) -> Row:
+    """A row with every field normalised as spec 0.2 and 0.3 say."""
+    score = importance_score(importance)
+    return Row(
+        engine_id(key), key, text, index_text, created_at, normal_category(category), resolve_label(label, score),
+        scope if isinstance(scope, str) and scope else "global", "user", score,
+    )

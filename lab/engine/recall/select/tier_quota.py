@@ -1,0 +1,93 @@
+"""tier_quota_v1 (spec 3.3): all tiers are asked; quotas fill most places and the best of the rest fills the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lab.engine.memory import Candidate
+from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount
+from lab.engine.recall.tiers import TierPlan
+
+CAPPED = ("must", "unknown")
+
+
+def tier_quota_v1(
+    plans: Sequence[TierPlan], limit: int, quota: Quota, search: Callable[[TierPlan], Sequence[Candidate]], *, strict_caps: bool
+) -> Selection:
+    """Select with quotas.
+
+    Nice is reserved first, then must up to its maximum, then unknown up to its own; what is left goes to a wildcard pool of every candidate not yet taken: fused
+    score, then newest, then id, then tier name. The result keeps the blocks must, nice, unknown, wildcard.
+
+    ``strict_caps`` is the reading of seed 000 ("mustMax is a cap, not a target"): the wildcard takes a must or an unknown beyond its
+    maximum only where no other candidate is left. Without it the maxima bind the first pass alone, as in the public plugin.
+    """
+    buckets = {plan.tier: list(search(plan)) for plan in plans}
+    size = {tier: len(bucket) for tier, bucket in buckets.items()}
+    nice = min(quota.nice_min, limit, size.get("nice", 0))
+    must = min(quota.must_max, max(0, limit - nice), size.get("must", 0))
+    unknown = min(quota.unknown_max, max(0, limit - nice - must), size.get("unknown", 0))
+
+    picked: list[Picked] = []
+    seen: set[str] = set()
+    for tier, target in (("must", must), ("nice", nice), ("unknown", unknown)):
+        for candidate in buckets.get(tier, ()):
+            if target <= 0 or len(picked) >= limit:
+                break
+            if candidate.id not in seen:
+                seen.add(candidate.id)
+                picked.append(Picked(candidate, tier, f"{tier}_quota"))
+                target -= 1
+
+    wildcards = _wildcards(plans, buckets, seen, limit - len(picked), picked, quota if strict_caps else None)
+    picked.extend(wildcards)
+    counts = [
+        TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked)) for plan in plans
+    ]
+    rejected = [plan.miss_reason for plan in plans if plan.miss_reason and not size[plan.tier]]
+    if len(picked) >= limit:
+        rejected.append("budget_cap")
+    return Selection(picked, counts, rejected, quota._replace(wildcard_used=len(wildcards)))
+
+
+def _wildcards(
+    plans: Sequence[TierPlan], buckets: dict[str, list[Candidate]], seen: set[str], places: int, picked: list[Picked], caps: Quota | None
+) -> list[Picked]:
+    """The best ``places`` candidates not yet taken; under ``caps`` those over their tier's maximum come after all others."""
+    if places <= 0:
+        return []
+    pool = sorted(
+        (-candidate.score, -candidate.created_at, candidate.id, plan.tier, candidate)
+        for plan in plans
+        for candidate in _leaders(buckets[plan.tier], seen, places)
+    )
+    room = {}
+    if caps:
+        taken = {tier: sum(one.tier == tier for one in picked) for tier in CAPPED}
+        room = {"must": caps.must_max - taken["must"], "unknown": caps.unknown_max - taken["unknown"]}
+    within: list[Picked] = []
+    over: list[Picked] = []
+    for *_, tier, candidate in pool:
+        if candidate.id in seen:
+            continue
+        seen.add(candidate.id)
+        free = room.get(tier, 1)
+        (within if free > 0 else over).append(Picked(candidate, tier, "wildcard"))
+        if tier in room:
+            room[tier] -= 1
+    return (within + over)[:places]
+
+
+def _leaders(bucket: list[Candidate], seen: set[str], places: int) -> list[Candidate]:
+    """The candidates of one bucket that could fill ``places``: its first ones not yet taken, and all that tie with the last of them.
+
+    A bucket stands in order of score, so nothing behind them can win a place; but among equal scores the newest goes first.
+    """
+    leaders: list[Candidate] = []
+    for candidate in bucket:
+        if candidate.id in seen:
+            continue
+        if len(leaders) >= places and candidate.score < leaders[places - 1].score:
+            break
+        leaders.append(candidate)
+    return leaders

@@ -1,0 +1,77 @@
+"""What recall asks of a store: ranked rows of two lanes under a filter. Both stores answer alike (``tests/engine/test_stores_agree.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lab.engine.memory import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Hit(NamedTuple):
+    """A row in one lane's ranking. ``distance`` is squared L2 in the vector lane and 0 in the text lane (spec 2.2, 2.3)."""
+
+    row: int
+    score: float
+    distance: float = 0.0
+
+
+class Filter(NamedTuple):
+    """Rows that may be returned: those of one scope (None: of any) whose label is one of ``labels`` (None: any)."""
+
+    scope: str | None = None
+    labels: tuple[str, ...] | None = None
+
+
+class Lanes(NamedTuple):
+    """Both lanes under one filter, best first, and what finding them cost."""
+
+    fts: list[Hit]
+    vec: list[Hit]
+    nanoseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is searched for: the text for the one lane, its vector (None: no embedding) for the other."""
+
+    text: str
+    tokens: Sequence[str]
+    vector: np.ndarray | None
+
+
+class View(Protocol):
+    """A query on a store as it stands. Ties are ordered by engine id, ascending; asking again costs nothing."""
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        """The first ``limit`` hits of each lane under ``where``."""
+        ...
+
+
+class Store(Protocol):
+    """Rows that only grow. A row's number is its place in the order of adding."""
+
+    rows: list[Row]
+
+    def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
+        """Append rows with their unit vectors (float32 ``[len(rows), dimension]``) and tokens of their ``index_text``."""
+        ...
+
+    def view(self, query: Query) -> View:
+        """Everything that recall can ask about one query."""
+        ...
+
+    def close(self) -> None:
+        """Give back files and handles."""
+        ...
+
+
+def vector_score(distance: np.ndarray) -> np.ndarray:
+    """``1 / (1 + squared L2)``, rounded to 1e-6 so that the last bits of a sum cannot decide an order (architecture, Decisions)."""
+    import numpy as np
+
+    return np.round(1.0 / (1.0 + distance), 6)

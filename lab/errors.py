@@ -1,0 +1,51 @@
+"""Everything that can go wrong, and the exit code it ends a verb with.
+
+    LabError                      4   could not measure (the default: a fault while measuring)
+    ├── CheckFailed               1   the thing that was checked failed: validate, lint
+    ├── UnusableInput             2   the arguments or the files cannot be worked with
+    │   ├── NotARun               2   a folder was given that is no run directory
+    │   └── OtherArguments        2   a run directory was made with other arguments than these
+    ├── NotComparable             3   two arms cannot be compared; the reasons are listed
+    └── CannotMeasure             4   a model, a store or a file failed underneath us
+
+A message is one line that says what is wrong, where, and what would mend it. Verbs print it on stderr and end with the code;
+a traceback is for faults that nobody foresaw.
+"""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Root of the tree. ``exit_code`` is what the command line ends with."""
+
+    exit_code = 4
+
+
+class CheckFailed(LabError):
+    """Validation or lint found errors in the thing it was asked to check."""
+
+    exit_code = 1
+
+
+class UnusableInput(LabError):
+    """Arguments or input files that nothing can be done with."""
+
+    exit_code = 2
+
+
+class NotARun(UnusableInput):
+    """The folder holds no manifest of ours."""
+
+
+class OtherArguments(UnusableInput):
+    """The run directory belongs to a run with other arguments."""
+
+
+class NotComparable(LabError):
+    """Two arms differ in more than the arm; the message lists in what."""
+
+    exit_code = 3
+
+
+class CannotMeasure(LabError):
+    """A fault below us: model weights that do not match, a store that fails, a disk that is full."""

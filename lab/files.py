@@ -1,0 +1,107 @@
+"""Files that are either whole or absent, and readers that name the line they stumble over."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.errors import CannotMeasure, UnusableInput
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
+
+    A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one fsync for the
+    file and one for its folder. Two writers of one path do not mix: the last rename wins.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise CannotMeasure(f"cannot write {path}: {error.strerror}") from error
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise CannotMeasure(f"cannot write {path}: {error.strerror or error}; the old state is kept") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` through :func:`whole_file`."""
+    with whole_file(path) as part:
+        part.write_bytes(data)
+
+
+def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
+    """JSON as this project writes it: UTF-8, keys in the order given, a newline at the end."""
+    return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
+
+
+def digest(value: Any) -> str:
+    """sha256 of a JSON value with sorted keys: the identity of a set of arguments."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """sha256 of a file's bytes."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of ``path``; a missing file, a folder or other bytes are :class:`UnusableInput`."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UnusableInput(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise UnusableInput(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in ``path``; what is not JSON is :class:`UnusableInput` with line and column."""
+    return _parse(read_text(path), path, 1)
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each non-blank line of a JSON Lines file as ``(line number, object)``."""
+    # Split at newlines alone: str.splitlines would also cut at U+2028, which JSON allows inside a string.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        value = _parse(line, path, number)
+        if not isinstance(value, dict):
+            raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {type(value).__name__}")
+        yield number, value
+
+
+def _parse(text: str, path: Path, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        cut = " (the file seems cut off)" if error.pos >= len(text.rstrip()) else ""
+        raise UnusableInput(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}{cut}") from None
+    except RecursionError:
+        raise UnusableInput(f"{path}:{first_line}: JSON is nested too deeply") from None

@@ -1,0 +1,69 @@
+"""Golden sets of the project's own form: JSON Lines, one probe a line.
+
+    {"kind": "probe", "turn": TURN, "type": "standing_rule", "reason": TEXT,
+     "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
+
+A probe that is no turn of the recording has ``id``, ``conversation`` and ``query`` in place of ``turn``; it is asked after the last turn.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import read_json_lines
+from lab.golden.model import GoldenSet, Judgement, Probe
+
+FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "reason", "relevant", "forbidden"}
+
+
+def read_golden(path: Path) -> GoldenSet:
+    """Read a golden set from a file or from the ``*.jsonl`` files of a folder, in order of their names."""
+    if path.is_dir():
+        files = sorted(path.glob("*.jsonl"))
+        if not files:
+            raise UnusableInput(f"{path}: no *.jsonl file in this folder")
+    else:
+        files = [path]
+    return GoldenSet(tuple(_probe(line, f"{file}:{number}") for file in files for number, line in read_json_lines(file)))
+
+
+def _probe(line: dict[str, Any], at: str) -> Probe:
+    unknown = set(line) - FIELDS
+    if unknown:
+        raise UnusableInput(f"{at}: a probe has no field {sorted(unknown)[0]!r}")
+    if line.get("kind") != "probe":
+        raise UnusableInput(f'{at}: "kind" must be "probe"')
+    turn, query = line.get("turn"), line.get("query")
+    if (turn is None) == (query is None):
+        raise UnusableInput(f"{at}: a probe has either a turn or a query of its own")
+    if turn is not None:
+        if not isinstance(turn, str) or turn.count("/") < 2:
+            raise UnusableInput(f"{at}: turn {turn!r} is not <conversation>/<session>/<turn>")
+        identity, conversation = turn, turn.split("/")[0]
+    else:
+        identity, conversation = line.get("id"), line.get("conversation")
+        if not isinstance(query, str) or not isinstance(identity, str) or not isinstance(conversation, str):
+            raise UnusableInput(f"{at}: a probe with a query needs the strings id, conversation and query")
+    return Probe(
+        identity, conversation, turn, query,
+        relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
+        forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
+        slices={"type": str(line["type"])} if "type" in line else {},
+        reason=str(line.get("reason", "")),
+    )
+
+
+def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:
+    if not isinstance(value, list):
+        raise UnusableInput(f"{at}: expected a list")
+    judged = []
+    for one in value:
+        if not isinstance(one, dict) or not isinstance(one.get("memory"), str):
+            raise UnusableInput(f'{at}: each judgement is {{"memory": KEY, "grade": 1 or 2, "reason": TEXT}}')
+        grade = one.get("grade", 1)
+        if isinstance(grade, bool) or not isinstance(grade, int) or grade < 1:
+            raise UnusableInput(f"{at}: grade {grade!r} of {one['memory']} is not a whole number from 1")
+        judged.append(Judgement(one["memory"], grade, str(one.get("reason", ""))))
+    return tuple(judged)

@@ -1,0 +1,96 @@
+"""LoCoMo-10 (snap-research, CC BY-NC 4.0): two people talk over months; questions name the turns that answer them.
+
+Questions are asked from outside after the last session. Every turn is a memory. Evidence strings are repaired: joined ids are split, ``D:11:26`` and ``D30:05`` are
+read as ``D11:26`` and ``D30:5``. A question is kept where every evidence id then names a turn; the rest are left out and noted.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.shape import expect, field
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+SESSION = re.compile(r"session_(\d+)")
+EVIDENCE = re.compile(r"D:?0*(\d+):0*(\d+)")
+
+
+def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
+    """Read every conversation of a LoCoMo file."""
+    return [
+        _conversation(sample, f"{path}: [{number}]")
+        for number, sample in enumerate(expect(read_json(path), list, str(path)))
+    ]
+
+
+def _conversation(sample: Any, where: str) -> tuple[Recording, GoldenSet]:
+    name = field(sample, "sample_id", str, where)
+    conversation = field(sample, "conversation", dict, where)
+    # The file holds dates of sessions that were never spoken; only sessions with turns count.
+    numbers = sorted(int(match[1]) for key in conversation if (match := SESSION.fullmatch(key)) and conversation[key])
+    turns: list[Turn] = []
+    memories: list[Memory] = []
+    by_evidence: dict[str, str] = {}
+    clock = 0
+    for number in numbers:
+        at = f"{where}: session_{number}"
+        date = field(conversation, f"session_{number}_date_time", str, where)
+        start = _date_ms(date, at)
+        for index, raw in enumerate(expect(conversation[f"session_{number}"], list, at)):
+            spot = f"{at}[{index}]"
+            identity = field(raw, "dia_id", str, spot)
+            speaker, text = field(raw, "speaker", str, spot), field(raw, "text", str, spot)
+            caption = raw.get("blip_caption")
+            said = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
+            clock = max(clock + 1, start)
+            turn = Turn(
+                f"{name}/session_{number}/{identity}", len(turns), f"session_{number}", "user", text, clock, speaker=speaker
+            )
+            turns.append(turn)
+            memory = Memory(f"{turn.key}#0", said, f"{date}\n{date} {said}", visible_from=len(turns), created_at=clock)
+            memories.append(memory)
+            by_evidence[identity] = memory.key
+    golden = _questions(name, field(sample, "qa", list, where), by_evidence, where)
+    return Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden
+
+
+def _questions(name: str, raw_questions: list[Any], by_evidence: dict[str, str], where: str) -> GoldenSet:
+    probes, notes = [], []
+    for index, raw in enumerate(raw_questions):
+        at = f"{where}: qa[{index}]"
+        identity = f"{name}/q{index + 1:03d}"
+        evidence = field(raw, "evidence", list, at)
+        ids = [one for text in evidence for one in split_evidence(expect(text, str, f"{at}: evidence"))]
+        if ids != evidence:
+            notes.append(f"{identity}: evidence {evidence} read as {ids}")
+        if not ids or any(one not in by_evidence for one in ids):
+            reason = "it names no evidence" if not ids else f"evidence {[one for one in ids if one not in by_evidence]} is no turn"
+            notes.append(f"{identity}: left out, {reason}")
+            continue
+        category = field(raw, "category", int, at)
+        relevant = tuple(Judgement(key) for key in dict.fromkeys(by_evidence[one] for one in ids))
+        probes.append(
+            Probe(identity, name, None, field(raw, "question", str, at), relevant, slices={"category": CATEGORIES.get(category, str(category))})
+        )
+    return GoldenSet(tuple(probes), tuple(notes))
+
+
+def split_evidence(text: str) -> list[str]:
+    """Evidence ids in one string, repaired. What has no id in it stays as it is, so that it is seen not to resolve."""
+    parts = [part for part in re.split(r"[;,\s]+", text.strip()) if part]
+    return [f"D{match[1]}:{match[2]}" if (match := EVIDENCE.fullmatch(part)) else part for part in parts]
+
+
+def _date_ms(text: str, where: str) -> int:
+    """``1:56 pm on 8 May, 2023`` as epoch milliseconds, read as UTC."""
+    try:
+        return int(datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        raise UnusableInput(f"{where}: date {text!r} is not like '1:56 pm on 8 May, 2023'") from None

@@ -1,0 +1,73 @@
+"""What was said: turns in sessions, and the memories that existed at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One utterance. ``seq`` counts turns of the conversation from 0 and is the replay clock; ``time_ms`` never runs backwards."""
+
+    key: str
+    seq: int
+    session: str
+    role: str
+    text: str
+    time_ms: int
+    scope: str = "global"
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory as the recording gives it.
+
+    ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text`` embedded and searched.
+    ``label`` is None where the recording grades nothing.
+    """
+
+    key: str
+    text: str
+    index_text: str
+    visible_from: int
+    created_at: int
+    category: str = "fact"
+    scope: str = "global"
+    label: str | None = None
+    supersedes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One conversation: its turns in order, its memories in order of birth, and what its reader repaired or noticed."""
+
+    conversation: str
+    turns: tuple[Turn, ...]
+    memories: tuple[Memory, ...]
+    language: str = "en"
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """Session ids in order of their first turn."""
+        return tuple(dict.fromkeys(turn.session for turn in self.turns))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any memory carries an importance label of its own."""
+        return any(memory.label is not None for memory in self.memories)
+
+
+def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:
+    """Give every memory ``created_at = max(previous + 1 ms, recorded time)``: list order is the clock.
+
+    Recorded times of public sets run backwards now and then; the list order is the only safe one.
+    """
+    ordered: list[Memory] = []
+    previous = -1
+    for memory in memories:
+        previous = max(previous + 1, memory.created_at)
+        ordered.append(memory if memory.created_at == previous else replace(memory, created_at=previous))
+    return tuple(ordered)

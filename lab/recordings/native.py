@@ -1,0 +1,134 @@
+"""The project's own recording format: JSON Lines, one conversation a file, diffable line by line.
+
+    {"kind": "recording", "schema": "lab.recording.v1", "conversation": NAME, "language": "en", "title": TEXT}
+    {"kind": "session", "session": "s01", "time": "2026-03-02T09:10:00+08:00", "scope": "gateway"}
+    {"kind": "turn", "turn": "t01", "role": "user", "text": TEXT}
+    {"kind": "memory", "text": TEXT, "category": "decision", "importance_label": "must_remember", "scope": "gateway"}
+
+A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled from the next turn on.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import read_json_lines
+from lab.golden.model import GoldenSet
+from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.shape import expect, field
+
+SCHEMA = "lab.recording.v1"
+CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
+LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
+ROLES = ("user", "assistant", "tool", "system")
+FIELDS = {
+    "session": {"kind", "session", "time", "scope"},
+    "turn": {"kind", "turn", "role", "text"},
+    "memory": {"kind", "text", "index_text", "category", "importance_label", "scope", "supersedes"},
+}
+
+
+def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
+    """Read one conversation. Its probes live in a golden set of their own, so the set that comes with it is empty."""
+    lines = read_json_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise UnusableInput(f"{path}: is empty; its first line must be the recording")
+    number, header = first
+    at = f"{path}:{number}"
+    if header.get("kind") != "recording" or header.get("schema") != SCHEMA:
+        raise UnusableInput(f'{at}: the first line must be {{"kind": "recording", "schema": "{SCHEMA}", …}}')
+    name = field(header, "conversation", str, at)
+    reader = _Lines(name)
+    for number, line in lines:
+        reader.take(line, f"{path}:{number}")
+    recording = Recording(name, tuple(reader.turns), in_birth_order(reader.memories), language=str(header.get("language", "en")))
+    return [(recording, GoldenSet())]
+
+
+class _Lines:
+    """Walks the lines of one file; holds the session and turn that a line belongs to."""
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        self.turns: list[Turn] = []
+        self.memories: list[Memory] = []
+        self.keys: set[str] = set()
+        self.session: dict[str, Any] | None = None
+        self.start_ms = -1
+        self.ordinal = 0
+
+    def take(self, line: dict[str, Any], at: str) -> None:
+        kind = line.get("kind")
+        if kind not in FIELDS:
+            raise UnusableInput(f"{at}: kind {kind!r} is none of {', '.join(FIELDS)}")
+        unknown = set(line) - FIELDS[kind]
+        if unknown:
+            raise UnusableInput(f"{at}: a {kind} line has no field {sorted(unknown)[0]!r}")
+        {"session": self.take_session, "turn": self.take_turn, "memory": self.take_memory}[kind](line, at)
+
+    def take_session(self, line: dict[str, Any], at: str) -> None:
+        key = f"{self.conversation}/{field(line, 'session', str, at)}"
+        self._once(key, at)
+        time = field(line, "time", str, at)
+        try:
+            moment = datetime.fromisoformat(time)
+        except ValueError:
+            raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
+        if moment.tzinfo is None:
+            raise UnusableInput(f"{at}: time {time!r} has no zone; write for instance 2026-03-02T09:10:00+08:00")
+        start = round(moment.timestamp() * 1000)
+        if start <= self.start_ms:
+            raise UnusableInput(f"{at}: session {line['session']!r} does not begin after the one before it")
+        self.session, self.start_ms = line, start
+
+    def take_turn(self, line: dict[str, Any], at: str) -> None:
+        if self.session is None:
+            raise UnusableInput(f"{at}: a turn stands before the first session line")
+        key = f"{self.conversation}/{self.session['session']}/{field(line, 'turn', str, at)}"
+        self._once(key, at)
+        role = _one_of(field(line, "role", str, at), ROLES, "role", at)
+        previous = self.turns[-1].time_ms if self.turns else -1
+        self.turns.append(
+            Turn(
+                key, len(self.turns), self.session["session"], role, field(line, "text", str, at),
+                max(previous + 1, self.start_ms), scope=str(self.session.get("scope", "global")), speaker=role,
+            )
+        )
+        self.ordinal = 0
+
+    def take_memory(self, line: dict[str, Any], at: str) -> None:
+        if not self.turns or self.session is None or self.turns[-1].session != self.session["session"]:
+            raise UnusableInput(f"{at}: a memory stands before the first turn of its session")
+        turn = self.turns[-1]
+        key = f"{turn.key}#{self.ordinal}"
+        self.ordinal += 1
+        self._once(key, at)
+        text = field(line, "text", str, at)
+        label = line.get("importance_label")
+        supersedes = tuple(expect(line.get("supersedes", []), list, f"{at}: field 'supersedes'"))
+        for older in supersedes:
+            if older == key or older not in self.keys:
+                raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
+        self.memories.append(
+            Memory(
+                key, text, str(line.get("index_text", text)), visible_from=len(self.turns), created_at=turn.time_ms,
+                category=_one_of(line.get("category", "fact"), CATEGORIES, "category", at),
+                scope=str(line.get("scope", turn.scope)),
+                label=None if label is None else _one_of(label, LABELS, "importance_label", at), supersedes=supersedes,
+            )
+        )
+
+    def _once(self, key: str, at: str) -> None:
+        if key in self.keys:
+            raise UnusableInput(f"{at}: {key!r} occurs twice")
+        self.keys.add(key)
+
+
+def _one_of(value: Any, allowed: tuple[str, ...], what: str, at: str) -> str:
+    if value not in allowed:
+        raise UnusableInput(f"{at}: {what} {value!r} is none of {', '.join(allowed)}")
+    return str(value)

@@ -1,0 +1,105 @@
+"""The formats that can be read, and the one way to read them. A new format is one file and one line in :data:`FORMATS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import UnusableInput
+from lab.golden.lint import probe_problems
+from lab.golden.model import GoldenSet, Probe
+from lab.recordings import locomo, native, realmem
+from lab.recordings.model import Recording
+
+ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: which files of a folder are its own, what it offers as memories (first is the default), when recall happens by default."""
+
+    name: str
+    read: ReadFile
+    pattern: str
+    memories: tuple[str, ...]
+    recall_turns: str
+    about: str
+
+
+FORMATS: dict[str, Format] = {
+    form.name: form
+    for form in (
+        Format("lab", native.read, "*.jsonl", ("recorded",), "user", "this project's own JSON Lines, one conversation a file"),
+        Format("locomo", locomo.read, "*.json", ("turns",), "none", "LoCoMo-10: two people, questions asked after the last session"),
+        Format("realmem", realmem.read, "*.json", ("extracted",), "user", "RealMem: user and assistant, gold on turns inside the sessions"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What was read: recordings in order of conversation id, their probes, and the files they came from."""
+
+    format: Format
+    memories: str
+    recordings: tuple[Recording, ...]
+    golden: GoldenSet
+    files: tuple[Path, ...]
+
+
+def format_named(name: str) -> Format:
+    """The format of that name, or :class:`UnusableInput` that lists the names."""
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS))}") from None
+
+
+def files_of(path: Path, form: Format) -> tuple[Path, ...]:
+    """The files of one format at ``path``: the file itself, or those of the folder by name."""
+    if path.is_file():
+        return (path,)
+    if not path.exists():
+        raise UnusableInput(f"{path}: no such file or folder")
+    found = tuple(sorted(child for child in path.glob(form.pattern) if child.is_file() and not child.name.startswith(".")))
+    if not found:
+        raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
+    return found
+
+
+def read_library(path: Path, format_name: str, *, memories: str | None = None, golden: GoldenSet | None = None) -> Library:
+    """Read a file or a folder of recordings with their gold.
+
+    ``memories`` chooses what the recording offers as memories; ``golden`` adds probes that live in files of their own. Raises
+    :class:`UnusableInput` for anything that cannot be replayed: no turns, one conversation twice, a probe that names what is not there.
+    """
+    form = format_named(format_name)
+    chosen = memories or form.memories[0]
+    if chosen not in form.memories:
+        raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; it has: {', '.join(form.memories)}")
+    files = files_of(path, form)
+    pairs = [pair for file in files for pair in form.read(file, chosen)]
+    recordings = tuple(sorted((recording for recording, _ in pairs), key=lambda recording: recording.conversation))
+    if not recordings:
+        raise UnusableInput(f"{path}: holds no conversation")
+    for before, after in zip(recordings, recordings[1:], strict=False):
+        if before.conversation == after.conversation:
+            raise UnusableInput(f"{path}: conversation {after.conversation!r} occurs twice")
+    for recording in recordings:
+        if not recording.turns:
+            raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
+    sets = [gold for _, gold in pairs] + ([golden] if golden else [])
+    gold = GoldenSet(
+        tuple(probe for one in sets for probe in one.probes), tuple(note for one in sets for note in one.notes)
+    )
+    check_probes(recordings, gold.probes)
+    return Library(form, chosen, recordings, gold, files)
+
+
+def check_probes(recordings: Sequence[Recording], probes: Iterable[Probe]) -> None:
+    """Refuse probes that name an unknown conversation, turn or memory, or occur twice."""
+    problems = probe_problems(recordings, probes)
+    if problems:
+        more = f" (and {len(problems) - 1} more; `lab golden lint` lists them)" if len(problems) > 1 else ""
+        raise UnusableInput(problems[0] + more)

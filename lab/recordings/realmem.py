@@ -1,0 +1,85 @@
+"""RealMem (AvatarMemory/RealMemBench, Apache-2.0): gold on natural user turns inside the sessions.
+
+One file a persona. The gold of a query is on the assistant turn that follows it (``memory_used``: session and content), which is where
+the official scorer reads it. Memories are the ``extracted_memory`` of earlier sessions: they appear when their session has ended. A
+memory's ``index`` is not unique, so a key counts within the session. The project is the prefix of ``session_identifier``.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.shape import expect, field
+
+ROLES = {"User": "user", "Assistant": "assistant"}
+SLICES = ("category_name", "session_type", "topic")
+
+
+def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
+    """Read one persona: its recording and the probes in it."""
+    value = read_json(path)
+    where = str(path)
+    name = field(field(value, "_metadata", dict, where), "person_name", str, where)
+    dialogues = field(value, "dialogues", list, where)
+
+    turns: list[Turn] = []
+    memories: list[Memory] = []
+    keys: dict[tuple[str, str], str] = {}
+    queries: list[tuple[Turn, dict[str, Any], list[Any]]] = []
+    clock = 0
+    for number, session in enumerate(dialogues):
+        at = f"{where}: dialogues[{number}]"
+        uuid = field(session, "session_uuid", str, at)
+        scope = field(session, "session_identifier", str, at).split(":")[0].lower()
+        day = _day_ms(field(session, "current_time", str, at), at)
+        spoken = field(session, "dialogue_turns", list, at)
+        for index, raw in enumerate(spoken):
+            spot = f"{at}.dialogue_turns[{index}]"
+            speaker = field(raw, "speaker", str, spot)
+            clock = max(clock + 1, day)
+            turn = Turn(
+                key=f"{name}/{uuid}/{index}", seq=len(turns), session=uuid, role=ROLES.get(speaker, speaker.lower()),
+                text=field(raw, "content", str, spot), time_ms=clock, scope=scope, speaker=speaker,
+            )
+            turns.append(turn)
+            if raw.get("is_query"):
+                answer = spoken[index + 1] if index + 1 < len(spoken) else {}
+                queries.append((turn, raw, expect(answer.get("memory_used", []), list, f"{spot}: memory_used of the answer")))
+        for ordinal, raw in enumerate(field(session, "extracted_memory", list, at)):
+            text = _as_text(field(raw, "content", object, f"{at}.extracted_memory[{ordinal}]"))
+            key = f"{name}/{uuid}#{ordinal}"
+            keys.setdefault((uuid, text), key)
+            memories.append(Memory(key, text, text, visible_from=len(turns), created_at=clock, scope=scope))
+
+    probes, notes = [], []
+    for turn, raw, used in queries:
+        wanted = [(expect(one.get("session_uuid"), str, turn.key), _as_text(one.get("content"))) for one in used]
+        missing = [pair for pair in wanted if pair not in keys]
+        if not wanted or missing:
+            notes.append(f"{turn.key}: left out, gold does not resolve ({len(missing)} of {len(wanted)} references)")
+            continue
+        relevant = tuple(Judgement(key) for key in dict.fromkeys(keys[pair] for pair in wanted))
+        slices = {name: str(raw[name]) for name in SLICES if raw.get(name)}
+        probes.append(Probe(turn.key, name, turn.key, None, relevant, slices=slices))
+    recording = Recording(name, tuple(turns), in_birth_order(memories), notes=tuple(notes))
+    return [(recording, GoldenSet(tuple(probes), tuple(notes)))]
+
+
+def _as_text(content: Any) -> str:
+    """One memory of the set is an object instead of a string; it is shown as JSON."""
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, sort_keys=True)
+
+
+def _day_ms(text: str, where: str) -> int:
+    """``2025-12-23 (Tuesday)`` as epoch milliseconds of that day's midnight, UTC."""
+    try:
+        return int(datetime.strptime(text[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        raise UnusableInput(f"{where}: current_time {text!r} does not begin with YYYY-MM-DD") from None

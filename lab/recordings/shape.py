@@ -1,0 +1,23 @@
+"""Checked access to parsed JSON: a reader asks for what it needs and a wrong shape becomes one clear line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.errors import UnusableInput
+
+
+def field(record: Any, name: str, kind: type, where: str) -> Any:
+    """``record[name]`` if it is a ``kind``; otherwise :class:`UnusableInput` that says where and what was found."""
+    if not isinstance(record, dict):
+        raise UnusableInput(f"{where}: expected an object, found {type(record).__name__}")
+    if name not in record:
+        raise UnusableInput(f"{where}: has no field {name!r}")
+    return expect(record[name], kind, f"{where}: field {name!r}")
+
+
+def expect(value: Any, kind: type, where: str) -> Any:
+    """``value`` if it is a ``kind`` (a bool is not an int here)."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UnusableInput(f"{where}: expected {kind.__name__}, found {type(value).__name__}")
+    return value

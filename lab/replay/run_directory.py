@@ -1,0 +1,151 @@
+"""The run directory: what it holds, how it is opened, and how it survives being killed.
+
+A conversation's receipts are one file that is complete or absent, so the receipts folder is the record of what is done. The manifest is written before
+the first conversation and again at the end. Running the same command again finishes what is missing and touches nothing that is there.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lab.errors import NotARun, OtherArguments, UnusableInput
+from lab.files import digest, dump_json, read_json, write_whole
+
+KIND, VERSION = "lab.run", 1
+PACKAGES = ("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb", "numpy", "pyarrow", "pandas")
+
+
+class RunDirectory:
+    """A run on disk."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    @property
+    def arms(self) -> list[str]:
+        """Names of the arms, in the order in which they were asked for."""
+        return [arm["name"] for arm in self.manifest["resolved"]["arms"]]
+
+    @property
+    def conversations(self) -> list[str]:
+        """Conversations that the run is to hold, by id."""
+        return list(self.manifest["resolved"]["conversations"])
+
+    @property
+    def max_items(self) -> int:
+        """Items that an arm injects at most."""
+        return int(self.manifest["resolved"]["max_items"])
+
+    def receipts(self, conversation: str) -> Path:
+        """Where a conversation's receipts are, or will be."""
+        return self.path / "receipts" / f"{_file_name(conversation)}.parquet"
+
+    def latency(self, conversation: str) -> Path:
+        """Where a conversation's timings are, or will be."""
+        return self.path / "latency" / f"{_file_name(conversation)}.parquet"
+
+    def done(self) -> list[str]:
+        """Conversations whose receipts are there."""
+        return [name for name in self.conversations if self.receipts(name).is_file()]
+
+    def require_done(self) -> None:
+        """Refuse a run that is not finished."""
+        missing = len(self.conversations) - len(self.done())
+        if missing:
+            raise UnusableInput(f"{self.path}: {missing} of {len(self.conversations)} conversations are missing; run the same replay again to finish it")
+
+    def write_manifest(self, status: str) -> None:
+        """Write the manifest with a new status."""
+        self.manifest["status"] = status
+        write_whole(self.path / "manifest.json", dump_json(self.manifest))
+
+    def write_failures(self, failures: list[dict[str, str]]) -> None:
+        """Write what could not be measured, or remove the file where all could."""
+        path = self.path / "failures.jsonl"
+        if failures:
+            write_whole(path, b"".join(dump_json(failure, indent=None) for failure in failures))
+        else:
+            path.unlink(missing_ok=True)
+
+
+def open_run(path: Path) -> RunDirectory:
+    """Open a run; a folder without a manifest of ours is :class:`NotARun`."""
+    if not path.is_dir():
+        raise NotARun(f"{path}: no such run directory")
+    manifest_path = path / "manifest.json"
+    if not manifest_path.is_file():
+        raise NotARun(f"{path}: is no run directory (it has no manifest.json); `lab replay … --out {path.name}` makes one")
+    manifest = read_json(manifest_path)
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
+        raise NotARun(f"{manifest_path}: is no manifest of a run")
+    if manifest.get("schema_version") != VERSION:
+        raise NotARun(f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}")
+    return RunDirectory(path, manifest)
+
+
+def create_or_resume(path: Path, asked: dict[str, Any], resolved: dict[str, Any], comparable: dict[str, Any]) -> RunDirectory:
+    """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
+
+    Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something else.
+    """
+    if (path / "manifest.json").exists():
+        run = open_run(path)
+        before = run.manifest["resolved"]
+        # Compared as JSON: that is how the manifest keeps it, tuples as lists.
+        now = json.loads(json.dumps(resolved))
+        if digest(before) != digest(now):
+            differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+            raise OtherArguments(f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or `lab runs rm {path}`")
+        return run
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
+    run = RunDirectory(
+        path,
+        {
+            "kind": KIND, "schema_version": VERSION, "status": "started", "run_key": digest(resolved), "comparable_key": digest(comparable),
+            "asked": asked, "resolved": resolved, "environment": environment(),
+        },
+    )
+    run.write_manifest("started")
+    return run
+
+
+def environment() -> dict[str, Any]:
+    """What a run depends on besides its arguments: versions, platform and the state of the source tree."""
+    return {
+        "python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine(),
+        "packages": {name: _version(name) for name in PACKAGES}, "git": _git(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit and whether the tree is changed, of the source this runs from; None where it runs from an installed package."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, timeout=5, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "dirty": bool(changed.strip())}
+
+
+def _file_name(conversation: str) -> str:
+    """A conversation id as a file name: what a path could trip over is percent-escaped, reversibly."""
+    name = quote(conversation, safe=" -_")
+    return name if name.strip(" ") else quote(conversation, safe="").replace(" ", "%20") or "%00"

@@ -1,0 +1,35 @@
+"""Where sets lie: those the project ships, and which golden set belongs to which recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.errors import CannotMeasure, UnusableInput
+
+
+def shipped(kind: str, name: str) -> Path:
+    """The folder of a shipped set; ``kind`` is ``datasets`` or ``golden``. In the package once installed, in the source tree before that."""
+    package = Path(__file__).resolve().parent
+    for root in (package / "shipped", package.parent):
+        folder = root / kind / name
+        if folder.is_dir():
+            return folder
+    raise CannotMeasure(f"the shipped set {kind}/{name} is missing; install the package again")
+
+
+def golden_beside(path: Path) -> Path | None:
+    """The golden set that belongs to recordings by its place: ``…/golden/NAME`` beside ``…/datasets/NAME``, or none."""
+    folder = (path if path.is_dir() else path.parent).resolve()
+    found = folder.parent.parent / "golden" / folder.name
+    return found if folder.parent.name == "datasets" and found.is_dir() else None
+
+
+def datasets_beside(path: Path) -> Path:
+    """The recordings that a golden set judges by its place: ``…/datasets/NAME`` beside ``…/golden/NAME``."""
+    if not path.exists():
+        raise UnusableInput(f"{path}: no such file or folder")
+    folder = (path if path.is_dir() else path.parent).resolve()
+    found = folder.parent.parent / "datasets" / folder.name
+    if folder.parent.name != "golden" or not found.is_dir():
+        raise UnusableInput(f"{path}: no recordings found beside it; name them with --recordings")
+    return found

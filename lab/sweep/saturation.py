@@ -1,0 +1,201 @@
+"""What happens to recall as the must pool grows: the failure that seed 000 describes, measured.
+
+Candidates are found once per turn; every draw of labels is then a mask over them. Two ways of growing the pool:
+
+* ``distractors``: gold memories stay nice or unknown and the pool grows from the others. Nothing in the pool is ever wanted.
+* ``independent``: labels ignore relevance, so the pool holds its share of what is wanted. At the right edge all is must, and tier_first_v1 recovers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.embedding.vectors import Vectors
+from lab.engine.memory import LABELS, MUST, NICE, Row
+from lab.engine.store.contract import Query
+from lab.engine.store.exact import ExactStore, ExactView
+from lab.engine.store.tokens import Tokens
+from lab.errors import UnusableInput
+from lab.measures.injection import gold_nice
+from lab.measures.ranking import success
+from lab.measures.repetition import repeat_rates
+from lab.recordings.model import Recording
+from lab.replay.labels import Labels
+from lab.replay.loop import rows_of
+from lab.replay.moments import Moment, moments
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.receipts import write_table
+from lab.replay.run import prepare
+from lab.systems.contract import Candidates
+from lab.systems.engine import POLICIES, TieredRecall, Tiers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MODES = ("distractors", "independent")
+SHARES = (0.01, 0.03, 0.06, 0.10, 0.15, 0.20, 0.30, 0.45, 0.60, 0.80, 1.0)
+# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
+NICE_OF_REST = 0.70
+REFERENCES = ("hybrid", "oracle")
+
+
+class Point(NamedTuple):
+    """One draw scored over all conversations. ``must`` is the mean number of must memories a conversation ends with; null references have no share."""
+
+    mode: str
+    share: float | None
+    seed: int | None
+    arm: str
+    must: float | None
+    hit: float
+    gold_nice: float | None
+    repeat: float | None
+
+
+class Tally(NamedTuple):
+    """Sums of one conversation, so that conversations can be added up: hits, probes, gold-nice hits and probes, repeat sum and turns, must rows."""
+
+    hits: float
+    probes: int
+    nice_hits: float
+    nice_probes: int
+    repeat: float
+    turns: int
+    must: int
+
+
+Job = tuple[Plan, Recording, tuple[tuple[str, float, int], ...]]
+
+
+def saturation(
+    path: Path, format_name: str, *, golden: Path | None = None, seeds: int = 3, jobs: int = 1, announce: Callable[[str], None] = lambda _: None
+) -> list[Point]:
+    """Score both policies at every share, mode and seed, with hybrid and oracle for reference.
+
+    Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises :class:`UnusableInput` for recordings without gold.
+    """
+    asked = Asked(str(path), format_name, (*POLICIES, *REFERENCES), golden=str(golden) if golden else None, labels="sampled")
+    plan = make_plan(asked)
+    if not any(probe.relevant for probe in plan.library.golden.probes):
+        raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
+    prepare(plan, list(plan.recordings), announce)
+    wanted = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
+    total = sum(len(recording.memories) for recording in plan.recordings)
+    reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
+    draws = tuple((mode, share, seed) for mode in MODES for share in SHARES if share <= reach[mode] for seed in range(seeds))
+    tallies: dict[tuple[str, float | None, int | None, str], list[Tally]] = {}
+    for number, part in enumerate(_each([(plan, recording, draws) for recording in plan.recordings], jobs), 1):
+        announce(f"{number} of {len(plan.recordings)} conversations")
+        for key, tally in part.items():
+            tallies.setdefault(key, []).append(tally)
+    return [_point(key, [Tally(*map(sum, zip(*parts, strict=True)))][0], len(parts)) for key, parts in tallies.items()]
+
+
+def _point(key: tuple[str, float | None, int | None, str], tally: Tally, conversations: int) -> Point:
+    mode, share, seed, arm = key
+    return Point(
+        mode, share, seed, arm, tally.must / conversations if share is not None else None, tally.hits / tally.probes if tally.probes else 0.0,
+        tally.nice_hits / tally.nice_probes if tally.nice_probes else None, tally.repeat / tally.turns if tally.turns else None,
+    )
+
+
+def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[tuple[str, float | None, int | None, str], Tally]]:
+    if jobs <= 1 or len(jobs_to_do) == 1:
+        yield from map(_conversation, jobs_to_do)
+        return
+    with ProcessPoolExecutor(min(jobs, len(jobs_to_do)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_conversation, jobs_to_do)
+
+
+def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], Tally]:
+    import numpy as np
+
+    plan, recording, draws = job
+    happening = list(moments(recording, plan.probes(recording), plan.recall_turns))
+    rows = rows_of(recording, plan.labels_of(recording))
+    views = list(_views(plan, recording, rows, happening))
+    gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
+    tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
+    found: dict[tuple[str, float | None, int | None, str], Tally] = {}
+    for mode, share, seed in draws:
+        labels = Labels("distractors" if mode == "distractors" else "sampled", share, NICE_OF_REST * (1 - share), seed).of(recording, gold)
+        codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
+        must = sum(label == MUST for label in labels.values())
+        chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
+        for view, count in views:
+            tiers = Tiers(Candidates(view.with_labels(codes), rows[:count]), None, plan.arms[0].config.search_limit)
+            for arm in tiered:
+                chosen[arm.name].append([one.candidate.id for one in arm.choose(tiers).picked])
+        for name, selections in chosen.items():
+            found[mode, share, seed, name] = _tally(selections, happening, rows, labels, must)
+    found |= _references(plan, happening, views, rows)
+    return found
+
+
+def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]) -> Iterator[tuple[ExactView, int]]:
+    """The scored view of every moment, and how many rows it speaks of."""
+    vectors, tokens = Vectors(plan.embedder), Tokens(plan.arms[0].retrieval)
+    store, born = ExactStore(plan.embedder.dimension), 0
+    for moment in happening:
+        ready = born
+        while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
+            ready += 1
+        texts = [row.index_text for row in rows[born:ready]]
+        store.add(rows[born:ready], vectors.of(texts), tokens.of(texts))
+        born = ready
+        yield store.view(Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text])[0])), born
+
+
+def _references(
+    plan: Plan, happening: list[Moment], views: list[tuple[ExactView, int]], rows: list[Row]
+) -> dict[tuple[str, float | None, int | None, str], Tally]:
+    """Hybrid and oracle look at no label, so they are scored once. They have no GoldNice: it depends on a draw."""
+    from lab.systems.contract import Request
+
+    found: dict[tuple[str, float | None, int | None, str], Tally] = {}
+    for arm in plan.arms:
+        if arm.name not in REFERENCES:
+            continue
+        selections = []
+        for moment, (view, count) in zip(happening, views, strict=True):
+            request = Request(moment.key, moment.text, None, moment.now_ms, moment.probe.grades if moment.probe else {})
+            recall = arm.select(request, Candidates(view, rows[:count]))
+            selections.append([item.id for item in recall.items[: recall.injected]])
+        found["reference", None, None, arm.name] = _tally(selections, happening, rows, {}, 0)
+    return found
+
+
+def _tally(
+    selections: Sequence[Sequence[str]], happening: Sequence[Moment], rows: Sequence[Row], labels: dict[str, str], must: int
+) -> Tally:
+    keys = {row.id: row.key for row in rows}
+    hits = nice_hits = 0.0
+    probes = nice_probes = 0
+    for moment, chosen in zip(happening, selections, strict=True):
+        if moment.probe is None or not moment.probe.relevant:
+            continue
+        injected = [keys[identity] for identity in chosen]
+        hits += success(injected, moment.probe.grades, len(injected) or 1)
+        probes += 1
+        value = gold_nice(injected, {key: labels.get(key, "") for key in moment.probe.grades})
+        if value is not None:
+            nice_hits, nice_probes = nice_hits + value, nice_probes + 1
+    rates = repeat_rates([chosen for moment, chosen in zip(happening, selections, strict=True) if moment.recalls])
+    known = [rate for rate in rates if rate is not None]
+    return Tally(hits, probes, nice_hits, nice_probes, sum(known), len(known), must)
+
+
+def write_points(points: Sequence[Point], path: Path) -> pa.Table:
+    """Write the points as Parquet and return the table."""
+    import pyarrow as pa
+
+    types = (pa.string(), pa.float64(), pa.int32(), pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.float64())
+    columns = list(zip(*points, strict=True))
+    table = pa.table({name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)})
+    write_table(table, path)
+    return table

@@ -1,0 +1,62 @@
+"""The arms by name. A new system is one file and one line in :func:`make_arm`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.engine.config import resolve
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
+from lab.systems.contract import Selector
+from lab.systems.engine import POLICIES, TieredRecall
+
+SYSTEMS = (*POLICIES, *SEARCHING, *SEARCHLESS)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSpec:
+    """An arm as it was asked for: its name, the system behind it, and a configuration of its own if it has one."""
+
+    name: str
+    system: str
+    config: Mapping[str, Any] | None
+    where: str = "config"
+
+    @property
+    def tiered(self) -> bool:
+        """Whether the arm looks at labels."""
+        return self.system in POLICIES
+
+
+def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpec, ...]:
+    """``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms that bring none.
+
+    A name that is no system needs ``{"lab": {"arm": SYSTEM}}`` in its file: so one system runs under two configurations.
+    """
+    if not texts:
+        raise UnusableInput(f"no arm given; use --arm, for instance --arm tier_first_v1 (known: {', '.join(SYSTEMS)})")
+    specs: list[ArmSpec] = []
+    for text in texts:
+        name, _, file = text.partition("=")
+        path = Path(file) if file else shared
+        config = read_json(path) if path else None
+        own = config.get("lab", {}) if isinstance(config, dict) else {}
+        system = own.get("arm", name) if isinstance(own, dict) and file else name
+        if system not in SYSTEMS:
+            raise UnusableInput(f"unknown arm {system!r}; known: {', '.join(SYSTEMS)}")
+        if any(spec.name == name for spec in specs):
+            raise UnusableInput(f"arm {name!r} is given twice")
+        specs.append(ArmSpec(name, system, config, str(path) if path else "config"))
+    return tuple(specs)
+
+
+def make_arm(spec: ArmSpec, *, profile: str, max_items: int, depth: int, seed: int) -> Selector:
+    """The arm itself, configuration resolved."""
+    config = resolve(spec.config, profile, max_items=max_items, where=spec.where)
+    if spec.tiered:
+        return TieredRecall(spec.system, config, spec.name)
+    return Baseline(spec.system, config, depth, seed, spec.name)

@@ -1,0 +1,46 @@
+"""Retrievers: a store that is fed with memories as they are born, and asked with cached vectors and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.embedding.vectors import Vectors
+from lab.engine.memory import Row
+from lab.engine.store.contract import Query, Store
+from lab.engine.store.exact import ExactStore
+from lab.engine.store.lance import LanceStore
+from lab.engine.store.tokens import TextSettings, Tokens
+from lab.errors import UnusableInput
+from lab.systems.contract import Candidates, Request
+
+STORES = ("exact", "lancedb")
+
+
+class StoreRetriever:
+    """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
+
+    def __init__(self, store: Store, vectors: Vectors, tokens: Tokens) -> None:
+        self.store, self.vectors, self.tokens = store, vectors, tokens
+
+    def observe(self, rows: Sequence[Row]) -> None:
+        """Add memories born since the last call."""
+        texts = [row.index_text for row in rows]
+        self.store.add(rows, self.vectors.of(texts), self.tokens.of(texts))
+
+    def retrieve(self, request: Request) -> Candidates:
+        """A view of the store for the request's text."""
+        vector = self.vectors.of([request.text])[0]
+        return Candidates(self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector)), self.store.rows)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+
+def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:
+    """An empty store: ``exact`` for questions of quality, ``lancedb`` for the live path."""
+    if kind == "exact":
+        return ExactStore(dimension)
+    if kind == "lancedb":
+        return LanceStore(dimension, settings)
+    raise UnusableInput(f"unknown store {kind!r}; known: {', '.join(STORES)}")

@@ -1,0 +1,57 @@
+"""The project's chores. ``nox`` alone runs what must pass before a change lands: lint, types, tests."""
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+# No session reaches a model hub: the model comes from a package, and nothing else is ever fetched.
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
+
+
+def install(session: nox.Session, *groups: str) -> None:
+    """Install dependency groups, and the project where a session runs it, under the pinned versions."""
+    packages = [package for group in groups for package in nox.project.dependency_groups(PROJECT, group)]
+    session.install("-c", "constraints.txt", *packages)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, import layers, and no file over 400 lines."""
+    install(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports", env={"PYTHONPATH": "."})
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict, over lab/."""
+    install(session, "types")
+    session.install("-c", "constraints.txt", "typer", "rich", "numpy", "platformdirs", "jinja2")
+    session.run("mypy")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole test suite, against an installed wheel's worth of code."""
+    install(session, "tests")
+    session.install("-c", "constraints.txt", "-e", ".")
+    session.run("pytest", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Benchmarks: they measure and never fail on a time."""
+    install(session, "bench")
+    session.install("-c", "constraints.txt", "-e", ".")
+    session.run("pytest", "tests/benchmarks", "--benchmark-enable", "--benchmark-only", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job on what the project ships."""
+    session.install("-c", "constraints.txt", ".")
+    session.run("lab", "demo", *session.posargs, env=OFFLINE)
