@@ -1,4 +1,7 @@
-"""An evaluation and replay lab for agent memory. Importing it loads nothing heavy; names below are loaded when first used."""
+"""An evaluation and replay lab for agent memory.
+
+Importing it loads nothing heavy; names below are loaded when first used.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
     ├── NotComparable             3   two arms cannot be compared; the reasons are listed
     └── CannotMeasure             4   a model, a store or a file failed underneath us
 
-A message is one line that says what is wrong, where, and what would mend it. Verbs print it on stderr and end with the code;
-a traceback is for faults that nobody foresaw.
+A message is one line that says what is wrong, where, and what would mend it. Verbs print it on stderr and end with
+the code; a traceback is for faults that nobody foresaw.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from lab.errors import CannotMeasure, UnusableInput
 def whole_file(path: Path) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
-    A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one fsync for the
-    file and one for its folder. Two writers of one path do not mix: the last rename wins.
+    A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
+    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

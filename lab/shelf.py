@@ -8,7 +8,10 @@ from lab.errors import CannotMeasure, UnusableInput
 
 
 def shipped(kind: str, name: str) -> Path:
-    """The folder of a shipped set; ``kind`` is ``datasets`` or ``golden``. In the package once installed, in the source tree before that."""
+    """The folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
+
+    In the package once installed, in the source tree before that.
+    """
     package = Path(__file__).resolve().parent
     for root in (package / "shipped", package.parent):
         folder = root / kind / name

@@ -1,4 +1,7 @@
-"""``lab recordings validate``, ``lab golden lint`` and ``lab doctor``: things that are checked, and fail with exit code 1."""
+"""``lab recordings validate``, ``lab golden lint`` and ``lab doctor``.
+
+Things that are checked, and fail with exit code 1.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ def validate(
 
 def lint(
     path: Annotated[Path, typer.Argument(help="A golden set: a file, or a folder of them.")],
-    recordings: Annotated[Path | None, typer.Option(help="The recordings it judges; by default those beside golden/, in datasets/.")] = None,
+    recordings: Annotated[
+        Path | None, typer.Option(help="The recordings it judges; by default those beside golden/, in datasets/.")
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="Format of the recordings.")] = "lab",  # noqa: A002 - the name of the option
     as_json: Json = False,
 ) -> None:
@@ -78,7 +83,10 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         emit_json({"checks": [check._asdict() for check in checks], "ok": all(check.ok for check in checks)})
     else:
-        emit_table(["check", "state", "detail"], [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks])
+        emit_table(
+            ["check", "state", "detail"],
+            [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks],
+        )
     failed = [check.name for check in checks if not check.ok]
     if failed:
         raise CheckFailed(f"failed: {', '.join(failed)}")

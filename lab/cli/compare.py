@@ -41,7 +41,15 @@ def compare(
             interval = f"{low:+.3f} … {high:+.3f}" if low is not None and high is not None else "–"
             p = one.p if one.p_holm is None else one.p_holm
             rows.append(
-                [one.measure, one.baseline, one.candidate, f"{one.estimate.mean:+.3f}", interval, f"{p:.3f}", f"{one.wins}/{one.ties}/{one.losses}"]
+                [
+                    one.measure,
+                    one.baseline,
+                    one.candidate,
+                    f"{one.estimate.mean:+.3f}",
+                    interval,
+                    f"{p:.3f}",
+                    f"{one.wins}/{one.ties}/{one.losses}",
+                ]
             )
     emit_table(["measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down"], rows)
     conversations = max((one.conversations for one in found.differences), default=0)
@@ -56,7 +64,9 @@ def compare(
 
 def explain(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn (<conversation>/<session>/<turn>) or a probe of the run.")],
+    turn: Annotated[
+        str, typer.Argument(metavar="TURN", help="A turn (<conversation>/<session>/<turn>) or a probe of the run.")
+    ],
     arm: Annotated[str | None, typer.Option(help="An arm of the run; the first by default.")] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Show the texts of the turn and of memories.")] = False,
     as_json: Json = False,

@@ -22,7 +22,7 @@ def demo(
     jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay the shipped conversations through both policies, score them against gold, and write a report with charts."""
+    """Replay the shipped conversations through both policies, score them, write a report with charts."""
     from lab.cli.replay import HEADLINES
     from lab.compare.paired import PRIMARY, compare_arms
     from lab.measures.score import read_gold, score_run, summarise
@@ -45,11 +45,27 @@ def demo(
     files = build_report(run, "tier_first_v1", "tier_quota_v1")
     comparison = compare_arms(run, "tier_first_v1", "tier_quota_v1")
     if as_json:
-        emit_json({"run": str(out), "scores": summary, "comparison": comparison.as_json(), "files": [str(file) for file in files]})
+        emit_json(
+            {
+                "run": str(out),
+                "scores": summary,
+                "comparison": comparison.as_json(),
+                "files": [str(file) for file in files],
+            }
+        )
         return
-    emit(f"{len(run.conversations)} hand-written conversations, {next(iter(summary['arms'].values()))['n']} probes with gold, labels and scopes as recorded")
-    emit_table(["arm", *HEADLINES], [[name, *(one["measures"].get(measure) for measure in HEADLINES)] for name, one in summary["arms"].items()])
+    emit(
+        f"{len(run.conversations)} hand-written conversations, {summary['arms']['none']['n']} probes with gold, "
+        "labels and scopes as recorded"
+    )
+    emit_table(
+        ["arm", *HEADLINES],
+        [[name, *(one["measures"].get(measure) for measure in HEADLINES)] for name, one in summary["arms"].items()],
+    )
     for one in comparison.differences:
         if one.measure in PRIMARY and one.estimate.low is not None and one.estimate.high is not None:
-            emit(f"tier_quota_v1 - tier_first_v1  {one.measure:<11} {one.estimate.mean:+.3f}  (95 % interval {one.estimate.low:+.3f} … {one.estimate.high:+.3f})")
+            emit(
+                f"tier_quota_v1 - tier_first_v1  {one.measure:<11} {one.estimate.mean:+.3f}"
+                f"  (95 % interval {one.estimate.low:+.3f} … {one.estimate.high:+.3f})"
+            )
     emit(f"Open {files[0]}")

@@ -1,4 +1,7 @@
-"""The command ``lab``: typer verbs, each a few lines over the function of the same name. Nothing heavy is imported before a verb runs."""
+"""The command ``lab``: typer verbs, each a few lines over the function of the same name.
+
+Nothing heavy is imported before a verb runs.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,14 @@ from lab.cli.output import complain
 from lab.errors import LabError
 
 app = typer.Typer(
-    name="lab", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    name="lab",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Replay recorded conversations through an agent-memory engine and measure what it recalls.",
-    epilog="Exit codes: 0 pass, 1 the thing checked failed, 2 unusable input or usage, 3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
+    epilog="Exit codes: 0 pass, 1 the thing checked failed, 2 unusable input or usage, "
+    "3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
 )
 for room in (demo, replay, compare, report, saturation, checks, runs):
     room.add_to(app)
@@ -31,7 +39,9 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
 ) -> None:
     """Options of the command itself."""
 

@@ -34,14 +34,19 @@ def complain(text: str) -> None:
 
 
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table: the first column to the left, the others to the right, None as a dash. rich keeps it to the width of the terminal."""
+    """Print a table.
+
+    The first column to the left, the others to the right, None as a dash. rich keeps it to the width of the terminal.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, header in enumerate(headers):
-        table.add_column(header, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0 and len(headers) > 3)
+        table.add_column(
+            header, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0 and len(headers) > 3
+        )
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
     Console(highlight=False, markup=False, emoji=False).print(table)

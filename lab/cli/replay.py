@@ -10,7 +10,7 @@ import typer
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 from lab.errors import CannotMeasure
 
-HEADLINES = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "InjectedChars")
+HEADLINES = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,25 +22,38 @@ def add_to(app: typer.Typer) -> None:
 def replay(
     path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
     format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
-    arm: Annotated[list[str], typer.Option("--arm", help="An arm, or NAME=FILE for one with its own configuration. Repeat for more.")],
+    arm: Annotated[
+        list[str],
+        typer.Option("--arm", help="An arm, or NAME=FILE for one with its own configuration. Repeat for more."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")],
-    golden: Annotated[Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")] = None,
+    golden: Annotated[
+        Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
+    ] = None,
     store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
     memories: Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")] = None,
-    labels: Annotated[str | None, typer.Option(help="recorded, sampled or distractors; recorded where there are any, else sampled.")] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="recorded, sampled or distractors; recorded where there are any, else sampled.")
+    ] = None,
     must_share: Annotated[float, typer.Option(help="Share of all memories drawn must_remember.")] = 0.10,
     nice_share: Annotated[float, typer.Option(help="Share of all memories drawn nice_to_have.")] = 0.63,
     seed: Annotated[int, typer.Option(help="Seed of drawn labels and of the random arm.")] = 0,
-    scope: Annotated[str, typer.Option(help="none: one pool. recorded: a turn reaches memories of its own scope alone.")] = "none",
+    scope: Annotated[
+        str, typer.Option(help="none: one pool. recorded: a turn reaches memories of its own scope alone.")
+    ] = "none",
     recall_turns: Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")] = None,
     max_items: Annotated[int, typer.Option(help="Items injected at most.")] = 6,
     depth: Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")] = 50,
     limit: Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")] = None,
-    conversation: Annotated[list[str] | None, typer.Option(help="Replay this conversation alone. Repeat for more.")] = None,
+    conversation: Annotated[
+        list[str] | None, typer.Option(help="Replay this conversation alone. Repeat for more.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
     config: Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")] = None,
-    embedder: Annotated[str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")] = "all-MiniLM-L6-v2",
+    embedder: Annotated[
+        str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
+    ] = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
@@ -48,28 +61,55 @@ def replay(
     from lab.replay.run import run_replay
 
     asked = Asked(
-        str(path), format, tuple(arm), golden=str(golden) if golden else None, store=store, profile=profile, memories=memories, labels=labels,
-        must_share=must_share, nice_share=nice_share, seed=seed, scope=scope, recall_turns=recall_turns, max_items=max_items, depth=depth,
-        limit=limit, conversation=tuple(conversation or ()), config=str(config) if config else None, embedder=embedder,
+        str(path),
+        format,
+        tuple(arm),
+        golden=str(golden) if golden else None,
+        store=store,
+        profile=profile,
+        memories=memories,
+        labels=labels,
+        must_share=must_share,
+        nice_share=nice_share,
+        seed=seed,
+        scope=scope,
+        recall_turns=recall_turns,
+        max_items=max_items,
+        depth=depth,
+        limit=limit,
+        conversation=tuple(conversation or ()),
+        config=str(config) if config else None,
+        embedder=embedder,
     )
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     if as_json:
         emit_json(
             {
-                "run": str(out), "status": outcome.run.manifest["status"],
-                "conversations": {"done": len(outcome.done), "skipped": len(outcome.skipped), "failed": len(outcome.failures)},
-                "embedded": outcome.embedded, "labels": outcome.run.manifest["resolved"]["labels"],
+                "run": str(out),
+                "status": outcome.run.manifest["status"],
+                "conversations": {
+                    "done": len(outcome.done),
+                    "skipped": len(outcome.skipped),
+                    "failed": len(outcome.failures),
+                },
+                "embedded": outcome.embedded,
+                "labels": outcome.run.manifest["resolved"]["labels"],
             }
         )
     else:
-        emit(f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed. Next: lab score {out}")
+        emit(
+            f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed. "
+            f"Next: lab score {out}"
+        )
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
 
 
 def score(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    measure: Annotated[list[str] | None, typer.Option("--measure", "-m", help="Show these measures. Repeat for more.")] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option("--measure", "-m", help="Show these measures. Repeat for more.")
+    ] = None,
     slices: Annotated[bool, typer.Option("--slices", help="Show every slice, too.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -92,4 +132,7 @@ def score(
 
 
 def _emit_means(title: str, arms: dict[str, Any], wanted: list[str]) -> None:
-    emit_table([title, "n", *wanted], [[name, one["n"], *(one["measures"].get(measure) for measure in wanted)] for name, one in arms.items()])
+    emit_table(
+        [title, "n", *wanted],
+        [[name, one["n"], *(one["measures"].get(measure) for measure in wanted)] for name, one in arms.items()],
+    )

@@ -17,8 +17,13 @@ def add_to(app: typer.Typer) -> None:
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    baseline: Annotated[str | None, typer.Option(help="The arm that others are compared with; tier_first_v1 if the run has it, else the first.")] = None,
-    candidate: Annotated[str | None, typer.Option(help="The arm to compare; tier_quota_v1 if the run has it, else the second.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The arm that others are compared with; tier_first_v1 if the run has it, else the first."),
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(help="The arm to compare; tier_quota_v1 if the run has it, else the second.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""

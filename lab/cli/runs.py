@@ -35,14 +35,20 @@ def list_runs(
             continue
         found.append(
             {
-                "run": str(run.path), "status": run.manifest["status"], "done": len(run.done()), "conversations": len(run.conversations),
+                "run": str(run.path),
+                "status": run.manifest["status"],
+                "done": len(run.done()),
+                "conversations": len(run.conversations),
                 "arms": run.arms,
             }
         )
     if as_json:
         emit_json({"runs": found})
         return
-    emit_table(["run", "status", "done", "arms"], [[one["run"], one["status"], f"{one['done']}/{one['conversations']}", ", ".join(one["arms"])] for one in found])
+    emit_table(
+        ["run", "status", "done", "arms"],
+        [[one["run"], one["status"], f"{one['done']}/{one['conversations']}", ", ".join(one["arms"])] for one in found],
+    )
 
 
 def remove(

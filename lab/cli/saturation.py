@@ -19,7 +19,9 @@ def saturation(
     path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
     format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
-    golden: Annotated[Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")] = None,
+    golden: Annotated[
+        Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
     jobs: Annotated[int, typer.Option(help="Processes to use.")] = 2,
     as_json: Json = False,
@@ -36,7 +38,14 @@ def saturation(
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
         return
     rows = [
-        [f"{one.mode} {one.share:.2f}" if one.share is not None else one.mode, one.arm, one.must, one.hit, one.gold_nice, one.repeat]
+        [
+            f"{one.mode} {one.share:.2f}" if one.share is not None else one.mode,
+            one.arm,
+            one.must,
+            one.hit,
+            one.gold_nice,
+            one.repeat,
+        ]
         for one in points
         if not one.seed
     ]

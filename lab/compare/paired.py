@@ -14,7 +14,15 @@ from lab.replay.run_directory import RunDirectory, open_run
 
 # Declared before looking: Holm's correction covers these and no others.
 PRIMARY = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
-LOWER_IS_BETTER = {"RepeatRate", "RepeatRate(probes)", "RepeatDominance", "Jaccard", "WrongScope", "LongestStreak", "InjectedChars"}
+LOWER_IS_BETTER = {
+    "RepeatRate",
+    "RepeatRate(probes)",
+    "RepeatDominance",
+    "Jaccard",
+    "WrongScope",
+    "LongestStreak",
+    "InjectedChars",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +55,23 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "baseline": self.baseline, "candidate": self.candidate,
+            "baseline": self.baseline,
+            "candidate": self.candidate,
             "differences": {
                 one.measure: {name: value for name, value in asdict(one).items() if name not in ("measure", "estimate")}
                 | one.estimate._asdict()
                 for one in self.differences
             },
-            "gained": list(self.gained), "lost": list(self.lost),
+            "gained": list(self.gained),
+            "lost": list(self.lost),
         }
 
 
 def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison:
     """Compare two arms of one run, or of two (``DIR:ARM``).
 
-    Raises :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and :class:`UnusableInput` for an unknown arm.
+    Raises :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
+    :class:`UnusableInput` for an unknown arm.
     """
     base_run, base_arm = locate(run, baseline)
     cand_run, cand_arm = locate(run, candidate)
@@ -80,7 +91,11 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
         if measure == "Success@6" and (at, measure) in cand
     ]
     return Comparison(
-        baseline, candidate, differences, tuple(at for at, change in flips if change > 0), tuple(at for at, change in flips if change < 0)
+        baseline,
+        candidate,
+        differences,
+        tuple(at for at, change in flips if change > 0),
+        tuple(at for at, change in flips if change < 0),
     )
 
 
@@ -109,7 +124,11 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
 
 def _of_arm(scores: Sequence[Score], arm: str) -> dict[tuple[str, str], tuple[str, float]]:
     """Value and conversation by place and measure, where there is a value."""
-    return {(one.at, one.measure): (one.conversation, one.value) for one in scores if one.arm == arm and one.value is not None}
+    return {
+        (one.at, one.measure): (one.conversation, one.value)
+        for one in scores
+        if one.arm == arm and one.value is not None
+    }
 
 
 def _difference(
@@ -123,7 +142,15 @@ def _difference(
         groups.setdefault(conversation, []).append(cand[key][1] - value)
     flat = [value for values in groups.values() for value in values]
     return Difference(
-        measure, len(shared), len(groups), sum(value for *_, value in shared) / len(shared),
-        sum(cand[key][1] for key, *_ in shared) / len(shared), clustered(groups), sign_flip([sum(values) for values in groups.values()]),
-        None, sum(value > 0 for value in flat), sum(value == 0 for value in flat), sum(value < 0 for value in flat),
+        measure,
+        len(shared),
+        len(groups),
+        sum(value for *_, value in shared) / len(shared),
+        sum(cand[key][1] for key, *_ in shared) / len(shared),
+        clustered(groups),
+        sign_flip([sum(values) for values in groups.values()]),
+        None,
+        sum(value > 0 for value in flat),
+        sum(value == 0 for value in flat),
+        sum(value < 0 for value in flat),
     )

@@ -1,7 +1,9 @@
-"""The statistics of a paired comparison. The conversation is the unit of inference: probes of one conversation are not independent.
+"""The statistics of a paired comparison.
 
-Sources: ratio-type clustered t interval and sign-flip randomisation by cluster (Smucker, Allan and Carterette, CIKM 2007, for randomisation; Miller, arXiv 2411.00640,
-for clustered errors), Holm's step-down correction.
+The conversation is the unit of inference: probes of one conversation are not independent.
+
+Sources: ratio-type clustered t interval and sign-flip randomisation by cluster (Smucker, Allan and Carterette, CIKM
+2007, for randomisation; Miller, arXiv 2411.00640, for clustered errors), Holm's step-down correction.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ DRAWS = 99_999
 
 
 class Estimate(NamedTuple):
-    """A mean difference with its clustered uncertainty. ``low`` and ``high`` bound the 95 % interval; None where one cluster gives no spread."""
+    """A mean difference with its clustered uncertainty.
+
+    ``low`` and ``high`` bound the 95 % interval; None where one cluster gives no spread.
+    """
 
     mean: float
     low: float | None
@@ -29,10 +34,12 @@ class Estimate(NamedTuple):
 
 
 def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
-    """Mean of all differences; variance ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, t with C - 1 degrees of freedom.
+    """Mean of all differences.
 
-    ``design_effect`` is that variance over the one that would hold were all differences independent. ``detectable`` is the smallest true difference that a
-    test at 5 % would find with power 80 %.
+    Variance ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, t with C - 1 degrees of freedom.
+
+    ``design_effect`` is that variance over the one that would hold were all differences independent. ``detectable``
+    is the smallest true difference that a test at 5 % would find with power 80 %.
     """
     sizes = [len(values) for values in differences.values()]
     sums = [math.fsum(values) for values in differences.values()]
@@ -42,18 +49,31 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
         return Estimate(mean, None, None, None, None, None)
     from scipy.stats import t as student
 
-    variance = clusters / (clusters - 1) * math.fsum((s - size * mean) ** 2 for s, size in zip(sums, sizes, strict=True)) / n**2
+    variance = (
+        clusters
+        / (clusters - 1)
+        * math.fsum((s - size * mean) ** 2 for s, size in zip(sums, sizes, strict=True))
+        / n**2
+    )
     error = math.sqrt(variance)
     spread = float(student.ppf(0.975, clusters - 1))
     independent = math.fsum((value - mean) ** 2 for values in differences.values() for value in values) / (n - 1) / n
     detectable = (spread + float(student.ppf(0.8, clusters - 1))) * error
     return Estimate(
-        mean, mean - spread * error, mean + spread * error, error, variance / independent if independent > 0 else None, detectable
+        mean,
+        mean - spread * error,
+        mean + spread * error,
+        error,
+        variance / independent if independent > 0 else None,
+        detectable,
     )
 
 
 def sign_flip(sums: Sequence[float], seed: int = 0) -> float:
-    """Two-sided p of the sum of cluster sums under random signs: exact up to 16 clusters, else 99,999 seeded draws. Never 0."""
+    """Two-sided p of the sum of cluster sums under random signs: exact up to 16 clusters, else 99,999 seeded draws.
+
+    Never 0.
+    """
     import numpy as np
 
     values = np.asarray(sums, np.float64)

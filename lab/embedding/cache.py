@@ -1,8 +1,9 @@
 """A content-addressed cache on disk: what was computed from a text once is never computed again.
 
-A folder holds chunks. A chunk is one Arrow file with a ``key`` column (sha256 of the text) and a ``value`` column; it is named by the hash of its keys, is
-written whole or not at all, and is never changed. So readers need no lock: they map the chunks that are there, and two writers of the
-same texts write the same file. What a value depends on besides the text (model, settings) is the folder's name.
+A folder holds chunks. A chunk is one Arrow file with a ``key`` column (sha256 of the text) and a ``value`` column; it
+is named by the hash of its keys, is written whole or not at all, and is never changed. So readers need no lock: they
+map the chunks that are there, and two writers of the same texts write the same file. What a value depends on besides
+the text (model, settings) is the folder's name.
 """
 
 from __future__ import annotations
@@ -55,12 +56,17 @@ class ChunkCache:
         return len(self._where)
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """The distinct texts without a value, in order of their key, so that what is computed does not depend on who asks first."""
+        """The distinct texts without a value, in order of key: what is computed must not depend on who asks first."""
         wanted = {text_key(text): text for text in texts}
         return [wanted[key] for key in sorted(wanted) if key not in self._where]
 
-    def fill(self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]) -> None:
-        """Compute and store values for ``texts`` chunk by chunk; a chunk that is stored survives whatever happens next."""
+    def fill(
+        self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]
+    ) -> None:
+        """Compute and store values for ``texts`` chunk by chunk.
+
+        A chunk that is stored survives whatever happens next.
+        """
         for start in range(0, len(texts), CHUNK):
             part = list(texts[start : start + CHUNK])
             self._store([text_key(text) for text in part], compute(part))
@@ -85,7 +91,11 @@ class ChunkCache:
 
         table = pa.table({"key": pa.array(keys, pa.binary(32)), "value": values})
         path = self.folder / f"{hashlib.sha256(b''.join(keys)).hexdigest()[:24]}.arrow"
-        with whole_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        with (
+            whole_file(path) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as writer,
+        ):
             writer.write_table(table)
         self._map(path)
 

@@ -1,4 +1,7 @@
-"""Text to vectors. The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub."""
+"""Text to vectors.
+
+The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,9 @@ class Embedder(Protocol):
 class SentenceTransformerEmbedder:
     """A sentence-transformers model, run so that a vector depends on its text alone.
 
-    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 8. The last bits of a vector
-    depend on the shape of the product that made it; with the shape fixed by the text, its companions, its place and the number of threads change nothing.
+    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 8. The
+    last bits of a vector depend on the shape of the product that made it; with the shape fixed by the text, its
+    companions, its place and the number of threads change nothing.
     """
 
     def __init__(self, model: str = DEFAULT_MODEL) -> None:
@@ -52,25 +56,41 @@ class SentenceTransformerEmbedder:
         if model != DEFAULT_MODEL:
             self._folder = Path(model)
             if not self._folder.is_dir():
-                raise UnusableInput(f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model")
+                raise UnusableInput(
+                    f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model"
+                )
             self.dimension = int(self._load().get_sentence_embedding_dimension())
 
     def identity(self) -> dict[str, Any]:
+        """Model, weights, versions and the shape of a batch."""
         weights = DEFAULT_WEIGHTS if self.model == DEFAULT_MODEL else _weights_of(self._folder)
         return {
-            "kind": "sentence-transformers", "model": Path(self.model).name, "weights_sha256": weights, "torch": _version("torch"),
-            "sentence_transformers": _version("sentence-transformers"), "transformers": _version("transformers"),
-            "prompt": "", "normalize": True, "dtype": "float32", "batch_shape": [BATCH, LENGTH_STEP], "dimension": self.dimension,
+            "kind": "sentence-transformers",
+            "model": Path(self.model).name,
+            "weights_sha256": weights,
+            "torch": _version("torch"),
+            "sentence_transformers": _version("sentence-transformers"),
+            "transformers": _version("transformers"),
+            "prompt": "",
+            "normalize": True,
+            "dtype": "float32",
+            "batch_shape": [BATCH, LENGTH_STEP],
+            "dimension": self.dimension,
         }
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed in batches of one shape."""
         import numpy as np
         import torch
 
         model = self._load()
         cap = int(model.max_seq_length)
         cleaned = [text.encode("utf-8", "replace").decode() for text in texts]
-        counts = [len(ids) for ids in model.tokenizer(cleaned, truncation=True, max_length=cap)["input_ids"]] if cleaned else []
+        counts = (
+            [len(ids) for ids in model.tokenizer(cleaned, truncation=True, max_length=cap)["input_ids"]]
+            if cleaned
+            else []
+        )
         buckets: dict[int, list[int]] = {}
         for row, count in enumerate(counts):
             buckets.setdefault(min(cap, -(-count // LENGTH_STEP) * LENGTH_STEP), []).append(row)
@@ -79,7 +99,9 @@ class SentenceTransformerEmbedder:
             for start in range(0, len(rows), BATCH):
                 part = rows[start : start + BATCH]
                 batch = [cleaned[row] for row in part] + [""] * (BATCH - len(part))
-                features = model.tokenizer(batch, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+                features = model.tokenizer(
+                    batch, padding="max_length", truncation=True, max_length=length, return_tensors="pt"
+                )
                 with torch.inference_mode():
                     vectors[part] = model(dict(features))["sentence_embedding"].numpy()[: len(part)]
         norms = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -99,14 +121,19 @@ class SentenceTransformerEmbedder:
 
 
 class HashingEmbedder:
-    """Vectors from hashed words: no model, no meaning. For tests of what stands around an embedder, and it says so in its identity."""
+    """Vectors from hashed words: no model, no meaning.
+
+    For tests of what stands around an embedder, and it says so in its identity.
+    """
 
     dimension = 64
 
     def identity(self) -> dict[str, Any]:
+        """A name that nobody can mistake for a model's."""
         return {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": self.dimension}
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Add up one weighted axis a word."""
         import numpy as np
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -114,7 +141,8 @@ class HashingEmbedder:
             for word in text.lower().split() or [""]:
                 value = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
                 vectors[row, value % self.dimension] += 1.0 + (value >> 32) % 7 / 7
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
 
 
 def embedder_named(name: str) -> Embedder:
@@ -127,10 +155,14 @@ def verified_default_folder() -> Path:
     try:
         folder = Path(import_module(DEFAULT_PACKAGE).MODEL_DIR)
     except ImportError:
-        raise CannotMeasure(f"the default embedder is missing; install the package {DEFAULT_PACKAGE.replace('_', '-')}") from None
+        raise CannotMeasure(
+            f"the default embedder is missing; install the package {DEFAULT_PACKAGE.replace('_', '-')}"
+        ) from None
     found = _weights_of(folder)
     if found != DEFAULT_WEIGHTS:
-        raise CannotMeasure(f"{folder.name}: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them")
+        raise CannotMeasure(
+            f"{folder.name}: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them"
+        )
     return folder
 
 

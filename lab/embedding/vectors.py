@@ -20,17 +20,24 @@ class Vectors:
 
         self.embedder = embedder
         self._matrices: dict[int, np.ndarray] = {}
-        self._cache = ChunkCache(cache_folder() / "vectors" / embedder_key(embedder), pa.list_(pa.float32(), embedder.dimension))
+        self._cache = ChunkCache(
+            cache_folder() / "vectors" / embedder_key(embedder), pa.list_(pa.float32(), embedder.dimension)
+        )
 
     def prepare(self, texts: Sequence[str], announce: Callable[[int, int], None] | None = None) -> int:
-        """Embed the texts that the cache lacks; return how many those were. ``announce(done, total)`` hears of progress."""
+        """Embed the texts that the cache lacks; return how many those were.
+
+        ``announce(done, total)`` hears of progress.
+        """
         import pyarrow as pa
 
         missing = self._cache.missing(texts)
         done = 0
 
         def compute(part: list[str]) -> pa.Array:
-            return pa.FixedSizeListArray.from_arrays(pa.array(self.embedder.encode(part).ravel()), self.embedder.dimension)
+            return pa.FixedSizeListArray.from_arrays(
+                pa.array(self.embedder.encode(part).ravel()), self.embedder.dimension
+            )
 
         def progress(count: int) -> None:
             nonlocal done
@@ -61,5 +68,7 @@ class Vectors:
     def _matrix(self, chunk: int) -> np.ndarray:
         """A chunk as a matrix over its mapped file."""
         if chunk not in self._matrices:
-            self._matrices[chunk] = self._cache.chunk(chunk).combine_chunks().flatten().to_numpy().reshape(-1, self.embedder.dimension)
+            self._matrices[chunk] = (
+                self._cache.chunk(chunk).combine_chunks().flatten().to_numpy().reshape(-1, self.embedder.dimension)
+            )
         return self._matrices[chunk]

@@ -1,7 +1,7 @@
 """The knobs of the engine under the names of the plugin's own JSON, the two profiles, and errors that name the key.
 
-What the operator's configuration says is read as it stands in openclaw.json (camelCase). The key ``lab`` is this project's own: what the plugin
-does not know, such as the text lane's stop words.
+What the operator's configuration says is read as it stands in openclaw.json (camelCase). The key ``lab`` is this
+project's own: what the plugin does not know, such as the text lane's stop words.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PROFILES = ("seed", "upstream")
 # The seeds ask for up to 6 items; the public plugin clamps at 5 (spec 20.A.1).
 MAX_ITEMS = {"seed": 6, "upstream": 5}
 STOP_WORDS = ("english", "none")
+DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class EngineConfig:
 
     profile: str = "seed"
     max_items: int = 6
-    quota: Quota = Quota(2, 2, 1)
+    quota: Quota = DEFAULT_QUOTA
     tier_search_multiplier: int = 2
     include_unknown_fallback: bool = True
     strict_caps: bool = True
@@ -44,17 +45,22 @@ class EngineConfig:
         return values
 
 
-def resolve(raw: Mapping[str, Any] | None, profile: str, *, max_items: int | None = None, where: str = "config") -> EngineConfig:
+def resolve(
+    raw: Mapping[str, Any] | None, profile: str, *, max_items: int | None = None, where: str = "config"
+) -> EngineConfig:
     """Resolve a plugin configuration under a profile.
 
-    ``max_items`` is used where the configuration names none. Unknown keys, wrong types and values out of range raise :class:`UnusableInput` with the path of the key.
+    ``max_items`` is used where the configuration names none. Unknown keys, wrong types and values out of range raise
+    :class:`UnusableInput` with the path of the key.
     """
     if profile not in PROFILES:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
     top = _section(raw or {}, {"autoRecall", "lab"}, where)
     recall_at, lab_at = f"{where}: autoRecall", f"{where}: lab"
     recall = _section(
-        top.get("autoRecall", {}), {"maxItems", "quotas", "tierSearchMultiplier", "includeUnknownFallback", "selectionMode"}, recall_at
+        top.get("autoRecall", {}),
+        {"maxItems", "quotas", "tierSearchMultiplier", "includeUnknownFallback", "selectionMode"},
+        recall_at,
     )
     quotas = _section(recall.get("quotas", {}), {"mustMax", "niceMin", "unknownMax", "caps"}, f"{recall_at}.quotas")
     own = _section(top.get("lab", {}), {"textLane", "arm"}, lab_at)
@@ -63,7 +69,9 @@ def resolve(raw: Mapping[str, Any] | None, profile: str, *, max_items: int | Non
     if max_items is not None and not 1 <= max_items <= ceiling:
         raise UnusableInput(f"max-items {max_items} is not in 1..{ceiling}, which profile {profile!r} allows")
     upstream = profile == "upstream"
-    caps = _choice(quotas, "caps", ("strict", "reservation"), "reservation" if upstream else "strict", f"{recall_at}.quotas")
+    caps = _choice(
+        quotas, "caps", ("strict", "reservation"), "reservation" if upstream else "strict", f"{recall_at}.quotas"
+    )
     return EngineConfig(
         profile,
         _integer(recall, "maxItems", max_items or ceiling, 1, ceiling, recall_at),

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
-_ALIASES = {**{label: label for label in LABELS}, "none": UNKNOWN, "high": MUST, "medium": NICE, "low": IGNORE, "trivial": IGNORE}
+_ALIASES = {
+    **{label: label for label in LABELS},
+    "none": UNKNOWN,
+    "high": MUST,
+    "medium": NICE,
+    "low": IGNORE,
+    "trivial": IGNORE,
+}
 # A namespace of the project's own: the same key gives the same id in every run and on every machine.
 _NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
 
@@ -33,7 +40,10 @@ class Row:
 
 
 class Candidate(NamedTuple):
-    """A hit after fusion, as selection sees it. ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it."""
+    """A hit after fusion, as selection sees it.
+
+    ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it.
+    """
 
     id: str
     score: float
@@ -48,7 +58,10 @@ def engine_id(key: str) -> str:
 
 
 def importance_score(value: Any) -> float | None:
-    """A finite number, or a string that is wholly one, clamped to 0..1; anything else is no score. A blank string counts as 0, as in JavaScript."""
+    """A finite number, or a string that is wholly one, clamped to 0..1; anything else is no score.
+
+    A blank string counts as 0, as in JavaScript.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str):
@@ -83,11 +96,27 @@ def normal_category(value: Any) -> str:
 
 
 def normal_row(
-    key: str, text: str, index_text: str, created_at: int, *, category: Any, label: Any, scope: Any, importance: Any = None
+    key: str,
+    text: str,
+    index_text: str,
+    created_at: int,
+    *,
+    category: Any,
+    label: Any,
+    scope: Any,
+    importance: Any = None,
 ) -> Row:
     """A row with every field normalised as spec 0.2 and 0.3 say."""
     score = importance_score(importance)
     return Row(
-        engine_id(key), key, text, index_text, created_at, normal_category(category), resolve_label(label, score),
-        scope if isinstance(scope, str) and scope else "global", "user", score,
+        engine_id(key),
+        key,
+        text,
+        index_text,
+        created_at,
+        normal_category(category),
+        resolve_label(label, score),
+        scope if isinstance(scope, str) and scope else "global",
+        "user",
+        score,
     )

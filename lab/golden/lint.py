@@ -1,4 +1,7 @@
-"""Whether a golden set fits the recordings that it judges. The recordings are handed in: this room knows none by itself."""
+"""Whether a golden set fits the recordings that it judges.
+
+The recordings are handed in: this room knows none by itself.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def lint(golden: GoldenSet, recordings: Sequence[Recording]) -> Lint:
             _check(probe, by_name[probe.conversation], errors, warnings)
     conversations = {probe.conversation for probe in golden.probes}
     if len(conversations) < ENOUGH_CONVERSATIONS:
-        warnings.append(f"{len(conversations)} conversations: a two-sided sign-flip test needs {ENOUGH_CONVERSATIONS} to reach p < .05")
+        warnings.append(
+            f"{len(conversations)} conversations: a two-sided sign-flip test needs {ENOUGH_CONVERSATIONS} for p < .05"
+        )
     judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
     silent = sum(not probe.relevant for probe in golden.probes)
     return Lint(len(golden.probes), judgements, silent, tuple(errors), tuple(warnings))

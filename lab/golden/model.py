@@ -1,4 +1,7 @@
-"""What should come back: judged probes of a recording. Memories and turns are named by key, so a golden set needs no engine."""
+"""What should come back: judged probes of a recording.
+
+Memories and turns are named by key, so a golden set needs no engine.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ class Judgement:
 class Probe:
     """A question put to recall.
 
-    ``turn`` is set for a probe that is a turn of the recording; ``query`` for one that is asked from outside after the last turn.
-    Exactly one of them is set. ``slices`` are names of subgroups (category, type) with this probe's value.
+    ``turn`` is set for a probe that is a turn of the recording; ``query`` for one that is asked from outside after
+    the last turn. Exactly one of them is set. ``slices`` are names of subgroups (category, type) with this probe's
+    value.
     """
 
     id: str

@@ -3,7 +3,8 @@
     {"kind": "probe", "turn": TURN, "type": "standing_rule", "reason": TEXT,
      "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
 
-A probe that is no turn of the recording has ``id``, ``conversation`` and ``query`` in place of ``turn``; it is asked after the last turn.
+A probe that is no turn of the recording has ``id``, ``conversation`` and ``query`` in place of ``turn``; it is asked
+after the last turn.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def read_golden(path: Path) -> GoldenSet:
             raise UnusableInput(f"{path}: no *.jsonl file in this folder")
     else:
         files = [path]
-    return GoldenSet(tuple(_probe(line, f"{file}:{number}") for file in files for number, line in read_json_lines(file)))
+    return GoldenSet(
+        tuple(_probe(line, f"{file}:{number}") for file in files for number, line in read_json_lines(file))
+    )
 
 
 def _probe(line: dict[str, Any], at: str) -> Probe:
@@ -38,16 +41,21 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
     turn, query = line.get("turn"), line.get("query")
     if (turn is None) == (query is None):
         raise UnusableInput(f"{at}: a probe has either a turn or a query of its own")
+    identity: Any = turn
+    conversation: Any = line.get("conversation")
     if turn is not None:
         if not isinstance(turn, str) or turn.count("/") < 2:
             raise UnusableInput(f"{at}: turn {turn!r} is not <conversation>/<session>/<turn>")
-        identity, conversation = turn, turn.split("/")[0]
+        conversation = turn.split("/")[0]
     else:
-        identity, conversation = line.get("id"), line.get("conversation")
+        identity = line.get("id")
         if not isinstance(query, str) or not isinstance(identity, str) or not isinstance(conversation, str):
             raise UnusableInput(f"{at}: a probe with a query needs the strings id, conversation and query")
     return Probe(
-        identity, conversation, turn, query,
+        identity,
+        conversation,
+        turn,
+        query,
         relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
         forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
         slices={"type": str(line["type"])} if "type" in line else {},

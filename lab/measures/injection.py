@@ -15,14 +15,18 @@ def nice_presence(labels: Sequence[str], visible_nice: int) -> float | None:
 def gold_nice(injected: Sequence[str], gold_labels: Mapping[str, str]) -> float | None:
     """GoldNice@k: 1 if a gold memory labelled nice was injected; None where no gold memory that is visible is nice.
 
-    ``gold_labels`` are the labels of the visible gold. Presence of any nice memory is 1 under tier_quota_v1 by construction; this is not.
+    ``gold_labels`` are the labels of the visible gold. Presence of any nice memory is 1 under tier_quota_v1 by
+    construction; this is not.
     """
     wanted = {key for key, label in gold_labels.items() if label == NICE}
     return float(any(key in wanted for key in injected)) if wanted else None
 
 
 def wrong_scope(scopes: Sequence[str], home: str) -> float | None:
-    """WrongScope: the share of injected memories of another scope than the turn's; global ones are of every scope. None for an empty selection."""
+    """WrongScope: the share of injected memories of another scope than the turn's; global ones are of every scope.
+
+    None for an empty selection.
+    """
     return sum(scope not in (home, "global") for scope in scopes) / len(scopes) if scopes else None
 
 

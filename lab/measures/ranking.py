@@ -25,7 +25,10 @@ def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> floa
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """nDCG@k with linear gain and a log2 discount, as trec_eval's ndcg_cut: normalised by the best ranking of all gold."""
+    """nDCG@k with linear gain and a log2 discount, as trec_eval's ndcg_cut.
+
+    Normalised by the best ranking of all gold.
+    """
     gained = sum(grades.get(key, 0) / math.log2(rank + 1) for rank, key in enumerate(ranking[:k], 1))
     ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:k], 1))
     return gained / ideal
@@ -43,5 +46,7 @@ CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 def rank_measures(ranking: Sequence[str], grades: Mapping[str, int], depth: int) -> dict[str, float | None]:
     """Every measure at every default cutoff; null where the cutoff is beyond what the arm can return."""
     return {
-        f"{name}@{k}": measure(ranking, grades, k) if k <= depth else None for k in CUTOFFS for name, measure in MEASURES.items()
+        f"{name}@{k}": measure(ranking, grades, k) if k <= depth else None
+        for k in CUTOFFS
+        for name, measure in MEASURES.items()
     }

@@ -1,6 +1,9 @@
-"""How often the same memories come back, turn after turn (anchors of the field have no such measure; definitions below).
+"""How often the same memories come back, turn after turn.
 
-All of them look at one arm's selections in one conversation, in order. A selection is the tuple of keys that were injected.
+Definitions below).
+
+All of them look at one arm's selections in one conversation, in order. A selection is the tuple of keys that were
+injected.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ def repeat_rates(selections: Selections, window: int = WINDOW) -> list[float | N
 
 
 def dominance(selections: Selections, window: int = WINDOW) -> list[float | None]:
-    """RepeatDominance per turn: over the last ``window`` selections, this one included, the share of slots that the commonest memory took.
+    """RepeatDominance per turn.
 
-    This is the Berger-Parker index. A selection lists a memory once, so the largest value is one over the mean selection size.
+    Over the last ``window`` selections, this one included, the share of slots that the commonest memory took.
+
+    This is the Berger-Parker index. A selection lists a memory once, so the largest value is one over the mean
+    selection size.
     """
     values: list[float | None] = []
     for turn in range(len(selections)):
@@ -39,7 +45,7 @@ def dominance(selections: Selections, window: int = WINDOW) -> list[float | None
 
 
 def longest_streak(selections: Selections) -> float | None:
-    """LongestStreak: the most consecutive recall turns in which one memory was injected; None where nothing ever was."""
+    """LongestStreak: the most consecutive recall turns in which one memory was injected; None where none ever was."""
     longest, running = 0, Counter[str]()
     for chosen in selections:
         running = Counter({key: running[key] + 1 for key in chosen})
@@ -48,7 +54,10 @@ def longest_streak(selections: Selections) -> float | None:
 
 
 def neighbour_jaccard(selections: Selections) -> list[float | None]:
-    """Jaccard per turn: how alike this selection and the one before are; None for the first, and where both are empty."""
+    """Jaccard per turn.
+
+    How alike this selection and the one before are; None for the first, and where both are empty.
+    """
     values: list[float | None] = []
     for turn, chosen in enumerate(selections):
         before = set(selections[turn - 1]) if turn else set()

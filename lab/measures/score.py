@@ -1,6 +1,7 @@
 """Scores of a run: every measure of every arm, one row a probe or turn, and the means over them.
 
-A probe that an arm did not answer counts as an empty answer. ``n`` is the number of probes with gold, one denominator for all arms.
+A probe that an arm did not answer counts as an empty answer. ``n`` is the number of probes with gold, one denominator
+for all arms.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard
 from lab.replay.receipts import read_table, write_table
 from lab.replay.run_directory import RunDirectory
 
-COLUMNS = ("arm", "turn", "scope", "recalls", "probe", "injected", "chars", "visible_nice", "item_key", "item_label", "item_scope")
+COLUMNS = (
+    "arm",
+    "turn",
+    "scope",
+    "recalls",
+    "probe",
+    "injected",
+    "chars",
+    "visible_nice",
+    "item_key",
+    "item_label",
+    "item_scope",
+)
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
 
@@ -46,8 +59,11 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
     """The probes of a run by id."""
     return {
         line["probe"]: Gold(
-            line["conversation"], {one["memory"]: one["grade"] for one in line["relevant"]},
-            {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]}, line["forbidden"], line["slices"],
+            line["conversation"],
+            {one["memory"]: one["grade"] for one in line["relevant"]},
+            {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
+            line["forbidden"],
+            line["slices"],
         )
         for _, line in read_json_lines(run.path / "golden.jsonl")
     }
@@ -61,7 +77,9 @@ def score_run(run: RunDirectory) -> list[Score]:
     scores = [
         score
         for conversation in run.conversations
-        for score in _conversation(conversation, read_table(run.receipts(conversation), COLUMNS).to_pylist(), gold, limits)
+        for score in _conversation(
+            conversation, read_table(run.receipts(conversation), COLUMNS).to_pylist(), gold, limits
+        )
     ]
     write_scores(scores, gold, run.path / "scores.parquet")
     return scores
@@ -73,12 +91,19 @@ def _conversation(
     for arm, (depth, max_items) in limits.items():
         mine = [row for row in rows if row["arm"] == arm]
         for row in mine:
-            yield from (Score(arm, conversation, row["turn"], name, value) for name, value in _probe_measures(row, gold, depth, max_items))
+            yield from (
+                Score(arm, conversation, row["turn"], name, value)
+                for name, value in _probe_measures(row, gold, depth, max_items)
+            )
         turns = [row for row in mine if row["recalls"]]
-        yield from (Score(arm, conversation, at, name, value) for at, name, value in _turn_measures(conversation, turns))
+        yield from (
+            Score(arm, conversation, at, name, value) for at, name, value in _turn_measures(conversation, turns)
+        )
 
 
-def _probe_measures(row: dict[str, Any], gold: dict[str, Gold], depth: int, max_items: int) -> Iterator[tuple[str, float | None]]:
+def _probe_measures(
+    row: dict[str, Any], gold: dict[str, Gold], depth: int, max_items: int
+) -> Iterator[tuple[str, float | None]]:
     judged = gold.get(row["probe"]) if row["probe"] else None
     if judged is None:
         return
@@ -91,11 +116,14 @@ def _probe_measures(row: dict[str, Any], gold: dict[str, Gold], depth: int, max_
 
 def _turn_measures(conversation: str, turns: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, float | None]]:
     selections = [row["item_key"][: row["injected"]] for row in turns]
-    per_turn = {
-        "RepeatRate": repeat_rates(selections), "RepeatDominance": dominance(selections), "Jaccard": neighbour_jaccard(selections),
+    per_turn: dict[str, list[float | None]] = {
+        "RepeatRate": repeat_rates(selections),
+        "RepeatDominance": dominance(selections),
+        "Jaccard": neighbour_jaccard(selections),
         "NicePresence": [nice_presence(row["item_label"][: row["injected"]], row["visible_nice"]) for row in turns],
         "WrongScope": [wrong_scope(row["item_scope"][: row["injected"]], row["scope"]) for row in turns],
-        "InjectedItems": [float(row["injected"]) for row in turns], "InjectedChars": [float(row["chars"]) for row in turns],
+        "InjectedItems": [float(row["injected"]) for row in turns],
+        "InjectedChars": [float(row["chars"]) for row in turns],
     }
     for name, values in per_turn.items():
         for row, value in zip(turns, values, strict=True):
@@ -106,7 +134,10 @@ def _turn_measures(conversation: str, turns: Sequence[dict[str, Any]]) -> Iterat
 
 
 def write_scores(scores: Sequence[Score], gold: dict[str, Gold], path: Path) -> None:
-    """Write the long form: ``arm, conversation, at, measure, value, slices`` (a JSON object of the probe's subgroups, or null)."""
+    """Write the long form.
+
+    ``arm, conversation, at, measure, value, slices`` (a JSON object of the probe's subgroups, or null).
+    """
     import pyarrow as pa
 
     slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
@@ -149,6 +180,11 @@ def _means(scores: Sequence[Score], arms: Sequence[str], n: int) -> dict[str, An
             total[0] += score.value
             total[1] += 1
     return {
-        arm: {"n": n, "measures": {name: sums[arm, name][0] / sums[arm, name][1] if (arm, name) in sums else None for name in seen}}
+        arm: {
+            "n": n,
+            "measures": {
+                name: sums[arm, name][0] / sums[arm, name][1] if (arm, name) in sums else None for name in seen
+            },
+        }
         for arm in arms
     }

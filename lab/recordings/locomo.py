@@ -1,7 +1,8 @@
 """LoCoMo-10 (snap-research, CC BY-NC 4.0): two people talk over months; questions name the turns that answer them.
 
-Questions are asked from outside after the last session. Every turn is a memory. Evidence strings are repaired: joined ids are split, ``D:11:26`` and ``D30:05`` are
-read as ``D11:26`` and ``D30:5``. A question is kept where every evidence id then names a turn; the rest are left out and noted.
+Questions are asked from outside after the last session. Every turn is a memory. Evidence strings are repaired: joined
+ids are split, ``D:11:26`` and ``D30:05`` are read as ``D11:26`` and ``D30:5``. A question is kept where every
+evidence id then names a turn; the rest are left out and noted.
 """
 
 from __future__ import annotations
@@ -51,7 +52,13 @@ def _conversation(sample: Any, where: str) -> tuple[Recording, GoldenSet]:
             said = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
             clock = max(clock + 1, start)
             turn = Turn(
-                f"{name}/session_{number}/{identity}", len(turns), f"session_{number}", "user", text, clock, speaker=speaker
+                f"{name}/session_{number}/{identity}",
+                len(turns),
+                f"session_{number}",
+                "user",
+                text,
+                clock,
+                speaker=speaker,
             )
             turns.append(turn)
             memory = Memory(f"{turn.key}#0", said, f"{date}\n{date} {said}", visible_from=len(turns), created_at=clock)
@@ -71,13 +78,24 @@ def _questions(name: str, raw_questions: list[Any], by_evidence: dict[str, str],
         if ids != evidence:
             notes.append(f"{identity}: evidence {evidence} read as {ids}")
         if not ids or any(one not in by_evidence for one in ids):
-            reason = "it names no evidence" if not ids else f"evidence {[one for one in ids if one not in by_evidence]} is no turn"
+            reason = (
+                "it names no evidence"
+                if not ids
+                else f"evidence {[one for one in ids if one not in by_evidence]} is no turn"
+            )
             notes.append(f"{identity}: left out, {reason}")
             continue
         category = field(raw, "category", int, at)
         relevant = tuple(Judgement(key) for key in dict.fromkeys(by_evidence[one] for one in ids))
         probes.append(
-            Probe(identity, name, None, field(raw, "question", str, at), relevant, slices={"category": CATEGORIES.get(category, str(category))})
+            Probe(
+                identity,
+                name,
+                None,
+                field(raw, "question", str, at),
+                relevant,
+                slices={"category": CATEGORIES.get(category, str(category))},
+            )
         )
     return GoldenSet(tuple(probes), tuple(notes))
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One utterance. ``seq`` counts turns of the conversation from 0 and is the replay clock; ``time_ms`` never runs backwards."""
+    """One utterance.
+
+    ``seq`` counts turns of the conversation from 0 and is the replay clock; ``time_ms`` never runs backwards.
+    """
 
     key: str
     seq: int
@@ -24,8 +27,8 @@ class Turn:
 class Memory:
     """A memory as the recording gives it.
 
-    ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text`` embedded and searched.
-    ``label`` is None where the recording grades nothing.
+    ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text``
+    embedded and searched. ``label`` is None where the recording grades nothing.
     """
 
     key: str

@@ -5,7 +5,8 @@
     {"kind": "turn", "turn": "t01", "role": "user", "text": TEXT}
     {"kind": "memory", "text": TEXT, "category": "decision", "importance_label": "must_remember", "scope": "gateway"}
 
-A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled from the next turn on.
+A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled
+from the next turn on.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     reader = _Lines(name)
     for number, line in lines:
         reader.take(line, f"{path}:{number}")
-    recording = Recording(name, tuple(reader.turns), in_birth_order(reader.memories), language=str(header.get("language", "en")))
+    recording = Recording(
+        name, tuple(reader.turns), in_birth_order(reader.memories), language=str(header.get("language", "en"))
+    )
     return [(recording, GoldenSet())]
 
 
@@ -94,8 +97,14 @@ class _Lines:
         previous = self.turns[-1].time_ms if self.turns else -1
         self.turns.append(
             Turn(
-                key, len(self.turns), self.session["session"], role, field(line, "text", str, at),
-                max(previous + 1, self.start_ms), scope=str(self.session.get("scope", "global")), speaker=role,
+                key,
+                len(self.turns),
+                self.session["session"],
+                role,
+                field(line, "text", str, at),
+                max(previous + 1, self.start_ms),
+                scope=str(self.session.get("scope", "global")),
+                speaker=role,
             )
         )
         self.ordinal = 0
@@ -115,10 +124,15 @@ class _Lines:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
         self.memories.append(
             Memory(
-                key, text, str(line.get("index_text", text)), visible_from=len(self.turns), created_at=turn.time_ms,
+                key,
+                text,
+                str(line.get("index_text", text)),
+                visible_from=len(self.turns),
+                created_at=turn.time_ms,
                 category=_one_of(line.get("category", "fact"), CATEGORIES, "category", at),
                 scope=str(line.get("scope", turn.scope)),
-                label=None if label is None else _one_of(label, LABELS, "importance_label", at), supersedes=supersedes,
+                label=None if label is None else _one_of(label, LABELS, "importance_label", at),
+                supersedes=supersedes,
             )
         )
 

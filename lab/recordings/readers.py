@@ -1,9 +1,13 @@
-"""The formats that can be read, and the one way to read them. A new format is one file and one line in :data:`FORMATS`."""
+"""The formats that can be read, and the one way to read them.
+
+A new format is one file and one line in :data:`FORMATS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from lab.errors import UnusableInput
@@ -17,7 +21,11 @@ ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: which files of a folder are its own, what it offers as memories (first is the default), when recall happens by default."""
+    """A format.
+
+    Which files of a folder are its own, what it offers as memories (first is the default), when recall happens by
+    default.
+    """
 
     name: str
     read: ReadFile
@@ -30,9 +38,30 @@ class Format:
 FORMATS: dict[str, Format] = {
     form.name: form
     for form in (
-        Format("lab", native.read, "*.jsonl", ("recorded",), "user", "this project's own JSON Lines, one conversation a file"),
-        Format("locomo", locomo.read, "*.json", ("turns",), "none", "LoCoMo-10: two people, questions asked after the last session"),
-        Format("realmem", realmem.read, "*.json", ("extracted",), "user", "RealMem: user and assistant, gold on turns inside the sessions"),
+        Format(
+            "lab",
+            native.read,
+            "*.jsonl",
+            ("recorded",),
+            "user",
+            "this project's own JSON Lines, one conversation a file",
+        ),
+        Format(
+            "locomo",
+            locomo.read,
+            "*.json",
+            ("turns",),
+            "none",
+            "LoCoMo-10: two people, questions asked after the last session",
+        ),
+        Format(
+            "realmem",
+            realmem.read,
+            "*.json",
+            ("extracted",),
+            "user",
+            "RealMem: user and assistant, gold on turns inside the sessions",
+        ),
     )
 }
 
@@ -62,17 +91,22 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
         return (path,)
     if not path.exists():
         raise UnusableInput(f"{path}: no such file or folder")
-    found = tuple(sorted(child for child in path.glob(form.pattern) if child.is_file() and not child.name.startswith(".")))
+    found = tuple(
+        sorted(child for child in path.glob(form.pattern) if child.is_file() and not child.name.startswith("."))
+    )
     if not found:
         raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
     return found
 
 
-def read_library(path: Path, format_name: str, *, memories: str | None = None, golden: GoldenSet | None = None) -> Library:
+def read_library(
+    path: Path, format_name: str, *, memories: str | None = None, golden: GoldenSet | None = None
+) -> Library:
     """Read a file or a folder of recordings with their gold.
 
-    ``memories`` chooses what the recording offers as memories; ``golden`` adds probes that live in files of their own. Raises
-    :class:`UnusableInput` for anything that cannot be replayed: no turns, one conversation twice, a probe that names what is not there.
+    ``memories`` chooses what the recording offers as memories; ``golden`` adds probes that live in files of their
+    own. Raises :class:`UnusableInput` for anything that cannot be replayed: no turns, one conversation twice, a probe
+    that names what is not there.
     """
     form = format_named(format_name)
     chosen = memories or form.memories[0]
@@ -83,7 +117,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None, g
     recordings = tuple(sorted((recording for recording, _ in pairs), key=lambda recording: recording.conversation))
     if not recordings:
         raise UnusableInput(f"{path}: holds no conversation")
-    for before, after in zip(recordings, recordings[1:], strict=False):
+    for before, after in pairwise(recordings):
         if before.conversation == after.conversation:
             raise UnusableInput(f"{path}: conversation {after.conversation!r} occurs twice")
     for recording in recordings:

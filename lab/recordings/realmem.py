@@ -1,8 +1,9 @@
 """RealMem (AvatarMemory/RealMemBench, Apache-2.0): gold on natural user turns inside the sessions.
 
-One file a persona. The gold of a query is on the assistant turn that follows it (``memory_used``: session and content), which is where
-the official scorer reads it. Memories are the ``extracted_memory`` of earlier sessions: they appear when their session has ended. A
-memory's ``index`` is not unique, so a key counts within the session. The project is the prefix of ``session_identifier``.
+One file a persona. The gold of a query is on the assistant turn that follows it (``memory_used``: session and
+content), which is where the official scorer reads it. Memories are the ``extracted_memory`` of earlier sessions: they
+appear when their session has ended. A memory's ``index`` is not unique, so a key counts within the session. The
+project is the prefix of ``session_identifier``.
 """
 
 from __future__ import annotations
@@ -45,13 +46,21 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             speaker = field(raw, "speaker", str, spot)
             clock = max(clock + 1, day)
             turn = Turn(
-                key=f"{name}/{uuid}/{index}", seq=len(turns), session=uuid, role=ROLES.get(speaker, speaker.lower()),
-                text=field(raw, "content", str, spot), time_ms=clock, scope=scope, speaker=speaker,
+                key=f"{name}/{uuid}/{index}",
+                seq=len(turns),
+                session=uuid,
+                role=ROLES.get(speaker, speaker.lower()),
+                text=field(raw, "content", str, spot),
+                time_ms=clock,
+                scope=scope,
+                speaker=speaker,
             )
             turns.append(turn)
             if raw.get("is_query"):
                 answer = spoken[index + 1] if index + 1 < len(spoken) else {}
-                queries.append((turn, raw, expect(answer.get("memory_used", []), list, f"{spot}: memory_used of the answer")))
+                queries.append(
+                    (turn, raw, expect(answer.get("memory_used", []), list, f"{spot}: memory_used of the answer"))
+                )
         for ordinal, raw in enumerate(field(session, "extracted_memory", list, at)):
             text = _as_text(field(raw, "content", object, f"{at}.extracted_memory[{ordinal}]"))
             key = f"{name}/{uuid}#{ordinal}"

@@ -42,7 +42,13 @@ def validate(path: Path, format_name: str) -> Validation:
     for recording in library.recordings:
         _check(recording, errors, warnings)
     counts = tuple(
-        Counts(one.conversation, len(one.sessions), len(one.turns), len(one.memories), len(library.golden.of(one.conversation)))
+        Counts(
+            one.conversation,
+            len(one.sessions),
+            len(one.turns),
+            len(one.memories),
+            len(library.golden.of(one.conversation)),
+        )
         for one in library.recordings
     )
     return Validation(counts, tuple(errors), tuple(warnings))
@@ -50,14 +56,23 @@ def validate(path: Path, format_name: str) -> Validation:
 
 def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None:
     name = recording.conversation
-    for what, keys in (("turn", [one.key for one in recording.turns]), ("memory", [one.key for one in recording.memories])):
+    for what, keys in (
+        ("turn", [one.key for one in recording.turns]),
+        ("memory", [one.key for one in recording.memories]),
+    ):
         seen: set[str] = set()
         for key in keys:
             if key in seen:
                 errors.append(f"{name}: {what} {key} occurs twice")
             seen.add(key)
-    errors.extend(f"{name}: turn {turn.key} has no text" for turn in recording.turns if turn.role == "user" and not turn.text.strip())
-    errors.extend(f"{name}: memory {memory.key} has no text" for memory in recording.memories if not memory.text.strip())
+    errors.extend(
+        f"{name}: turn {turn.key} has no text"
+        for turn in recording.turns
+        if turn.role == "user" and not turn.text.strip()
+    )
+    errors.extend(
+        f"{name}: memory {memory.key} has no text" for memory in recording.memories if not memory.text.strip()
+    )
     if not recording.memories:
         warnings.append(f"{name}: offers no memory, so nothing can be recalled")
     if not any(turn.role == "user" for turn in recording.turns):

@@ -42,7 +42,11 @@ def _package(name: str, wanted: str) -> Check:
     except PackageNotFoundError:
         return Check(name, False, "not installed")
     # A build tag such as +cpu names the build, not another version.
-    return Check(name, found.split("+")[0] == wanted, found if found.split("+")[0] == wanted else f"{found}, figures were measured with {wanted}")
+    return Check(
+        name,
+        found.split("+")[0] == wanted,
+        found if found.split("+")[0] == wanted else f"{found}, figures were measured with {wanted}",
+    )
 
 
 def _weights() -> Check:

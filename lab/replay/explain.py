@@ -1,6 +1,7 @@
 """Why one memory has its place in one turn, or lost it: the turn is recalled once more and every step is kept.
 
-Nothing of this is stored in a run. A recall is a function of its inputs, so the turn that is recalled here is the turn that was.
+Nothing of this is stored in a run. A recall is a function of its inputs, so the turn that is recalled here is the
+turn that was.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from lab.systems.retrievers import StoreRetriever, make_store
 
 
 class Place(NamedTuple):
-    """Where a row stood in its tier: rank in the fused list (None: not a candidate), and ranks in the two lanes over the whole tier."""
+    """Where a row stood in its tier.
+
+    Rank in the fused list (None: not a candidate), and ranks in the two lanes over the whole tier.
+    """
 
     tier: str | None
     fused: int | None
@@ -49,10 +53,15 @@ class Explanation:
 
 
 def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
-    """Explain the recall of ``arm_name`` at a turn or probe. Raises :class:`UnusableInput` where there is none, or the recording has changed."""
-    plan = make_plan(Asked(**{name: tuple(value) if isinstance(value, list) else value for name, value in run.manifest["asked"].items()}))
+    """Explain the recall of ``arm_name`` at a turn or probe.
+
+    Raises :class:`UnusableInput` where there is none, or the recording has changed.
+    """
+    plan = make_plan(Asked.of_manifest(run.manifest["asked"]))
     if plan.run_key() != run.manifest["run_key"]:
-        raise UnusableInput(f"{run.path}: its recording, golden set or configuration has changed since it was made; run the replay again")
+        raise UnusableInput(
+            f"{run.path}: its recording, golden set or configuration has changed since; run the replay again"
+        )
     arm = next((one for one in plan.arms if one.name == arm_name), None)
     if arm is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
@@ -82,10 +91,19 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
-    name = next((one.conversation for one in plan.recordings if key == one.conversation or key.startswith(f"{one.conversation}/")), None)
+    name = next(
+        (
+            one.conversation
+            for one in plan.recordings
+            if key == one.conversation or key.startswith(f"{one.conversation}/")
+        ),
+        None,
+    )
     recording = next((one for one in plan.recordings if one.conversation == name), None)
     if recording is None:
-        raise UnusableInput(f"no conversation of this run has a turn {key!r}; turns are <conversation>/<session>/<turn>")
+        raise UnusableInput(
+            f"no conversation of this run has a turn {key!r}; turns are <conversation>/<session>/<turn>"
+        )
     known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
     if key not in known:
         near = [other for other in known if other.startswith(key)][:3] or list(known)[:3]
@@ -94,7 +112,13 @@ def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
 
 
 def _tell(
-    recording: Recording, rows: list[Row], moment: Moment, arm: Selector, recall: Recall, candidates: Candidates, scope: str | None
+    recording: Recording,
+    rows: list[Row],
+    moment: Moment,
+    arm: Selector,
+    recall: Recall,
+    candidates: Candidates,
+    scope: str | None,
 ) -> Explanation:
     by_key = {row.key: row for row in rows}
     tiers = Tiers(candidates, scope, arm.config.search_limit)
@@ -116,7 +140,9 @@ def _tell(
     gold = moment.probe.grades if moment.probe else {}
     born = {memory.key: memory.visible_from for memory in recording.memories}
     reasons = {
-        key: _reason(by_key[key], places.get(key), born[key] > moment.seq, scope, recall, arm) for key in gold if key not in injected
+        key: _reason(by_key[key], places.get(key), born[key] > moment.seq, scope, recall, arm)
+        for key in gold
+        if key not in injected
     }
     reachable = [row for row in candidates.rows if scope is None or row.scope == scope]
     visible = {label: sum(row.importance_label == label for row in reachable) for label in LABELS}
@@ -142,5 +168,8 @@ def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, reca
         return f"tier {place.tier} was not searched: {searched[-1]} had filled all places; {lanes}"
     if place.fused is None:
         return f"not among the {arm.config.search_limit} candidates of tier {place.tier}; {lanes}"
-    last = min(item.score for item in recall.items[: recall.injected])
-    return f"candidate {place.fused} of tier {place.tier} with {place.score:.4f} (the lowest taken had {last:.4f}); {lanes}"
+    taken = sum(item.tier == place.tier for item in recall.items[: recall.injected])
+    wildcard = [item.score for item in recall.items[: recall.injected] if item.decision == "wildcard"]
+    beyond = f", wildcards to scores from {min(wildcard):.4f}" if wildcard else ""
+    where = f"candidate {place.fused} of tier {place.tier} ({place.score:.4f})"
+    return f"{where}: {taken} places went to that tier{beyond}; {lanes}"

@@ -1,6 +1,7 @@
 """Which importance label each memory has in a replay: as recorded, or drawn.
 
-A draw is ``hash(seed, key)``: it depends on no order, no shard and no other share, and the must set of a smaller share lies inside that of a larger one.
+A draw is ``hash(seed, key)``: it depends on no order, no shard and no other share, and the must set of a smaller
+share lies inside that of a larger one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ ALIASES = {"independent": "sampled"}
 class Labels:
     """How labels are made. Shares are shares of all memories.
 
-    ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown, in the proportion that the shares give)
-    and lets the pool grow from the others.
+    ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown,
+    in the proportion that the shares give) and lets the pool grow from the others.
     """
 
     mode: str = "recorded"
@@ -35,8 +36,13 @@ class Labels:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise UnusableInput(f"unknown labels {self.mode!r}; known: {', '.join((*MODES, *ALIASES))}")
-        if not (0 <= self.must_share <= 1 and 0 <= self.nice_share <= 1 and self.must_share + self.nice_share <= 1 + 1e-9):
-            raise UnusableInput(f"must-share {self.must_share} and nice-share {self.nice_share} must be shares from 0 to 1 that sum to at most 1")
+        if not (
+            0 <= self.must_share <= 1 and 0 <= self.nice_share <= 1 and self.must_share + self.nice_share <= 1 + 1e-9
+        ):
+            raise UnusableInput(
+                f"must-share {self.must_share} and nice-share {self.nice_share} "
+                "must be shares from 0 to 1 that sum to at most 1"
+            )
 
     def describe(self) -> dict[str, Any]:
         """The settings that were used: a recorded label knows no share and no seed."""
@@ -57,7 +63,7 @@ class Labels:
         return {key: self._split(draw(self.seed, key), 0.0 if key in wanted else within, rest=key) for key in keys}
 
     def _split(self, u: float, must: float, rest: str | None = None) -> str:
-        """must below ``must``; of the others nice and unknown in the proportion of the shares."""
+        """Must below ``must``; of the others nice and unknown in the proportion of the shares."""
         if u < must:
             return MUST
         if rest is None:
@@ -67,10 +73,15 @@ class Labels:
         return NICE if draw(self.seed, f"nice {rest}") < nice else UNKNOWN
 
 
-def choose_labels(asked: str | None, recordings: Iterable[Recording], must_share: float, nice_share: float, seed: int) -> Labels:
-    """The labels that were asked for, or, where nothing was asked, the recorded ones if there are any and else sampled ones."""
+def choose_labels(
+    asked: str | None, recordings: Iterable[Recording], must_share: float, nice_share: float, seed: int
+) -> Labels:
+    """The labels that were asked for; where nothing was, the recorded ones if there are any, else sampled ones."""
     graded = all(recording.has_labels for recording in recordings)
     mode = ALIASES.get(asked, asked) if asked else ("recorded" if graded else "sampled")
     if mode == "recorded" and not graded:
-        raise UnusableInput("labels 'recorded': this recording grades no memory; use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0")
+        raise UnusableInput(
+            "labels 'recorded': this recording grades no memory; "
+            "use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0"
+        )
     return Labels(mode, must_share, nice_share, seed)

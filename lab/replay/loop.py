@@ -14,7 +14,7 @@ from lab.systems.contract import Candidates, Recall, Request, Retriever, Selecto
 
 
 class Answered(NamedTuple):
-    """What one arm answered at one moment, and how many memories (nice ones among them) its request could have reached."""
+    """What one arm answered at one moment; ``visible`` memories (nice ones among them) were in its reach."""
 
     moment: Moment
     arm: Selector
@@ -27,19 +27,31 @@ def rows_of(recording: Recording, labels: dict[str, str]) -> list[Row]:
     """The recording's memories as engine rows, in order of birth."""
     return [
         normal_row(
-            memory.key, memory.text, memory.index_text, memory.created_at, category=memory.category, label=labels[memory.key], scope=memory.scope
+            memory.key,
+            memory.text,
+            memory.index_text,
+            memory.created_at,
+            category=memory.category,
+            label=labels[memory.key],
+            scope=memory.scope,
         )
         for memory in recording.memories
     ]
 
 
 def replay(
-    recording: Recording, rows: Sequence[Row], moments: Sequence[Moment], arms: Sequence[Selector],
-    make_retriever: Callable[[TextSettings], Retriever], *, enforce_scope: bool,
+    recording: Recording,
+    rows: Sequence[Row],
+    moments: Sequence[Moment],
+    arms: Sequence[Selector],
+    make_retriever: Callable[[TextSettings], Retriever],
+    *,
+    enforce_scope: bool,
 ) -> Iterator[Answered]:
     """Yield every answer, moments in order and arms in the order given.
 
-    A memory is visible at a moment if its ``visible_from`` is not later. ``make_retriever`` is called once for each distinct retrieval.
+    A memory is visible at a moment if its ``visible_from`` is not later. ``make_retriever`` is called once for each
+    distinct retrieval.
     """
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
     born = 0
@@ -58,7 +70,13 @@ def replay(
             retriever.close()
 
 
-def _answer(moment: Moment, arms: Sequence[Selector], retrievers: dict[TextSettings, Retriever], visible: Sequence[Row], enforce_scope: bool) -> Iterator[Answered]:
+def _answer(
+    moment: Moment,
+    arms: Sequence[Selector],
+    retrievers: dict[TextSettings, Retriever],
+    visible: Sequence[Row],
+    enforce_scope: bool,
+) -> Iterator[Answered]:
     gold = moment.probe.grades if moment.probe else {}
     request = Request(moment.key, moment.text, moment.scope if enforce_scope else None, moment.now_ms, gold)
     found: dict[TextSettings, Candidates] = {}

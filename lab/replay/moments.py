@@ -26,7 +26,9 @@ class Moment:
 
 
 def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[Moment]:
-    """Every recall of a conversation in order: recall turns, probes on turns, then the probes asked after the last turn.
+    """Every recall of a conversation in order.
+
+    Recall turns, probes on turns, then the probes asked after the last turn.
 
     A probe from outside reads the state after the last turn and changes nothing, so it is no recall turn.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,12 @@ class Asked:
     config: str | None = None
     embedder: str = "all-MiniLM-L6-v2"
 
+    @classmethod
+    def of_manifest(cls, values: dict[str, Any]) -> Asked:
+        """The arguments as a manifest keeps them: JSON has lists where these are tuples."""
+        given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+        return cls(**given)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -79,18 +85,25 @@ class Plan:
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
         return self.comparable() | {
-            "arms": [arm.describe() for arm in self.arms], "store": self.asked.store, "profile": self.asked.profile,
-            "max_items": self.asked.max_items, "depth": self.asked.depth, "embedder": self.embedder.identity(),
+            "arms": [arm.describe() for arm in self.arms],
+            "store": self.asked.store,
+            "profile": self.asked.profile,
+            "max_items": self.asked.max_items,
+            "depth": self.asked.depth,
+            "embedder": self.embedder.identity(),
         }
 
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
         return {
-            "format": self.library.format.name, "memories": self.library.memories,
+            "format": self.library.format.name,
+            "memories": self.library.memories,
             "recordings": {path.name: sha256_file(path) for path in self.library.files},
             "golden": {path.name: sha256_file(path) for path in self.golden_files},
             "conversations": [recording.conversation for recording in self.recordings],
-            "labels": self.labels.describe(), "scope": self.asked.scope, "recall_turns": self.recall_turns,
+            "labels": self.labels.describe(),
+            "scope": self.asked.scope,
+            "recall_turns": self.recall_turns,
         }
 
     def run_key(self) -> str:
@@ -99,7 +112,10 @@ class Plan:
 
 
 def make_plan(asked: Asked) -> Plan:
-    """Read what is named, check what was asked, and decide the defaults. Raises :class:`UnusableInput` for what cannot be done."""
+    """Read what is named, check what was asked, and decide the defaults.
+
+    Raises :class:`UnusableInput` for what cannot be done.
+    """
     specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
     for what, value, known in (("store", asked.store, STORES), ("scope", asked.scope, SCOPES)):
         if value not in known:
@@ -107,7 +123,8 @@ def make_plan(asked: Asked) -> Plan:
     if asked.depth < 1:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
     arms = tuple(
-        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed) for spec in specs
+        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+        for spec in specs
     )
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
     golden = read_golden(golden_path) if golden_path else None
@@ -136,8 +153,3 @@ def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: in
     if limit is not None and limit < 1:
         raise UnusableInput(f"limit {limit} is not a whole number from 1")
     return tuple(one for one in recordings if not names or one.conversation in names)[:limit]
-
-
-def asked_json(asked: Asked) -> dict[str, Any]:
-    """The arguments as plain values, for the manifest."""
-    return asdict(asked)

@@ -1,6 +1,7 @@
 """Receipts on disk: one Parquet file a conversation, one row an arm and moment; timings in a file of their own.
 
-Receipts are a function of the input alone, so two runs can be compared byte for byte. Memories appear by key and id, never by text.
+Receipts are a function of the input alone, so two runs can be compared byte for byte. Memories appear by key and id,
+never by text.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ ITEM_FIELDS = tuple(Item._fields)
 
 
 def receipts_table(answers: Sequence[Answered]) -> pa.Table:
-    """Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, receipt`` and a list column for each field of an item."""
+    """The receipts of one conversation, a row an answer.
+
+    Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, receipt``, and a list
+    column ``item_…`` for each field of an item.
+    """
     import pyarrow as pa
 
     offsets = [0]
@@ -31,7 +36,17 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
         offsets.append(offsets[-1] + len(answer.recall.items))
     flat = [item for answer in answers for item in answer.recall.items]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
-    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.string(), pa.float64(), pa.int32(), pa.int32(), pa.string())
+    types = (
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.float64(),
+        pa.int32(),
+        pa.int32(),
+        pa.string(),
+    )
     where = pa.array(offsets, pa.int32())
     listed = {
         f"item_{name}": pa.ListArray.from_arrays(where, pa.array(column, kind))
@@ -50,7 +65,10 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "visible_nice": pa.array([one.visible_nice for one in answers], pa.int32()),
             "chars": pa.array([len(one.recall.context) for one in answers], pa.int32()),
             **listed,
-            "receipt": pa.array([json.dumps(one.recall.receipt, ensure_ascii=False, separators=(",", ":")) for one in answers], pa.string()),
+            "receipt": pa.array(
+                [json.dumps(one.recall.receipt, ensure_ascii=False, separators=(",", ":")) for one in answers],
+                pa.string(),
+            ),
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.embedding.vectors import Vectors
@@ -15,7 +15,7 @@ from lab.files import dump_json, write_whole
 from lab.recordings.model import Recording
 from lab.replay.loop import replay, rows_of
 from lab.replay.moments import moments
-from lab.replay.plan import Asked, Plan, asked_json, make_plan
+from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import latency_table, receipts_table, write_table
 from lab.replay.run_directory import RunDirectory, create_or_resume
 from lab.systems.retrievers import StoreRetriever, make_store
@@ -35,9 +35,12 @@ class Outcome:
 
 
 def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = lambda _: None) -> Outcome:
-    """Replay what was asked into ``out``. A conversation that fails is written to failures.jsonl and the others go on."""
+    """Replay what was asked into ``out``.
+
+    A conversation that fails is written to failures.jsonl and the others go on.
+    """
     plan = make_plan(asked)
-    run = create_or_resume(out, asked_json(asked), plan.resolved(), plan.comparable())
+    run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable())
     write_gold(plan, run)
     for note in plan.library.golden.notes:
         announce(note)
@@ -61,7 +64,10 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
 
 
 def write_gold(plan: Plan, run: RunDirectory) -> None:
-    """Write the judgements that the run is scored with, keys alone: so a run can be scored where its recording is not."""
+    """Write the judgements that the run is scored with, keys alone.
+
+    So a run can be scored where its recording is not.
+    """
     path = run.path / "golden.jsonl"
     if path.exists():
         return
@@ -74,13 +80,21 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
             if probe is None:
                 continue
             relevant = [
-                {"memory": one.memory, "grade": one.grade, "label": labels[one.memory], "visible": born[one.memory] <= moment.seq}
+                {
+                    "memory": one.memory,
+                    "grade": one.grade,
+                    "label": labels[one.memory],
+                    "visible": born[one.memory] <= moment.seq,
+                }
                 for one in probe.relevant
             ]
             lines.append(
                 {
-                    "probe": probe.id, "conversation": probe.conversation, "relevant": relevant,
-                    "forbidden": [one.memory for one in probe.forbidden], "slices": probe.slices,
+                    "probe": probe.id,
+                    "conversation": probe.conversation,
+                    "relevant": relevant,
+                    "forbidden": [one.memory for one in probe.forbidden],
+                    "slices": probe.slices,
                 }
             )
     write_whole(path, b"".join(dump_json(line, indent=None) for line in lines))
@@ -107,12 +121,18 @@ def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory) -> 
     vectors = Vectors(plan.embedder)
 
     def make_retriever(settings: TextSettings) -> StoreRetriever:
-        return StoreRetriever(make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, Tokens(settings))
+        return StoreRetriever(
+            make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, Tokens(settings)
+        )
 
     answers = list(
         replay(
-            recording, rows_of(recording, plan.labels_of(recording)), list(moments(recording, plan.probes(recording), plan.recall_turns)),
-            plan.arms, make_retriever, enforce_scope=plan.asked.scope == "recorded",
+            recording,
+            rows_of(recording, plan.labels_of(recording)),
+            list(moments(recording, plan.probes(recording), plan.recall_turns)),
+            plan.arms,
+            make_retriever,
+            enforce_scope=plan.asked.scope == "recorded",
         )
     )
     write_table(latency_table(answers), run.latency(recording.conversation))

@@ -1,7 +1,8 @@
 """The run directory: what it holds, how it is opened, and how it survives being killed.
 
-A conversation's receipts are one file that is complete or absent, so the receipts folder is the record of what is done. The manifest is written before
-the first conversation and again at the end. Running the same command again finishes what is missing and touches nothing that is there.
+A conversation's receipts are one file that is complete or absent, so the receipts folder is the record of what is
+done. The manifest is written before the first conversation and again at the end. Running the same command again
+finishes what is missing and touches nothing that is there.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class RunDirectory:
         """Refuse a run that is not finished."""
         missing = len(self.conversations) - len(self.done())
         if missing:
-            raise UnusableInput(f"{self.path}: {missing} of {len(self.conversations)} conversations are missing; run the same replay again to finish it")
+            raise UnusableInput(
+                f"{self.path}: {missing} of {len(self.conversations)} conversations are missing; "
+                "run the same replay again to finish it"
+            )
 
     def write_manifest(self, status: str) -> None:
         """Write the manifest with a new status."""
@@ -81,19 +85,26 @@ def open_run(path: Path) -> RunDirectory:
         raise NotARun(f"{path}: no such run directory")
     manifest_path = path / "manifest.json"
     if not manifest_path.is_file():
-        raise NotARun(f"{path}: is no run directory (it has no manifest.json); `lab replay … --out {path.name}` makes one")
+        raise NotARun(
+            f"{path}: is no run directory (it has no manifest.json); `lab replay … --out {path.name}` makes one"
+        )
     manifest = read_json(manifest_path)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise NotARun(f"{manifest_path}: is no manifest of a run")
     if manifest.get("schema_version") != VERSION:
-        raise NotARun(f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}")
+        raise NotARun(
+            f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}"
+        )
     return RunDirectory(path, manifest)
 
 
-def create_or_resume(path: Path, asked: dict[str, Any], resolved: dict[str, Any], comparable: dict[str, Any]) -> RunDirectory:
+def create_or_resume(
+    path: Path, asked: dict[str, Any], resolved: dict[str, Any], comparable: dict[str, Any]
+) -> RunDirectory:
     """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
 
-    Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something else.
+    Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something
+    else.
     """
     if (path / "manifest.json").exists():
         run = open_run(path)
@@ -102,15 +113,24 @@ def create_or_resume(path: Path, asked: dict[str, Any], resolved: dict[str, Any]
         now = json.loads(json.dumps(resolved))
         if digest(before) != digest(now):
             differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-            raise OtherArguments(f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or `lab runs rm {path}`")
+            raise OtherArguments(
+                f"{path}: this run was made with other {', '.join(differs)}; "
+                f"choose another --out, or `lab runs rm {path}`"
+            )
         return run
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
     run = RunDirectory(
         path,
         {
-            "kind": KIND, "schema_version": VERSION, "status": "started", "run_key": digest(resolved), "comparable_key": digest(comparable),
-            "asked": asked, "resolved": resolved, "environment": environment(),
+            "kind": KIND,
+            "schema_version": VERSION,
+            "status": "started",
+            "run_key": digest(resolved),
+            "comparable_key": digest(comparable),
+            "asked": asked,
+            "resolved": resolved,
+            "environment": environment(),
         },
     )
     run.write_manifest("started")
@@ -120,8 +140,11 @@ def create_or_resume(path: Path, asked: dict[str, Any], resolved: dict[str, Any]
 def environment() -> dict[str, Any]:
     """What a run depends on besides its arguments: versions, platform and the state of the source tree."""
     return {
-        "python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine(),
-        "packages": {name: _version(name) for name in PACKAGES}, "git": _git(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "git": _git(),
     }
 
 
@@ -133,16 +156,23 @@ def _version(name: str) -> str | None:
 
 
 def _git() -> dict[str, Any] | None:
-    """Commit and whether the tree is changed, of the source this runs from; None where it runs from an installed package."""
+    """Commit and whether the tree is changed, of the source this runs from.
+
+    None where it runs from an installed package.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, timeout=5, check=True).stdout
+        commit, changed = (
+            subprocess.run(
+                ["git", *words], cwd=root, capture_output=True, text=True, timeout=5, check=True
+            ).stdout.strip()  # noqa: S607 - whichever git the user has
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "dirty": bool(changed.strip())}
+    return {"commit": commit, "dirty": bool(changed)}
 
 
 def _file_name(conversation: str) -> str:

@@ -1,6 +1,7 @@
 """The report of a run: one model of what is shown, rendered as a self-contained HTML page and as its Markdown twin.
 
-The report is a function of the run's receipts and gold alone: it holds no date and no machine, so that equal runs have equal reports.
+The report is a function of the run's receipts and gold alone: it holds no date and no machine, so that equal runs
+have equal reports.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def build_report(run: RunDirectory, baseline: str | None = None, candidate: str 
     model = _model(run, summary, comparison, drawn)
     data = {key: model[key] for key in ("title", "facts", "arms", "table", "comparison", "slices")}
     outputs = {
-        run.path / "report.html": _render("page.html.j2", model), run.path / "report.md": _render("page.md.j2", model),
+        run.path / "report.html": _render("page.html.j2", model),
+        run.path / "report.md": _render("page.md.j2", model),
         run.path / "report.json": dump_json(data),
     }
     for path, content in outputs.items():
@@ -54,7 +56,10 @@ def _pair(run: RunDirectory, baseline: str | None, candidate: str | None) -> tup
 def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, list[Path]]:
     """Every figure that this run has data for: name to its files."""
     folder = run.path / "figures"
-    rows = {name: read_table(run.receipts(name), ("arm", "recalls", "injected", "item_key", "item_label")).to_pylist() for name in run.conversations}
+    rows = {
+        name: read_table(run.receipts(name), ("arm", "recalls", "injected", "item_key", "item_label")).to_pylist()
+        for name in run.conversations
+    }
     drawn: dict[str, list[Path]] = {}
     saturation = run.path / "saturation.parquet"
     if saturation.exists():
@@ -63,14 +68,25 @@ def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | N
     if comparison:
         primary = [one for one in comparison.differences if one.measure in PRIMARY]
         if any(one.estimate.low is not None for one in primary):
-            drawn["forest"] = figures.save(figures.forest_figure(primary, comparison.baseline, comparison.candidate), folder / "forest")
-    drawn["tradeoff"] = figures.save(figures.tradeoff_figure({arm: one["measures"] for arm, one in summary["arms"].items()}), folder / "tradeoff")
+            drawn["forest"] = figures.save(
+                figures.forest_figure(primary, comparison.baseline, comparison.candidate), folder / "forest"
+            )
+    drawn["tradeoff"] = figures.save(
+        figures.tradeoff_figure({arm: one["measures"] for arm, one in summary["arms"].items()}), folder / "tradeoff"
+    )
     drawn["composition"] = figures.save(figures.composition_figure(_composition(run, rows)), folder / "composition")
     longest = max(rows, key=lambda name: (sum(row["recalls"] for row in rows[name]), name))
     if any(row["recalls"] for row in rows[longest]):
         pair = [comparison.baseline, comparison.candidate] if comparison else run.arms[:1]
-        turns = {arm: [row["item_key"][: row["injected"]] for row in rows[longest] if row["arm"] == arm and row["recalls"]] for arm in pair}
-        labels = {key: TIER_OF[label] for row in rows[longest] for key, label in zip(row["item_key"], row["item_label"], strict=True)}
+        turns = {
+            arm: [row["item_key"][: row["injected"]] for row in rows[longest] if row["arm"] == arm and row["recalls"]]
+            for arm in pair
+        }
+        labels = {
+            key: TIER_OF[label]
+            for row in rows[longest]
+            for key, label in zip(row["item_key"], row["item_label"], strict=True)
+        }
         drawn["timeline"] = figures.save(figures.timeline_figure(turns, labels, longest), folder / "timeline")
     return drawn
 
@@ -79,37 +95,69 @@ def _composition(run: RunDirectory, rows: dict[str, list[dict[str, Any]]]) -> di
     shares = {}
     for arm in run.arms:
         counts = Counter(
-            TIER_OF[label] for some in rows.values() for row in some if row["arm"] == arm for label in row["item_label"][: row["injected"]]
+            TIER_OF[label]
+            for some in rows.values()
+            for row in some
+            if row["arm"] == arm
+            for label in row["item_label"][: row["injected"]]
         )
         shares[arm] = {tier: counts[tier] / counts.total() if counts else 0.0 for tier in figures.TIERS}
     return shares
 
 
-def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None, drawn: dict[str, list[Path]]) -> dict[str, Any]:
+def _model(
+    run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None, drawn: dict[str, list[Path]]
+) -> dict[str, Any]:
     resolved = run.manifest["resolved"]
     labels = resolved["labels"]
-    drawn_labels = labels["mode"] if labels["mode"] == "recorded" else f"{labels['mode']}, must {labels['must_share']:.2f}, nice {labels['nice_share']:.2f}, seed {labels['seed']}"
+    drawn_labels = (
+        labels["mode"]
+        if labels["mode"] == "recorded"
+        else "{mode}, must {must_share:.2f}, nice {nice_share:.2f}, seed {seed}".format(**labels)
+    )
     facts = {
-        "conversations": len(resolved["conversations"]), "probes with gold": next(iter(summary["arms"].values()))["n"], "format": resolved["format"],
-        "memories": resolved["memories"], "labels": drawn_labels, "scope": resolved["scope"], "profile": resolved["profile"], "store": resolved["store"],
-        "items injected at most": resolved["max_items"], "embedder": resolved["embedder"]["model"], "run key": run.manifest["run_key"][:12],
+        "conversations": len(resolved["conversations"]),
+        "probes with gold": next(iter(summary["arms"].values()))["n"],
+        "format": resolved["format"],
+        "memories": resolved["memories"],
+        "labels": drawn_labels,
+        "scope": resolved["scope"],
+        "profile": resolved["profile"],
+        "store": resolved["store"],
+        "items injected at most": resolved["max_items"],
+        "embedder": resolved["embedder"]["model"],
+        "run key": run.manifest["run_key"][:12],
     }
     names = [name for name in COLUMNS if any(one["measures"].get(name) is not None for one in summary["arms"].values())]
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
     svg = {name: _inline(files[0]) for name, files in drawn.items()}
     return {
-        "title": "Recall report", "sentence": _sentence(comparison), "facts": facts, "arms": run.arms, "columns": names, "table": table,
-        "comparison": comparison.as_json() if comparison else None, "primary": PRIMARY, "lower": sorted(LOWER_IS_BETTER), "slices": summary["slices"],
-        "gained": list(comparison.gained[:SHOWN_FLIPS]) if comparison else [], "lost": list(comparison.lost[:SHOWN_FLIPS]) if comparison else [],
-        "figures": svg, "captions": CAPTIONS,
+        "title": "Recall report",
+        "sentence": _sentence(comparison),
+        "facts": facts,
+        "arms": run.arms,
+        "columns": names,
+        "table": table,
+        "comparison": comparison.as_json() if comparison else None,
+        "primary": PRIMARY,
+        "lower": sorted(LOWER_IS_BETTER),
+        "slices": summary["slices"],
+        "gained": list(comparison.gained[:SHOWN_FLIPS]) if comparison else [],
+        "lost": list(comparison.lost[:SHOWN_FLIPS]) if comparison else [],
+        "figures": svg,
+        "captions": CAPTIONS,
     }
 
 
 CAPTIONS = {
-    "saturation": "Each share of must_remember memories was drawn several times; the band is the range over draws. Upper row: none of the memories in the pool is ever wanted, which is how a pool of "
-    "durable rules behaves on an ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is must_remember and the tiers cease to matter.",
+    "saturation": (
+        "Each share of must_remember memories was drawn several times; the band is the range over draws. Upper row: none "
+        "of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on an ordinary turn. "
+        "Lower row: labels say nothing about what is wanted, so at the right edge everything is must_remember and the "
+        "tiers cease to matter. Scopes are not enforced here."
+    ),
     "forest": "The conversation is the unit: the interval says what another set of conversations would show.",
-    "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing and is not drawn.",
+    "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing.",
     "composition": "The importance labels of everything that was injected at recall turns.",
     "timeline": "The longest conversation. A long horizontal line is one memory that is injected turn after turn.",
 }
@@ -130,7 +178,8 @@ def _sentence(comparison: Comparison | None) -> str:
     else:
         certain = f"not decided: the 95 % interval is {low:+.3f} to {high:+.3f}"
     return (
-        f"{comparison.candidate} injects a wanted memory on {hit.candidate:.1%} of the probes, {comparison.baseline} on {hit.baseline:.1%}; "
+        f"{comparison.candidate} injects a wanted memory on {hit.candidate:.1%} of the probes, "
+        f"{comparison.baseline} on {hit.baseline:.1%}; "
         f"{certain} ({hit.conversations} conversations)."
     )
 
@@ -145,9 +194,15 @@ def _render(template: str, model: dict[str, Any]) -> bytes:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("lab.report", "templates"), autoescape=template.endswith(".html.j2"), undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
+        loader=PackageLoader("lab.report", "templates"),
+        autoescape=template.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    environment.filters["number"] = lambda value: "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
+    environment.filters["number"] = lambda value: (
+        "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
+    )
     environment.filters["signed"] = lambda value: "–" if value is None else f"{value:+.3f}"
     return environment.get_template(template).render(model).encode()

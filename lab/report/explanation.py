@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from lab.replay.explain import Explanation, Place
@@ -15,7 +16,10 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
     config, recall = found.arm.config, found.recall
     grades = found.moment.probe.grades if found.moment.probe else {}
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
-    lines = [f"{found.arm.name} at {found.moment.key}  (profile {config.profile})", f"visible {sum(found.visible.values())}: {pool or 'nothing'}"]
+    lines = [
+        f"{found.arm.name} at {found.moment.key}  (profile {config.profile})",
+        f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
+    ]
     if with_text:
         lines.append(f"asked: {_short(found.moment.text, 2 * WIDTH)}")
     quota = recall.receipt.get("quota")
@@ -25,23 +29,27 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
     elif recall.receipt["tiersSearched"]:
         lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
     lines += ["", f"injected {recall.injected}, {len(recall.context)} characters"]
-    lines.append("   # decision     tier     score text  vec gold memory")
+    lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(
-            f"{rank:4} {item.decision:<12} {item.tier:<7} {item.score:6.4f} {_rank(item.fts_rank)} {_rank(item.vec_rank)} {_grade(grades, item.key)} {item.key}"
+            f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f} {_rank(item.fts_rank)} "
+            f"{_rank(item.vec_rank)} {_grade(grades, item.key)} {item.key}"
         )
         lines += _text(found, item.key, with_text)
     if found.runners_up:
         lines += ["", "next in line, not taken"]
         for key in found.runners_up:
             place = found.places.get(key, NOWHERE)
-            lines.append(f"     candidate {place.fused or 0:<3}{place.tier or '':<7} {place.score or 0:6.4f} {_rank(place.fts)} {_rank(place.vec)} {_grade(grades, key)} {key}")
+            lines.append(
+                f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {place.score or 0:6.4f} "
+                f"{_rank(place.fts)} {_rank(place.vec)} {_grade(grades, key)} {key}"
+            )
             lines += _text(found, key, with_text)
     if grades:
         injected = {item.key for item in recall.items[: recall.injected]}
         lines += ["", f"gold {len(grades)}, injected {sum(key in injected for key in grades)}"]
         for key, reason in found.reasons.items():
-            lines += [f"  {key}", f"    {reason}"]
+            lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
             lines += _text(found, key, with_text)
     return "\n".join(lines)
 
@@ -51,13 +59,22 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     grades = found.moment.probe.grades if found.moment.probe else {}
     keys = list(dict.fromkeys([*(item.key for item in found.recall.items), *found.runners_up, *grades]))
     value: dict[str, Any] = {
-        "turn": found.moment.key, "arm": found.arm.describe(), "visible": found.visible,
-        "injected": [item._asdict() for item in found.recall.items[: found.recall.injected]], "runners_up": list(found.runners_up),
-        "gold": grades, "reasons": found.reasons, "places": {key: found.places.get(key, NOWHERE)._asdict() for key in keys},
+        "turn": found.moment.key,
+        "arm": found.arm.describe(),
+        "visible": found.visible,
+        "injected": [item._asdict() for item in found.recall.items[: found.recall.injected]],
+        "runners_up": list(found.runners_up),
+        "gold": grades,
+        "reasons": found.reasons,
+        "places": {key: found.places.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": found.recall.receipt,
     }
     if with_text:
-        value |= {"text": found.moment.text, "context": found.recall.context, "texts": {key: found.rows[key].text for key in keys}}
+        value |= {
+            "text": found.moment.text,
+            "context": found.recall.context,
+            "texts": {key: found.rows[key].text for key in keys},
+        }
     return value
 
 

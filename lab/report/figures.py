@@ -1,11 +1,15 @@
-"""One function a figure. Each returns a matplotlib figure and reads plain records; :func:`save` writes SVG and PNG, equal bytes for equal data."""
+"""One function a figure.
+
+Each returns a matplotlib figure and reads plain records; :func:`save` writes SVG and PNG, equal bytes for equal data.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from lab.compare.paired import LOWER_IS_BETTER, Difference
 from lab.files import write_whole
@@ -15,25 +19,64 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+P = ParamSpec("P")
 # Okabe and Ito's colours: told apart by readers with any colour vision, and in grey by their line styles and markers.
 COLOURS = {
-    "tier_first_v1": "#D55E00", "tier_quota_v1": "#0072B2", "hybrid": "#009E73", "vector": "#56B4E9", "bm25": "#CC79A7", "oracle": "#555555",
-    "recency": "#E69F00", "random": "#999999", "none": "#BBBBBB",
+    "tier_first_v1": "#D55E00",
+    "tier_quota_v1": "#0072B2",
+    "hybrid": "#009E73",
+    "vector": "#56B4E9",
+    "bm25": "#CC79A7",
+    "oracle": "#555555",
+    "recency": "#E69F00",
+    "random": "#999999",
+    "none": "#BBBBBB",
 }
 TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
 TITLES = {
-    "distractors": "Pool grows from memories nobody wants", "independent": "Pool grows whatever is wanted",
+    "distractors": "pool of unwanted memories",
+    "independent": "pool of any memories",
 }
 STYLE = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.6,
-    "axes.axisbelow": True, "figure.dpi": 100, "svg.hashsalt": "recall-lab", "svg.fonttype": "path", "legend.frameon": False,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "figure.dpi": 100,
+    "svg.hashsalt": "recall-lab",
+    "svg.fonttype": "path",
+    "legend.frameon": False,
 }
 
 
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw under this project's style, without touching anybody else's."""
+
+    @wraps(draw)
+    def within(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return within
+
+
+@styled
 def saturation_figure(points: Sequence[Point]) -> Figure:
-    """Hits, nice gold and repeats against the size of the must pool; one row a way of growing it, a band for the range over seeds."""
+    """Hits, nice gold and repeats against the size of the must pool.
+
+    One row a way of growing it, a band for the range over seeds.
+    """
     figure, grid = _subplots(2, 3, (12, 7.2))
-    panels = (("hit", "hit@6: a wanted memory is injected"), ("gold_nice", "GoldNice@6: a wanted nice one is"), ("repeat", "repeat rate: items seen in the last 6 turns"))
+    panels = (
+        ("hit", "hit@6: a wanted memory is injected"),
+        ("gold_nice", "GoldNice@6: a wanted nice one is"),
+        ("repeat", "repeat rate: items seen in the last 6 turns"),
+    )
     for row, mode in enumerate(MODES):
         for column, (field, title) in enumerate(panels):
             axes = grid[row][column]
@@ -42,13 +85,19 @@ def saturation_figure(points: Sequence[Point]) -> Figure:
             for point in points:
                 value = getattr(point, field)
                 if point.arm in REFERENCES and value is not None:
-                    axes.axhline(value, color=COLOURS[point.arm], linestyle="--" if point.arm == "hybrid" else ":", linewidth=1.3, label=f"{point.arm} (no tiers)" if point.arm == "hybrid" else point.arm)
+                    axes.axhline(
+                        value,
+                        color=COLOURS[point.arm],
+                        linestyle="--" if point.arm == "hybrid" else ":",
+                        linewidth=1.3,
+                        label=f"{point.arm} (no tiers)" if point.arm == "hybrid" else point.arm,
+                    )
             axes.set(xlim=(0, 1), ylim=(0, 1.03), title=title if row == 0 else "")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
             if row == 1:
                 axes.set_xlabel("must_remember, share of all memories")
             if column == 0:
-                axes.set_ylabel(TITLES[mode], fontweight="bold")
+                axes.set_ylabel(TITLES[mode], fontweight="bold", fontsize=11)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4)
     figure.suptitle("What each policy recalls as the must_remember pool grows", fontsize=13, fontweight="bold")
@@ -64,10 +113,18 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
             by_share.setdefault(point.share, []).append(value)
     shares = sorted(by_share)
     means = [sum(by_share[share]) / len(by_share[share]) for share in shares]
-    axes.fill_between(shares, [min(by_share[share]) for share in shares], [max(by_share[share]) for share in shares], color=COLOURS[arm], alpha=0.18, linewidth=0)
+    axes.fill_between(
+        shares,
+        [min(by_share[share]) for share in shares],
+        [max(by_share[share]) for share in shares],
+        color=COLOURS[arm],
+        alpha=0.18,
+        linewidth=0,
+    )
     axes.plot(shares, means, color=COLOURS[arm], marker="o" if arm == "tier_quota_v1" else "s", markersize=4, label=arm)
 
 
+@styled
 def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figure:
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
     figure, ((axes,),) = _subplots(1, 1, (7, 4.4))
@@ -77,11 +134,18 @@ def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figur
             continue
         axes.plot(repeat, hit, "o", markersize=9, color=_colour(arm))
         axes.annotate(arm, (repeat, hit), xytext=(8, 4), textcoords="offset points")
-    axes.set(xlim=(0, 1.12), ylim=(0, 1.08), xlabel="repeat rate (lower is better)", ylabel="hit@6 (higher is better)", title="Hits against repeats")
+    axes.set(
+        xlim=(0, 1.12),
+        ylim=(0, 1.08),
+        xlabel="repeat rate (lower is better)",
+        ylabel="hit@6 (higher is better)",
+        title="Hits against repeats",
+    )
     figure.tight_layout()
     return figure
 
 
+@styled
 def forest_figure(differences: Sequence[Difference], baseline: str, candidate: str) -> Figure:
     """Candidate minus baseline with 95 % intervals; the zero line is "no difference"."""
     shown = [one for one in differences if one.estimate.low is not None and abs(one.estimate.mean) <= 1]
@@ -92,12 +156,23 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
         axes.plot([one.estimate.low, one.estimate.high], [place, place], color=colour, linewidth=2)
         axes.plot(one.estimate.mean, place, "o" if better else "s", color=colour)
     axes.axvline(0, color="#333333", linewidth=1)
-    axes.set_yticks(range(len(shown)), [f"{one.measure} ({'lower' if one.measure in LOWER_IS_BETTER else 'higher'} is better)" for one in reversed(shown)])
-    axes.set(xlabel=f"{candidate} minus {baseline}", title="Difference and its 95 % interval (blue circles: better)", ylim=(-0.6, len(shown) - 0.4))
+    axes.set_yticks(
+        range(len(shown)),
+        [
+            f"{one.measure} ({'lower' if one.measure in LOWER_IS_BETTER else 'higher'} is better)"
+            for one in reversed(shown)
+        ],
+    )
+    axes.set(
+        xlabel=f"{candidate} minus {baseline}",
+        title="Difference and its 95 % interval (blue circles: better)",
+        ylim=(-0.6, len(shown) - 0.4),
+    )
     figure.tight_layout()
     return figure
 
 
+@styled
 def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """What the injected places hold: the share of each importance label, an arm a bar."""
     arms = [arm for arm, values in shares.items() if sum(values.values())]
@@ -119,14 +194,19 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def timeline_figure(selections: Mapping[str, Sequence[Sequence[str]]], labels: Mapping[str, str], conversation: str) -> Figure:
+@styled
+def timeline_figure(
+    selections: Mapping[str, Sequence[Sequence[str]]], labels: Mapping[str, str], conversation: str
+) -> Figure:
     """Which memory was injected in which turn, arms side by side: a static prefix shows as long horizontal lines."""
     figure, (row,) = _subplots(1, len(selections), (6 * len(selections), 5))
     height = max((len({key for chosen in turns for key in chosen}) for turns in selections.values()), default=1)
     for axes, (arm, turns) in zip(row, selections.items(), strict=True):
         order = {key: place for place, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
         for tier, colour in TIERS.items():
-            spots = [(turn, order[key]) for turn, chosen in enumerate(turns, 1) for key in chosen if labels.get(key) == tier]
+            spots = [
+                (turn, order[key]) for turn, chosen in enumerate(turns, 1) for key in chosen if labels.get(key) == tier
+            ]
             if spots:
                 axes.plot(*zip(*spots, strict=True), "s", markersize=3.2, color=colour, label=tier)
         axes.set(title=f"{arm}: {len(order)} different memories", xlabel="recall turn", ylim=(-1, height))
@@ -155,13 +235,10 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 def _subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
     """A figure without pyplot's global state."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size)
-        return figure, figure.subplots(rows, columns, squeeze=False)
+    figure = Figure(figsize=size)
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _colour(arm: str) -> str:

@@ -2,8 +2,10 @@
 
 Candidates are found once per turn; every draw of labels is then a mask over them. Two ways of growing the pool:
 
-* ``distractors``: gold memories stay nice or unknown and the pool grows from the others. Nothing in the pool is ever wanted.
-* ``independent``: labels ignore relevance, so the pool holds its share of what is wanted. At the right edge all is must, and tier_first_v1 recovers.
+* ``distractors``: gold memories stay nice or unknown and the pool grows from the others. Nothing in the pool is ever
+  wanted.
+* ``independent``: labels ignore relevance, so the pool holds its share of what is wanted. At the right edge all is
+  must, and tier_first_v1 recovers.
 """
 
 from __future__ import annotations
@@ -11,12 +13,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.vectors import Vectors
-from lab.engine.memory import LABELS, MUST, NICE, Row
+from lab.engine.memory import LABELS, MUST, Row
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore, ExactView
 from lab.engine.store.tokens import Tokens
@@ -45,7 +46,10 @@ REFERENCES = ("hybrid", "oracle")
 
 
 class Point(NamedTuple):
-    """One draw scored over all conversations. ``must`` is the mean number of must memories a conversation ends with; null references have no share."""
+    """One draw scored over all conversations.
+
+    ``must`` is the mean number of must memories a conversation ends with; null references have no share.
+    """
 
     mode: str
     share: float | None
@@ -58,7 +62,10 @@ class Point(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Sums of one conversation, so that conversations can be added up: hits, probes, gold-nice hits and probes, repeat sum and turns, must rows."""
+    """Sums of one conversation, so that conversations can be added up.
+
+    Hits, probes, gold-nice hits and probes, repeat sum and turns, must rows.
+    """
 
     hits: float
     probes: int
@@ -73,13 +80,22 @@ Job = tuple[Plan, Recording, tuple[tuple[str, float, int], ...]]
 
 
 def saturation(
-    path: Path, format_name: str, *, golden: Path | None = None, seeds: int = 3, jobs: int = 1, announce: Callable[[str], None] = lambda _: None
+    path: Path,
+    format_name: str,
+    *,
+    golden: Path | None = None,
+    seeds: int = 3,
+    jobs: int = 1,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
     """Score both policies at every share, mode and seed, with hybrid and oracle for reference.
 
-    Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises :class:`UnusableInput` for recordings without gold.
+    Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
+    :class:`UnusableInput` for recordings without gold.
     """
-    asked = Asked(str(path), format_name, (*POLICIES, *REFERENCES), golden=str(golden) if golden else None, labels="sampled")
+    asked = Asked(
+        str(path), format_name, (*POLICIES, *REFERENCES), golden=str(golden) if golden else None, labels="sampled"
+    )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
         raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
@@ -87,7 +103,9 @@ def saturation(
     wanted = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
     total = sum(len(recording.memories) for recording in plan.recordings)
     reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
-    draws = tuple((mode, share, seed) for mode in MODES for share in SHARES if share <= reach[mode] for seed in range(seeds))
+    draws = tuple(
+        (mode, share, seed) for mode in MODES for share in SHARES if share <= reach[mode] for seed in range(seeds)
+    )
     tallies: dict[tuple[str, float | None, int | None, str], list[Tally]] = {}
     for number, part in enumerate(_each([(plan, recording, draws) for recording in plan.recordings], jobs), 1):
         announce(f"{number} of {len(plan.recordings)} conversations")
@@ -99,8 +117,14 @@ def saturation(
 def _point(key: tuple[str, float | None, int | None, str], tally: Tally, conversations: int) -> Point:
     mode, share, seed, arm = key
     return Point(
-        mode, share, seed, arm, tally.must / conversations if share is not None else None, tally.hits / tally.probes if tally.probes else 0.0,
-        tally.nice_hits / tally.nice_probes if tally.nice_probes else None, tally.repeat / tally.turns if tally.turns else None,
+        mode,
+        share,
+        seed,
+        arm,
+        tally.must / conversations if share is not None else None,
+        tally.hits / tally.probes if tally.probes else 0.0,
+        tally.nice_hits / tally.nice_probes if tally.nice_probes else None,
+        tally.repeat / tally.turns if tally.turns else None,
     )
 
 
@@ -123,7 +147,9 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
     for mode, share, seed in draws:
-        labels = Labels("distractors" if mode == "distractors" else "sampled", share, NICE_OF_REST * (1 - share), seed).of(recording, gold)
+        labels = Labels(
+            "distractors" if mode == "distractors" else "sampled", share, NICE_OF_REST * (1 - share), seed
+        ).of(recording, gold)
         codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
@@ -137,7 +163,9 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     return found
 
 
-def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]) -> Iterator[tuple[ExactView, int]]:
+def _views(
+    plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]
+) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
     vectors, tokens = Vectors(plan.embedder), Tokens(plan.arms[0].retrieval)
     store, born = ExactStore(plan.embedder.dimension), 0
@@ -171,7 +199,11 @@ def _references(
 
 
 def _tally(
-    selections: Sequence[Sequence[str]], happening: Sequence[Moment], rows: Sequence[Row], labels: dict[str, str], must: int
+    selections: Sequence[Sequence[str]],
+    happening: Sequence[Moment],
+    rows: Sequence[Row],
+    labels: dict[str, str],
+    must: int,
 ) -> Tally:
     keys = {row.id: row.key for row in rows}
     hits = nice_hits = 0.0
@@ -196,6 +228,8 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
 
     types = (pa.string(), pa.float64(), pa.int32(), pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.float64())
     columns = list(zip(*points, strict=True))
-    table = pa.table({name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)})
+    table = pa.table(
+        {name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)}
+    )
     write_table(table, path)
     return table

@@ -35,7 +35,8 @@ class ArmSpec:
 def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpec, ...]:
     """``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms that bring none.
 
-    A name that is no system needs ``{"lab": {"arm": SYSTEM}}`` in its file: so one system runs under two configurations.
+    A name that is no system needs ``{"lab": {"arm": SYSTEM}}`` in its file: so one system runs under two
+    configurations.
     """
     if not texts:
         raise UnusableInput(f"no arm given; use --arm, for instance --arm tier_first_v1 (known: {', '.join(SYSTEMS)})")

@@ -1,6 +1,7 @@
 """Untiered retrieval, and the floor and the ceiling of every chart.
 
-``vector``, ``bm25`` and ``hybrid`` rank the whole visible pool; ``recency``, ``random``, ``none`` and ``oracle`` need no search at all.
+``vector``, ``bm25`` and ``hybrid`` rank the whole visible pool; ``recency``, ``random``, ``none`` and ``oracle`` need
+no search at all.
 """
 
 from __future__ import annotations
@@ -52,7 +53,16 @@ class Baseline:
         rows = {row.id: row for row, _ in found}
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in found]
         timings = {"search": lanes.nanoseconds, "select": time.perf_counter_ns() - started}
-        return finish(self.kind, request, Selection(picked, [], []), [lanes], rows, candidates.rows, self.config.max_items, timings)
+        return finish(
+            self.kind,
+            request,
+            Selection(picked, [], []),
+            [lanes],
+            rows,
+            candidates.rows,
+            self.config.max_items,
+            timings,
+        )
 
     def _searched(self, lanes: Lanes, rows: Sequence[Row]) -> list[tuple[Row, Candidate]]:
         if self.kind == "hybrid":
@@ -74,7 +84,10 @@ class Baseline:
             ordered = [(float(row.created_at), row) for row in sorted(pool, key=lambda row: (-row.created_at, row.id))]
         elif self.kind == "oracle":
             gold = [row for row in pool if row.key in request.relevant]
-            ordered = [(float(request.relevant[row.key]), row) for row in sorted(gold, key=lambda row: (-request.relevant[row.key], row.id))]
+            ordered = [
+                (float(request.relevant[row.key]), row)
+                for row in sorted(gold, key=lambda row: (-request.relevant[row.key], row.id))
+            ]
         else:
             draws = [(draw(self.seed, f"{request.key} {row.key}"), row) for row in pool]
             ordered = sorted(draws, key=lambda pair: (-pair[0], pair[1].id))
@@ -83,4 +96,6 @@ class Baseline:
 
 def draw(seed: int, key: str) -> float:
     """A number in [0, 1) that depends on seed and key alone: not on order, shards or what else is drawn."""
-    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()[:7], "big") / (1 << 56)
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()[:7], "big") / (
+        1 << 56
+    )

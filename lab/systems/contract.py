@@ -1,7 +1,7 @@
 """The one seam behind which everything under test stands.
 
-A system *recalls* before a turn and *observes* after it. Most systems here are split in two: a retriever, which finds candidates and is shared by all arms with the
-same ``retrieval``, and a selector, which is the arm.
+A system *recalls* before a turn and *observes* after it. Most systems here are split in two: a retriever, which finds
+candidates and is shared by all arms with the same ``retrieval``, and a selector, which is the arm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from lab.engine.store.tokens import TextSettings
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One recall: which turn or probe asks, what it asks, in which scope (None: scopes are not enforced), at what time.
+    """One recall.
+
+    Which turn or probe asks, what it asks, in which scope (None: scopes are not enforced), at what time.
 
     ``relevant`` maps gold keys to grades and is filled for the oracle alone.
     """
@@ -31,7 +33,10 @@ class Request:
 
 
 class Item(NamedTuple):
-    """A returned memory: rank is its place in the list. Ranks of lanes count from 1; None where the lane did not return it."""
+    """A returned memory: rank is its place in the list.
+
+    Ranks of lanes count from 1; None where the lane did not return it.
+    """
 
     key: str
     id: str
@@ -46,7 +51,10 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What a system answers: items in order, how many of them are injected, the exact text, the receipt, and time per stage in nanoseconds."""
+    """What a system answers.
+
+    Items in order, how many of them are injected, the exact text, the receipt, and time per stage in nanoseconds.
+    """
 
     items: tuple[Item, ...]
     injected: int
@@ -56,7 +64,10 @@ class Recall:
 
 
 class Candidates(NamedTuple):
-    """What a retriever found for one request: the view to search, and the rows it speaks of (numbers in hits are places in it)."""
+    """What a retriever found for one request.
+
+    The view to search, and the rows it speaks of (numbers in hits are places in it).
+    """
 
     view: View
     rows: Sequence[Row]
@@ -88,7 +99,10 @@ class Selector(Protocol):
     depth: int
 
     def select(self, request: Request, candidates: Candidates) -> Recall:
-        """Choose from the candidates. Fails open: a request it can do nothing with gives an empty recall with a reason."""
+        """Choose from the candidates.
+
+        Fails open: a request it can do nothing with gives an empty recall with a reason.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ POLICIES = ("tier_first_v1", "tier_quota_v1")
 
 
 class Tiers:
-    """The fused candidates of each tier for one request; a tier is searched when it is first asked for, whoever asks."""
+    """The fused candidates of each tier for one request; a tier is searched when it is first asked for."""
 
     def __init__(self, candidates: Candidates, scope: str | None, limit: int) -> None:
         self.searched: list[Lanes] = []
@@ -60,7 +60,12 @@ class TieredRecall:
         spent["search"] = sum(lanes.nanoseconds for lanes in tiers.searched)
         spent["select"] = time.perf_counter_ns() - started
         searched = tiers.searched
-        rows = {candidates.rows[hit.row].id: candidates.rows[hit.row] for lanes in searched for hits in lanes[:2] for hit in hits}
+        rows = {
+            candidates.rows[hit.row].id: candidates.rows[hit.row]
+            for lanes in searched
+            for hits in lanes[:2]
+            for hit in hits
+        }
         return finish(self.policy, request, selection, searched, rows, candidates.rows, config.max_items, spent)
 
     def choose(self, tiers: Tiers) -> Selection:
@@ -68,4 +73,6 @@ class TieredRecall:
         plans = recall_plans(unknown_fallback=self.config.include_unknown_fallback)
         if self.policy == "tier_first_v1":
             return tier_first_v1(plans, self.config.max_items, tiers.fused)
-        return tier_quota_v1(plans, self.config.max_items, self.config.quota, tiers.fused, strict_caps=self.config.strict_caps)
+        return tier_quota_v1(
+            plans, self.config.max_items, self.config.quota, tiers.fused, strict_caps=self.config.strict_caps
+        )

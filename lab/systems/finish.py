@@ -14,23 +14,52 @@ from lab.systems.contract import Item, Recall, Request
 
 
 def finish(
-    mode: str, request: Request, selection: Selection, lanes: Sequence[Lanes], rows: dict[str, Row], store_rows: Sequence[Row],
-    max_items: int, timings: dict[str, int],
+    mode: str,
+    request: Request,
+    selection: Selection,
+    lanes: Sequence[Lanes],
+    rows: dict[str, Row],
+    store_rows: Sequence[Row],
+    max_items: int,
+    timings: dict[str, int],
 ) -> Recall:
-    """Build the recall of a selection; ``rows`` maps the picked ids to their rows, ``max_items`` is how many of them are injected."""
+    """Build the recall of a selection.
+
+    ``rows`` maps the picked ids to their rows, ``max_items`` is how many of them are injected.
+    """
     started = time.perf_counter_ns()
     injected = selection.picked[:max_items]
     slots = [(row.category, row.importance_label, row.text) for row in (rows[one.candidate.id] for one in injected)]
     context = wrap(slots)
     timings["wrap"] = time.perf_counter_ns() - started
     receipt = recall_receipt(
-        mode=mode, scope=request.scope or "global", quota=selection.quota, tier_counts=selection.tier_counts, lanes=lanes, picked=injected,
-        rows=rows, store_rows=store_rows, rejected=selection.rejected, injected=len(injected),
+        mode=mode,
+        scope=request.scope or "global",
+        quota=selection.quota,
+        tier_counts=selection.tier_counts,
+        lanes=lanes,
+        picked=injected,
+        rows=rows,
+        store_rows=store_rows,
+        rejected=selection.rejected,
+        injected=len(injected),
     )
     timings["receipt"] = time.perf_counter_ns() - started - timings["wrap"]
-    return Recall(tuple(_item(one, rows[one.candidate.id]) for one in selection.picked), len(injected), context, receipt, timings)
+    return Recall(
+        tuple(_item(one, rows[one.candidate.id]) for one in selection.picked), len(injected), context, receipt, timings
+    )
 
 
 def _item(one: Picked, row: Row) -> Item:
     found = one.candidate
-    return Item(row.key, row.id, one.tier, row.importance_label, row.scope, found.score, found.fts_rank, found.vec_rank, one.decision)
+    return Item(
+        row.key,
+        row.id,
+        one.tier,
+        row.importance_label,
+        row.scope,
+        found.score,
+        found.fts_rank,
+        found.vec_rank,
+        one.decision,
+    )

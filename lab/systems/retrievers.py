@@ -30,7 +30,9 @@ class StoreRetriever:
     def retrieve(self, request: Request) -> Candidates:
         """A view of the store for the request's text."""
         vector = self.vectors.of([request.text])[0]
-        return Candidates(self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector)), self.store.rows)
+        return Candidates(
+            self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector)), self.store.rows
+        )
 
     def close(self) -> None:
         """Close the store."""

@@ -14,25 +14,48 @@ SCHEMA = "openclaw-mem-engine.recall.receipt.v1"
 # Items a list may hold: the plugin's default of receipts.maxItems.
 MAX_LISTED = 3
 REASONS = (
-    "trivial_prompt", "no_query", "embedding_input_too_long", "no_results_must", "no_results_nice", "provider_unavailable", "budget_cap",
+    "trivial_prompt",
+    "no_query",
+    "embedding_input_too_long",
+    "no_results_must",
+    "no_results_nice",
+    "provider_unavailable",
+    "budget_cap",
 )
 _TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
 
 
 def recall_receipt(
-    *, mode: str, scope: str, quota: Quota | None, tier_counts: Sequence[TierCount], lanes: Sequence[Lanes], picked: Sequence[Picked],
-    rows: dict[str, Row], store_rows: Sequence[Row], rejected: Iterable[str], injected: int,
+    *,
+    mode: str,
+    scope: str,
+    quota: Quota | None,
+    tier_counts: Sequence[TierCount],
+    lanes: Sequence[Lanes],
+    picked: Sequence[Picked],
+    rows: dict[str, Row],
+    store_rows: Sequence[Row],
+    rejected: Iterable[str],
+    injected: int,
 ) -> dict[str, Any]:
     """The receipt of one recall, keys in the plugin's order. ``rows`` maps the picked ids to their rows."""
     found = set(rejected)
     receipt: dict[str, Any] = {
-        "schema": SCHEMA, "verbosity": "low", "skipped": False, "skipReason": None,
+        "schema": SCHEMA,
+        "verbosity": "low",
+        "skipped": False,
+        "skipReason": None,
         "rejected": [reason for reason in REASONS if reason in found],
-        "scope": scope, "scopeMode": "global" if scope == "global" else "inferred", "selectionMode": mode,
+        "scope": scope,
+        "scopeMode": "global" if scope == "global" else "inferred",
+        "selectionMode": mode,
     }
     if quota is not None:
         receipt["quota"] = {
-            "mustMax": quota.must_max, "niceMin": quota.nice_min, "unknownMax": quota.unknown_max, "wildcardUsed": quota.wildcard_used,
+            "mustMax": quota.must_max,
+            "niceMin": quota.nice_min,
+            "unknownMax": quota.unknown_max,
+            "wildcardUsed": quota.wildcard_used,
         }
     final = [rows[one.candidate.id] for one in picked]
     by_tier = dict.fromkeys(("must", "nice", "unknown", "ignore"), 0)
@@ -41,22 +64,28 @@ def recall_receipt(
     receipt |= {
         "tiersSearched": [count.tier for count in tier_counts],
         "tierCounts": [
-            {"tier": count.tier, "labels": [], "candidates": count.candidates, "selected": count.selected} for count in tier_counts[:6]
+            {"tier": count.tier, "labels": [], "candidates": count.candidates, "selected": count.selected}
+            for count in tier_counts[:6]
         ],
         "ftsTop": [{"id": row, "score": score} for row, score, _ in _top((one.fts for one in lanes), store_rows)],
         "vecTop": [
-            {"id": row, "score": score, "distance": distance} for row, score, distance in _top((one.vec for one in lanes), store_rows)
+            {"id": row, "score": score, "distance": distance}
+            for row, score, distance in _top((one.vec for one in lanes), store_rows)
         ],
         "fusedTop": [row.id for row in final[:MAX_LISTED]],
         "whySummary": {"byTier": by_tier, "fromPrimaryScope": len(final), "fromFallbackScope": 0},
         "whyTheseIds": [
             {
-                "id": row.id, "tier": _TIERS.get(row.importance_label, "unknown"), "scope": row.scope, "origin": "primary",
+                "id": row.id,
+                "tier": _TIERS.get(row.importance_label, "unknown"),
+                "scope": row.scope,
+                "origin": "primary",
                 "signals": _signals(one),
             }
             for row, one in list(zip(final, picked, strict=True))[:MAX_LISTED]
         ],
-        "finalCount": len(final), "injectedCount": injected,
+        "finalCount": len(final),
+        "injectedCount": injected,
     }
     return receipt
 

@@ -16,6 +16,9 @@ class TierPlan(NamedTuple):
 
 
 def recall_plans(*, unknown_fallback: bool = True) -> tuple[TierPlan, ...]:
-    """must, nice and, if wanted, unknown. Rows labelled ``ignore`` are in no tier: automatic recall never reaches them."""
+    """must, nice and, if wanted, unknown.
+
+    Rows labelled ``ignore`` are in no tier: automatic recall never reaches them.
+    """
     plans = (TierPlan("must", (MUST,), "no_results_must"), TierPlan("nice", (NICE,), "no_results_nice"))
     return (*plans, TierPlan("unknown", (UNKNOWN,))) if unknown_fallback else plans

@@ -1,4 +1,7 @@
-"""What recall asks of a store: ranked rows of two lanes under a filter. Both stores answer alike (``tests/engine/test_stores_agree.py``)."""
+"""What recall asks of a store: ranked rows of two lanes under a filter.
+
+Both stores answer alike (``tests/engine/test_stores_agree.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Hit(NamedTuple):
-    """A row in one lane's ranking. ``distance`` is squared L2 in the vector lane and 0 in the text lane (spec 2.2, 2.3)."""
+    """A row in one lane's ranking.
+
+    ``distance`` is squared L2 in the vector lane and 0 in the text lane (spec 2.2, 2.3).
+    """
 
     row: int
     score: float
@@ -58,7 +64,7 @@ class Store(Protocol):
     rows: list[Row]
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
-        """Append rows with their unit vectors (float32 ``[len(rows), dimension]``) and tokens of their ``index_text``."""
+        """Append rows with unit vectors (float32 ``[len(rows), dimension]``) and the tokens of their ``index_text``."""
         ...
 
     def view(self, query: Query) -> View:
@@ -71,7 +77,7 @@ class Store(Protocol):
 
 
 def vector_score(distance: np.ndarray) -> np.ndarray:
-    """``1 / (1 + squared L2)``, rounded to 1e-6 so that the last bits of a sum cannot decide an order (architecture, Decisions)."""
+    """``1 / (1 + squared L2)`` (spec 2.2), rounded to 1e-6: the last bits of a sum must not decide an order."""
     import numpy as np
 
     return np.round(1.0 / (1.0 + distance), 6)

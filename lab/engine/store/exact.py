@@ -1,6 +1,7 @@
 """The exact store: all visible rows scored once per query in both lanes, then masked by scope and label.
 
-One scoring serves every arm, every tier and every draw of labels. It answers as LanceDB does when that is compacted and indexed.
+One scoring serves every arm, every tier and every draw of labels. It answers as LanceDB does when that is compacted
+and indexed.
 """
 
 from __future__ import annotations
@@ -53,13 +54,17 @@ class ExactStore:
         self._bm25.add(tokens)
         codes = [self.scope_codes.setdefault(row.scope, len(self.scope_codes)) for row in rows]
         self._scopes = np.concatenate([self._scopes, np.asarray(codes, np.int32)])
-        self._labels = np.concatenate([self._labels, np.asarray([LABELS.index(row.importance_label) for row in rows], np.int8)])
+        self._labels = np.concatenate(
+            [self._labels, np.asarray([LABELS.index(row.importance_label) for row in rows], np.int8)]
+        )
         self._by_id = np.asarray(sorted(range(len(self.rows)), key=lambda row: self.rows[row].id), np.intp)
 
     def view(self, query: Query) -> ExactView:
         """Score every row for ``query``."""
         started = time.perf_counter_ns()
-        view = ExactView(self._scopes, self._labels, self.scope_codes, *self._rank_text(query), *self._rank_vectors(query))
+        view = ExactView(
+            self._scopes, self._labels, self.scope_codes, *self._rank_text(query), *self._rank_vectors(query)
+        )
         view.scoring_ns = time.perf_counter_ns() - started
         return view
 
@@ -85,7 +90,10 @@ class ExactStore:
         return order, score[order]
 
     def _ordered(self, score: np.ndarray) -> np.ndarray:
-        """Row numbers, score descending, then engine id ascending: a stable sort of rows that already stand in order of id."""
+        """Row numbers, score descending, then engine id ascending.
+
+        A stable sort of rows that already stand in order of id.
+        """
         import numpy as np
 
         return self._by_id[np.argsort(-score[self._by_id], kind="stable")]
@@ -95,8 +103,15 @@ class ExactView:
     """The full ranking of both lanes for one query; filters are masks over it."""
 
     def __init__(
-        self, scopes: np.ndarray, labels: np.ndarray, scope_codes: dict[str, int],
-        fts_order: np.ndarray, fts_score: np.ndarray, vec_order: np.ndarray, vec_score: np.ndarray, vec_distance: np.ndarray,
+        self,
+        scopes: np.ndarray,
+        labels: np.ndarray,
+        scope_codes: dict[str, int],
+        fts_order: np.ndarray,
+        fts_score: np.ndarray,
+        vec_order: np.ndarray,
+        vec_score: np.ndarray,
+        vec_distance: np.ndarray,
     ) -> None:
         self._scopes, self._scope_codes = scopes, scope_codes
         self._fts, self._vec = (fts_order, fts_score), (vec_order, vec_score, vec_distance)
@@ -121,8 +136,13 @@ class ExactView:
         """The same rankings under another draw of labels (codes of :data:`lab.engine.memory.LABELS`, one a row)."""
         return ExactView(self._scopes, labels[: len(self._scopes)], self._scope_codes, *self._fts, *self._vec)
 
-    def _cut(self, where: Filter, limit: int, labels: np.ndarray, order: np.ndarray, *columns: np.ndarray) -> list[list[Any]]:
-        """The first ``limit`` places of a ranking that pass: row numbers, then the columns. ``labels`` are the label codes along it."""
+    def _cut(
+        self, where: Filter, limit: int, labels: np.ndarray, order: np.ndarray, *columns: np.ndarray
+    ) -> list[list[Any]]:
+        """The first ``limit`` places of a ranking that pass: row numbers, then the columns.
+
+        ``labels`` are the label codes along it.
+        """
         masks = []
         if where.scope is not None:
             masks.append(self._scopes[order] == self._scope_codes.get(where.scope, -1))

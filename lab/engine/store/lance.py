@@ -1,8 +1,9 @@
 """The memories table in LanceDB: native full-text and vector search per tier, scope and label as pre-filters.
 
-LanceDB's own top-k among equal scores depends on the order of insertion, so searches fetch past the last tied score and the result is put
-into the one total order. Rows added after an index was built are scored with other statistics, and every append costs a fragment: so the table is compacted
-and its indexes brought up to date before the first search after a change (``compact_every`` says how many rows may wait).
+LanceDB's own top-k among equal scores depends on the order of insertion, so searches fetch past the last tied score
+and the result is put into the one total order. Rows added after an index was built are scored with other statistics,
+and every append costs a fragment: so the table is compacted and its indexes brought up to date before the first
+search after a change (``compact_every`` says how many rows may wait).
 """
 
 from __future__ import annotations
@@ -36,9 +37,16 @@ def schema(dimension: int) -> pa.Schema:
 
     return pa.schema(
         [
-            ("id", pa.string()), ("text", pa.string()), ("index_text", pa.string()), ("vector", pa.list_(pa.float32(), dimension)),
-            ("createdAt", pa.float64()), ("category", pa.string()), ("importance", pa.float64()), ("importance_label", pa.string()),
-            ("scope", pa.string()), ("trust_tier", pa.string()),
+            ("id", pa.string()),
+            ("text", pa.string()),
+            ("index_text", pa.string()),
+            ("vector", pa.list_(pa.float32(), dimension)),
+            ("createdAt", pa.float64()),
+            ("category", pa.string()),
+            ("importance", pa.float64()),
+            ("importance_label", pa.string()),
+            ("scope", pa.string()),
+            ("trust_tier", pa.string()),
         ]
     )
 
@@ -46,7 +54,9 @@ def schema(dimension: int) -> pa.Schema:
 class LanceStore:
     """A memories table in a folder of its own, or in a temporary one that goes when the store is closed."""
 
-    def __init__(self, dimension: int, settings: TextSettings, folder: Path | None = None, compact_every: int = 1) -> None:
+    def __init__(
+        self, dimension: int, settings: TextSettings, folder: Path | None = None, compact_every: int = 1
+    ) -> None:
         self.rows: list[Row] = []
         self.settings = settings
         self.compact_every = compact_every
@@ -63,18 +73,23 @@ class LanceStore:
         """Append rows; ``tokens`` are not needed, the index makes its own."""
         import pyarrow as pa
 
+        del tokens
         if not rows:
             return
         for row in rows:
             self._number[row.id] = len(self.rows)
             self.rows.append(row)
         columns = {
-            "id": [row.id for row in rows], "text": [_storable(row.text) for row in rows],
+            "id": [row.id for row in rows],
+            "text": [_storable(row.text) for row in rows],
             "index_text": [_storable(row.index_text) for row in rows],
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), vectors.shape[1]),
-            "createdAt": [float(row.created_at) for row in rows], "category": [row.category for row in rows],
-            "importance": [row.importance for row in rows], "importance_label": [row.importance_label for row in rows],
-            "scope": [row.scope for row in rows], "trust_tier": [row.trust_tier for row in rows],
+            "createdAt": [float(row.created_at) for row in rows],
+            "category": [row.category for row in rows],
+            "importance": [row.importance for row in rows],
+            "importance_label": [row.importance_label for row in rows],
+            "scope": [row.scope for row in rows],
+            "trust_tier": [row.trust_tier for row in rows],
         }
         self.table.add(pa.table(columns, schema=self._schema))
         self._waiting += len(rows)
@@ -91,6 +106,7 @@ class LanceStore:
                 self.table.create_index("importance_label", config=Bitmap())
                 self.table.create_index("scope", config=Bitmap())
             else:
+                # Nobody else reads this table, so no older version has to stay.
                 self.table.optimize(cleanup_older_than=timedelta(0))
         self._waiting = 0
 
@@ -122,7 +138,10 @@ class LanceStore:
         return sorted(hits, key=lambda hit: (-hit.score, self.rows[hit.row].id))[:limit]
 
     def search_vectors(self, query: Query, where: Filter, limit: int) -> list[Hit]:
-        """The vector lane: exact squared L2, computed once more from the vectors that came back, so that its last bits are ours."""
+        """The vector lane.
+
+        Exact squared L2, computed once more from the vectors that came back, so that its last bits are ours.
+        """
         import numpy as np
 
         if not self.rows or query.vector is None:
@@ -138,7 +157,9 @@ class LanceStore:
         difference = stored - vector.astype(np.float64)
         distances = np.einsum("ij,ij->i", difference, difference)
         numbers = [self._number[identity] for identity in found["id"].to_pylist()]
-        hits = [Hit(*values) for values in zip(numbers, vector_score(distances).tolist(), distances.tolist(), strict=True)]
+        hits = [
+            Hit(*values) for values in zip(numbers, vector_score(distances).tolist(), distances.tolist(), strict=True)
+        ]
         return sorted(hits, key=lambda hit: (-hit.score, self.rows[hit.row].id))[:limit]
 
 

@@ -1,4 +1,7 @@
-"""LanceDB, imported and used without a word on the screen: its warnings speak of indexes and files that this project manages itself."""
+"""LanceDB, imported and used without a word on the screen.
+
+Its warnings speak of indexes and files that this project manages itself.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ def quiet_lance() -> Iterator[None]:
     """
     os.environ.setdefault("LANCE_LOG", "error")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"lance.*")
-        warnings.filterwarnings("ignore", message=r".*(lance|fork).*")
+        warnings.simplefilter("ignore")
         yield
 
 
 def import_lancedb() -> Any:
     """The module ``lancedb``.
 
-    Where the working directory is on Python's path, this project's folder ``datasets`` looks like a package of that name, other libraries import it while they look for the
-    one on the index, and LanceDB then takes it for that one and fails. So a ``datasets`` that is a bare folder is forgotten first.
+    Where the working directory is on Python's path, this project's folder ``datasets`` looks like a package of that
+    name, other libraries import it while they look for the one on the index, and LanceDB then takes it for that one
+    and fails. So a ``datasets`` that is a bare folder is forgotten first.
     """
     found = sys.modules.get("datasets")
     if found is not None and getattr(found, "__file__", None) is None:

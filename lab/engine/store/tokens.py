@@ -1,6 +1,9 @@
-"""Words of the text lane: exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
+"""Words of the text lane.
 
-Settings and reasons are in the architecture notes of ``docs/engine.md``: ICU word splitting (a Chinese sentence becomes words), lower case, accents folded, English stems.
+Exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
+
+Settings and reasons are in the architecture notes of ``docs/engine.md``: ICU word splitting (a Chinese sentence
+becomes words), lower case, accents folded, English stems.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from lab.files import digest
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """How texts become words. ``stop_words`` is ``english`` (the list of this project) or ``none`` (every word kept)."""
+    """How texts become words. ``stop_words``: ``english`` (this project's list) or ``none`` (every word kept)."""
 
     stop_words: str = "english"
     stem: bool = True
@@ -28,8 +31,15 @@ class TextSettings:
         """The keyword arguments of LanceDB's ``FTS`` index."""
         chosen = list(ENGLISH) if self.stop_words == "english" else []
         return {
-            "base_tokenizer": "icu/split", "language": "English", "lower_case": True, "ascii_folding": True, "stem": self.stem,
-            "remove_stop_words": bool(chosen), "custom_stop_words": chosen or None, "with_position": False, "max_token_length": 40,
+            "base_tokenizer": "icu/split",
+            "language": "English",
+            "lower_case": True,
+            "ascii_folding": True,
+            "stem": self.stem,
+            "remove_stop_words": bool(chosen),
+            "custom_stop_words": chosen or None,
+            "with_position": False,
+            "max_token_length": 40,
         }
 
     def identity(self) -> dict[str, Any]:
@@ -56,13 +66,16 @@ class Tokens:
                 table = _table_with_index(folder, self.settings)
                 self._cache.fill(
                     missing,
-                    lambda part: pa.array([[token.text for token in table.tokenize(text, column="index_text")] for text in part], pa.list_(pa.string())),
+                    lambda part: pa.array(
+                        [[token.text for token in table.tokenize(text, column="index_text")] for text in part],
+                        pa.list_(pa.string()),
+                    ),
                     lambda _: None,
                 )
         return len(missing)
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Tokens of each text, in the order of the text, repeated ones included. All of them must have been prepared."""
+        """Tokens of each text, in its order, repeated ones included. All of them must have been prepared."""
         return [value.as_py() for value in self._cache.values(texts)]
 
 

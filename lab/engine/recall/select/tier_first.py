@@ -9,8 +9,13 @@ from lab.engine.recall.select.outcome import Picked, Selection, TierCount
 from lab.engine.recall.tiers import TierPlan
 
 
-def tier_first_v1(plans: Sequence[TierPlan], limit: int, search: Callable[[TierPlan], Sequence[Candidate]]) -> Selection:
-    """Take fused candidates tier by tier until ``limit``. ``budget_cap`` is noted also where the limit was met exactly."""
+def tier_first_v1(
+    plans: Sequence[TierPlan], limit: int, search: Callable[[TierPlan], Sequence[Candidate]]
+) -> Selection:
+    """Take fused candidates tier by tier until ``limit``.
+
+    ``budget_cap`` is noted also where the limit was met exactly.
+    """
     picked: list[Picked] = []
     seen: set[str] = set()
     counts: list[TierCount] = []

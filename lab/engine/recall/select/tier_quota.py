@@ -12,15 +12,22 @@ CAPPED = ("must", "unknown")
 
 
 def tier_quota_v1(
-    plans: Sequence[TierPlan], limit: int, quota: Quota, search: Callable[[TierPlan], Sequence[Candidate]], *, strict_caps: bool
+    plans: Sequence[TierPlan],
+    limit: int,
+    quota: Quota,
+    search: Callable[[TierPlan], Sequence[Candidate]],
+    *,
+    strict_caps: bool,
 ) -> Selection:
     """Select with quotas.
 
-    Nice is reserved first, then must up to its maximum, then unknown up to its own; what is left goes to a wildcard pool of every candidate not yet taken: fused
-    score, then newest, then id, then tier name. The result keeps the blocks must, nice, unknown, wildcard.
+    Nice is reserved first, then must up to its maximum, then unknown up to its own; what is left goes to a wildcard
+    pool of every candidate not yet taken: fused score, then newest, then id, then tier name. The result keeps the
+    blocks must, nice, unknown, wildcard.
 
-    ``strict_caps`` is the reading of seed 000 ("mustMax is a cap, not a target"): the wildcard takes a must or an unknown beyond its
-    maximum only where no other candidate is left. Without it the maxima bind the first pass alone, as in the public plugin.
+    ``strict_caps`` is the reading of seed 000 ("mustMax is a cap, not a target"): the wildcard takes a must or an
+    unknown beyond its maximum only where no other candidate is left. Without it the maxima bind the first pass alone,
+    as in the public plugin.
     """
     buckets = {plan.tier: list(search(plan)) for plan in plans}
     size = {tier: len(bucket) for tier, bucket in buckets.items()}
@@ -42,7 +49,8 @@ def tier_quota_v1(
     wildcards = _wildcards(plans, buckets, seen, limit - len(picked), picked, quota if strict_caps else None)
     picked.extend(wildcards)
     counts = [
-        TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked)) for plan in plans
+        TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked))
+        for plan in plans
     ]
     rejected = [plan.miss_reason for plan in plans if plan.miss_reason and not size[plan.tier]]
     if len(picked) >= limit:
@@ -51,9 +59,17 @@ def tier_quota_v1(
 
 
 def _wildcards(
-    plans: Sequence[TierPlan], buckets: dict[str, list[Candidate]], seen: set[str], places: int, picked: list[Picked], caps: Quota | None
+    plans: Sequence[TierPlan],
+    buckets: dict[str, list[Candidate]],
+    seen: set[str],
+    places: int,
+    picked: list[Picked],
+    caps: Quota | None,
 ) -> list[Picked]:
-    """The best ``places`` candidates not yet taken; under ``caps`` those over their tier's maximum come after all others."""
+    """The best ``places`` candidates not yet taken.
+
+    Under ``caps`` those over their tier's maximum come after all others.
+    """
     if places <= 0:
         return []
     pool = sorted(
@@ -79,9 +95,12 @@ def _wildcards(
 
 
 def _leaders(bucket: list[Candidate], seen: set[str], places: int) -> list[Candidate]:
-    """The candidates of one bucket that could fill ``places``: its first ones not yet taken, and all that tie with the last of them.
+    """The candidates of one bucket that could fill ``places``.
 
-    A bucket stands in order of score, so nothing behind them can win a place; but among equal scores the newest goes first.
+    Its first ones not yet taken, and all that tie with the last of them.
+
+    A bucket stands in order of score, so nothing behind them can win a place; but among equal scores the newest goes
+    first.
     """
     leaders: list[Candidate] = []
     for candidate in bucket:
