@@ -164,15 +164,17 @@ def _git() -> dict[str, Any] | None:
     if not (root / ".git").exists():
         return None
     try:
-        commit, changed = (
-            subprocess.run(
-                ["git", *words], cwd=root, capture_output=True, text=True, timeout=5, check=True
-            ).stdout.strip()  # noqa: S607 - whichever git the user has
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
-        )
+        commit = _run(root, "git", "rev-parse", "HEAD")
+        changed = _run(root, "git", "status", "--porcelain")
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit, "dirty": bool(changed)}
+
+
+def _run(folder: Path, *command: str) -> str:
+    """What a command prints. The words are ours; which git it is, is the user's choice."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
+    return done.stdout.strip()
 
 
 def _file_name(conversation: str) -> str:

@@ -1,0 +1,55 @@
+"""What many tests need: the public recordings and vectors where they are at hand, and a cache of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Vectors and tokens of the tests go to a folder of their own, unless ``LAB_CACHE_DIR`` names one to reuse."""
+    if "LAB_CACHE_DIR" not in os.environ:
+        os.environ["LAB_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+        yield
+        del os.environ["LAB_CACHE_DIR"]
+    else:
+        yield
+
+
+def shared(*parts: str) -> Path:
+    """A file or folder of the public data beside the project; the test is skipped where it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"public data {'/'.join(parts)} is not at hand beside the project")
+    return path
+
+
+@pytest.fixture(scope="session")
+def realmem() -> Path:
+    """Four personas of RealMem."""
+    return shared("data", "realmem")
+
+
+@pytest.fixture(scope="session")
+def locomo() -> Path:
+    """Five conversations of LoCoMo."""
+    return shared("data", "locomo", "locomo5_dev.json")
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Path:
+    """Inputs and outputs observed from the public engine."""
+    return shared("parity", "visible")
+
+
+@pytest.fixture(scope="session")
+def operators() -> Path:
+    """The recordings that the project ships."""
+    return ROOT / "datasets" / "operators"
