@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def shared(*parts: str) -> Path:
+def _shared(*parts: str) -> Path:
     """A file or folder of the public data beside the project; the test is skipped where it is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
@@ -32,21 +32,27 @@ def shared(*parts: str) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shared() -> Callable[..., Path]:
+    """Finds public data by its path below the shared folder, or skips."""
+    return _shared
+
+
+@pytest.fixture(scope="session")
 def realmem() -> Path:
     """Four personas of RealMem."""
-    return shared("data", "realmem")
+    return _shared("data", "realmem")
 
 
 @pytest.fixture(scope="session")
 def locomo() -> Path:
     """Five conversations of LoCoMo."""
-    return shared("data", "locomo", "locomo5_dev.json")
+    return _shared("data", "locomo", "locomo5_dev.json")
 
 
 @pytest.fixture(scope="session")
 def vectors() -> Path:
     """Inputs and outputs observed from the public engine."""
-    return shared("parity", "visible")
+    return _shared("parity", "visible")
 
 
 @pytest.fixture(scope="session")
