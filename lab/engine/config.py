@@ -64,7 +64,7 @@ def resolve(
     )
     quotas = _section(recall.get("quotas", {}), {"mustMax", "niceMin", "unknownMax", "caps"}, f"{recall_at}.quotas")
     own = _section(top.get("lab", {}), {"textLane", "arm"}, lab_at)
-    lane = _section(own.get("textLane", {}), {"stopWords", "stem"}, f"{lab_at}.textLane")
+    lane = _section(own.get("textLane", {}), {"stopWords", "stem", "lane"}, f"{lab_at}.textLane")
     ceiling = MAX_ITEMS[profile]
     if max_items is not None and not 1 <= max_items <= ceiling:
         raise UnusableInput(f"max-items {max_items} is not in 1..{ceiling}, which profile {profile!r} allows")
@@ -86,6 +86,7 @@ def resolve(
         TextSettings(
             _choice(lane, "stopWords", STOP_WORDS, "none" if upstream else "english", f"{lab_at}.textLane"),
             _boolean(lane, "stem", True, f"{lab_at}.textLane"),
+            _choice(lane, "lane", ("index", "scan"), "scan" if upstream else "index", f"{lab_at}.textLane"),
         ),
     )
 

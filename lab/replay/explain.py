@@ -13,7 +13,7 @@ from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, Row
 from lab.engine.recall.tiers import recall_plans
 from lab.engine.store.contract import Filter
-from lab.engine.store.tokens import Tokens
+from lab.engine.store.tokens import words_under
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.loop import replay, rows_of
@@ -67,7 +67,7 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
     recording, moment = _find(plan, key)
     texts = [memory.index_text for memory in recording.memories] + [moment.text]
-    vectors, tokens = Vectors(plan.embedder), Tokens(arm.retrieval)
+    vectors, tokens = Vectors(plan.embedder), words_under(arm.retrieval)
     vectors.prepare(texts)
     tokens.prepare(texts)
     rows = rows_of(recording, plan.labels_of(recording))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.embedding.vectors import Vectors
-from lab.engine.store.tokens import TextSettings, Tokens
+from lab.engine.store.tokens import TextSettings, words_under
 from lab.errors import LabError
 from lab.files import dump_json, write_whole
 from lab.recordings.model import Recording
@@ -106,7 +106,7 @@ def prepare(plan: Plan, recordings: list[Recording], announce: Announce) -> int:
     vectors = Vectors(plan.embedder)
     embedded = vectors.prepare(texts, lambda done, total: announce(f"embedding {done} of {total} texts"))
     for settings in plan.text_settings():
-        Tokens(settings).prepare(texts)
+        words_under(settings).prepare(texts)
     return embedded
 
 
@@ -122,7 +122,7 @@ def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory) -> 
 
     def make_retriever(settings: TextSettings) -> StoreRetriever:
         return StoreRetriever(
-            make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, Tokens(settings)
+            make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, words_under(settings)
         )
 
     answers = list(

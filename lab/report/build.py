@@ -152,8 +152,8 @@ def _model(
 CAPTIONS = {
     "saturation": (
         "Each share of must_remember memories was drawn several times; the band is the range over draws. "
-        "Upper row: none of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on an "
-        "ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is "
+        "Upper row: none of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on "
+        "an ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is "
         "must_remember and the tiers cease to matter. Scopes are not enforced here."
     ),
     "forest": "The conversation is the unit: the interval says what another set of conversations would show.",

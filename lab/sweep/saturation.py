@@ -20,7 +20,7 @@ from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, MUST, Row
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore, ExactView
-from lab.engine.store.tokens import Tokens
+from lab.engine.store.tokens import words_under
 from lab.errors import UnusableInput
 from lab.measures.injection import gold_nice
 from lab.measures.ranking import success
@@ -167,7 +167,7 @@ def _views(
     plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
-    vectors, tokens = Vectors(plan.embedder), Tokens(plan.arms[0].retrieval)
+    vectors, tokens = Vectors(plan.embedder), words_under(plan.arms[0].retrieval)
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:
         ready = born

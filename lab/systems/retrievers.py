@@ -9,7 +9,7 @@ from lab.engine.memory import Row
 from lab.engine.store.contract import Query, Store
 from lab.engine.store.exact import ExactStore
 from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings, Tokens
+from lab.engine.store.tokens import TextSettings, Words
 from lab.errors import UnusableInput
 from lab.systems.contract import Candidates, Request
 
@@ -19,7 +19,7 @@ STORES = ("exact", "lancedb")
 class StoreRetriever:
     """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
 
-    def __init__(self, store: Store, vectors: Vectors, tokens: Tokens) -> None:
+    def __init__(self, store: Store, vectors: Vectors, tokens: Words) -> None:
         self.store, self.vectors, self.tokens = store, vectors, tokens
 
     def observe(self, rows: Sequence[Row]) -> None:
@@ -42,7 +42,12 @@ class StoreRetriever:
 def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:
     """An empty store: ``exact`` for questions of quality, ``lancedb`` for the live path."""
     if kind == "exact":
-        return ExactStore(dimension)
+        return ExactStore(dimension, settings)
     if kind == "lancedb":
+        if settings.lane == "scan":
+            raise UnusableInput(
+                "profile upstream scans its text lane as the plugin's LanceDB does without an index; "
+                "only the exact store can, so use --store exact"
+            )
         return LanceStore(dimension, settings)
     raise UnusableInput(f"unknown store {kind!r}; known: {', '.join(STORES)}")

@@ -13,8 +13,9 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from lab.engine.memory import LABELS, Row
-from lab.engine.store.bm25 import Bm25
+from lab.engine.store.bm25 import Postings, index_scores, scan_hits
 from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
+from lab.engine.store.tokens import TextSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 class ExactStore:
     """Rows, vectors and postings in memory."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, settings: TextSettings | None = None) -> None:
         import numpy as np
+
+        self.settings = settings or TextSettings()
 
         self.rows: list[Row] = []
         self._matrix = np.zeros((64, dimension), np.float64)
         self._norms = np.zeros(0)
-        self._bm25 = Bm25()
+        self._postings = Postings()
         self.scope_codes: dict[str, int] = {}
         self._scopes = np.zeros(0, np.int32)
         self._labels = np.zeros(0, np.int8)
@@ -51,7 +54,7 @@ class ExactStore:
         self._matrix[start : len(self.rows)] = vectors
         added = self._matrix[start : len(self.rows)]
         self._norms = np.concatenate([self._norms, np.einsum("ij,ij->i", added, added)])
-        self._bm25.add(tokens)
+        self._postings.add(tokens)
         codes = [self.scope_codes.setdefault(row.scope, len(self.scope_codes)) for row in rows]
         self._scopes = np.concatenate([self._scopes, np.asarray(codes, np.int32)])
         self._labels = np.concatenate(
@@ -61,12 +64,10 @@ class ExactStore:
 
     def view(self, query: Query) -> ExactView:
         """Score every row for ``query``."""
-        started = time.perf_counter_ns()
-        view = ExactView(
-            self._scopes, self._labels, self.scope_codes, *self._rank_text(query), *self._rank_vectors(query)
-        )
-        view.scoring_ns = time.perf_counter_ns() - started
-        return view
+        vectors = self._rank_vectors(query)
+        if self.settings.lane == "scan":
+            return ScanView(self._scopes, self._labels, self.scope_codes, vectors, self._postings, query)
+        return ExactView(self._scopes, self._labels, self.scope_codes, vectors, self._rank_text(query))
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -84,7 +85,7 @@ class ExactStore:
         return order, score[order], distance[order]
 
     def _rank_text(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        score = self._bm25.scores(query.tokens)
+        score = index_scores(self._postings, query.tokens)
         order = self._ordered(score)
         order = order[score[order] > 0]
         return order, score[order]
@@ -107,34 +108,30 @@ class ExactView:
         scopes: np.ndarray,
         labels: np.ndarray,
         scope_codes: dict[str, int],
-        fts_order: np.ndarray,
-        fts_score: np.ndarray,
-        vec_order: np.ndarray,
-        vec_score: np.ndarray,
-        vec_distance: np.ndarray,
+        vectors: tuple[np.ndarray, np.ndarray, np.ndarray],
+        text: tuple[np.ndarray, np.ndarray],
     ) -> None:
-        self._scopes, self._scope_codes = scopes, scope_codes
-        self._fts, self._vec = (fts_order, fts_score), (vec_order, vec_score, vec_distance)
-        self._fts_labels, self._vec_labels = labels[fts_order], labels[vec_order]
+        self._scopes, self._labels, self._scope_codes = scopes, labels, scope_codes
+        self._vectors, self._text = vectors, text
+        self._vector_labels, self._text_labels = labels[vectors[0]], labels[text[0]]
         self._found: dict[tuple[Filter, int], Lanes] = {}
-        self.scoring_ns = 0
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Mask the rankings by ``where`` and cut at ``limit``. The scoring is charged to the first search of a turn."""
+        """Mask the rankings by ``where`` and cut at ``limit``."""
         found = self._found.get((where, limit))
         if found is None:
             started = time.perf_counter_ns()
-            fts_rows, fts_scores = self._cut(where, limit, self._fts_labels, *self._fts)
-            vec_rows, vec_scores, distances = self._cut(where, limit, self._vec_labels, *self._vec)
-            fts = list(map(Hit, fts_rows, fts_scores))
-            vec = list(map(Hit, vec_rows, vec_scores, distances))
-            charged = 0 if self._found else self.scoring_ns
-            found = self._found[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started + charged)
+            fts = self._search_text(where, limit)
+            vec = list(map(Hit, *self._cut(where, limit, self._vector_labels, *self._vectors)))
+            found = self._found[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
         return found
 
     def with_labels(self, labels: np.ndarray) -> ExactView:
         """The same rankings under another draw of labels (codes of :data:`lab.engine.memory.LABELS`, one a row)."""
-        return ExactView(self._scopes, labels[: len(self._scopes)], self._scope_codes, *self._fts, *self._vec)
+        return ExactView(self._scopes, labels[: len(self._scopes)], self._scope_codes, self._vectors, self._text)
+
+    def _search_text(self, where: Filter, limit: int) -> list[Hit]:
+        return list(map(Hit, *self._cut(where, limit, self._text_labels, *self._text)))
 
     def _cut(
         self, where: Filter, limit: int, labels: np.ndarray, order: np.ndarray, *columns: np.ndarray
@@ -143,13 +140,51 @@ class ExactView:
 
         ``labels`` are the label codes along it.
         """
+        passes = self._passes(where, labels, order)
+        if passes is None:
+            return [column[:limit].tolist() for column in (order, *columns)]
+        chosen = passes.nonzero()[0][:limit]
+        return [column[chosen].tolist() for column in (order, *columns)]
+
+    def _passes(self, where: Filter, labels: np.ndarray, order: np.ndarray | slice) -> np.ndarray | None:
+        """Which places of a ranking pass a filter; None: all."""
         masks = []
         if where.scope is not None:
             masks.append(self._scopes[order] == self._scope_codes.get(where.scope, -1))
         if where.labels is not None:
             wanted = [labels == LABELS.index(label) for label in where.labels]
             masks.append(reduce(or_, wanted))
-        if not masks:
-            return [column[:limit].tolist() for column in (order, *columns)]
-        chosen = reduce(and_, masks).nonzero()[0][:limit]
-        return [column[chosen].tolist() for column in (order, *columns)]
+        return reduce(and_, masks) if masks else None
+
+
+class ScanView(ExactView):
+    """A view whose text lane is the public plugin's: it has other statistics under every filter."""
+
+    def __init__(
+        self,
+        scopes: np.ndarray,
+        labels: np.ndarray,
+        scope_codes: dict[str, int],
+        vectors: tuple[np.ndarray, np.ndarray, np.ndarray],
+        postings: Postings,
+        query: Query,
+    ) -> None:
+        import numpy as np
+
+        nothing = (np.zeros(0, np.intp), np.zeros(0, np.float32))
+        super().__init__(scopes, labels, scope_codes, vectors, nothing)
+        self._postings, self._query = postings, query
+
+    def with_labels(self, labels: np.ndarray) -> ScanView:
+        """The same rows under another draw of labels."""
+        mine = labels[: len(self._scopes)]
+        return ScanView(self._scopes, mine, self._scope_codes, self._vectors, self._postings, self._query)
+
+    def _search_text(self, where: Filter, limit: int) -> list[Hit]:
+        import numpy as np
+
+        # Rows that came after this view was made are none of its business.
+        allowed = np.zeros(self._postings.rows, bool)
+        passes = self._passes(where, self._labels, slice(None))
+        allowed[: len(self._scopes)] = True if passes is None else passes
+        return list(map(Hit, *scan_hits(self._postings, self._query.tokens, allowed, limit)))

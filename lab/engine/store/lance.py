@@ -2,8 +2,8 @@
 
 LanceDB's own top-k among equal scores depends on the order of insertion, so searches fetch past the last tied score
 and the result is put into the one total order. Rows added after an index was built are scored with other statistics,
-and every append costs a fragment: so the table is compacted and its indexes brought up to date before the first
-search after a change (``compact_every`` says how many rows may wait).
+and every append costs a fragment: so the table is compacted and its indexes brought up to date after every
+change (``compact_every`` says how many rows may wait).
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class LanceStore:
         }
         self.table.add(pa.table(columns, schema=self._schema))
         self._waiting += len(rows)
+        if self._waiting >= self.compact_every:
+            self.compact()
 
     def compact(self) -> None:
         """Merge fragments and bring every index up to date; the first time, build them."""
@@ -111,9 +113,7 @@ class LanceStore:
         self._waiting = 0
 
     def view(self, query: Query) -> LanceView:
-        """A query on the table as it stands, compacted if enough rows wait."""
-        if self._waiting >= self.compact_every:
-            self.compact()
+        """A query on the table as it stands."""
         return LanceView(self, query)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Words of the text lane.
+"""Words of the text lane, in two readings.
 
-Exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
-
-Settings and reasons are in the architecture notes of ``docs/engine.md``: ICU word splitting (a Chinese sentence
-becomes words), lower case, accents folded, English stems.
+* ``index``: exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
+  ICU word splitting (LanceDB's default leaves a Chinese sentence as one word), lower case, accents folded, English
+  stems.
+* ``scan``: what the public plugin gets from LanceDB without an index: runs of letters and digits, case kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 from lab.embedding.cache import ChunkCache, cache_folder
 from lab.engine.store.quiet import import_lancedb, quiet_lance
@@ -26,6 +26,7 @@ class TextSettings:
 
     stop_words: str = "english"
     stem: bool = True
+    lane: str = "index"
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments of LanceDB's ``FTS`` index."""
@@ -47,8 +48,44 @@ class TextSettings:
         return {"lancedb": version("lancedb"), **self.options()}
 
 
+class Words(Protocol):
+    """Words of texts under one setting. Texts are prepared in one go and asked for one by one."""
+
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Make ready; return how many texts were new."""
+        ...
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Words of each text, in its order, repeated ones included. All of them must have been prepared."""
+        ...
+
+
+def words_under(settings: TextSettings) -> Words:
+    """The words that a text lane sees."""
+    return ScanWords() if settings.lane == "scan" else Tokens(settings)
+
+
+class ScanWords:
+    """Runs of letters and digits, case kept. A text wholly in double quotes has none: LanceDB fails there."""
+
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Nothing to make ready."""
+        del texts
+        return 0
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split each text."""
+        return [self._split(text) for text in texts]
+
+    @staticmethod
+    def _split(text: str) -> list[str]:
+        if len(text) > 1 and text[0] == text[-1] == '"':
+            return []
+        return "".join(character if character.isalnum() else " " for character in text).split()
+
+
 class Tokens:
-    """Cached tokens under one setting."""
+    """Cached tokens of LanceDB's index under one setting."""
 
     def __init__(self, settings: TextSettings) -> None:
         import pyarrow as pa
