@@ -40,7 +40,7 @@ def validate(
         emit_json(found.as_json())
     else:
         emit_table(
-            ["conversation", "sessions", "turns", "memories", "probes"],
+            ["conversation", "sessions", "turns", "memories", "probes inside"],
             [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
         )
         _list("warning", found.warnings)

@@ -14,4 +14,7 @@ def js_length(text: str) -> int:
 
 def round6(value: float) -> float:
     """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813."""
+    # Python rounds halves to even, so only a value that may be a half needs the slow way.
+    if not (value * 2e6).is_integer():
+        return round(value, 6)
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))

@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, Row
 from lab.engine.recall.tiers import recall_plans
 from lab.engine.store.contract import Filter
-from lab.engine.store.tokens import words_under
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.loop import replay, rows_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.run import open_sources, prepare
 from lab.replay.run_directory import RunDirectory
 from lab.systems.contract import Candidates, Recall, Request, Selector
 from lab.systems.engine import Tiers
@@ -66,10 +65,8 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
     if arm is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
     recording, moment = _find(plan, key)
-    texts = [memory.index_text for memory in recording.memories] + [moment.text]
-    vectors, tokens = Vectors(plan.embedder), words_under(arm.retrieval)
-    vectors.prepare(texts)
-    tokens.prepare(texts)
+    sources = open_sources(plan)
+    prepare(plan, [recording], sources, lambda _: None)
     rows = rows_of(recording, plan.labels_of(recording))
     kept: list[Candidates] = []
 
@@ -83,7 +80,9 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
 
     def retriever(_: object) -> StoreRetriever:
         # The exact store answers as LanceDB does and is here at once.
-        return Keeping(make_store("exact", plan.embedder.dimension, arm.retrieval), vectors, tokens)
+        return Keeping(
+            make_store("exact", plan.embedder.dimension, arm.retrieval), sources.vectors, sources.words[arm.retrieval]
+        )
 
     scoped = plan.asked.scope == "recorded"
     answered = next(iter(replay(recording, rows, [moment], [arm], retriever, enforce_scope=scoped)))

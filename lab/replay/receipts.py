@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KIND, VERSION = "lab.receipts", "1"
 ITEM_FIELDS = tuple(Item._fields)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def receipts_table(answers: Sequence[Answered]) -> pa.Table:
@@ -66,7 +67,7 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "chars": pa.array([len(one.recall.context) for one in answers], pa.int32()),
             **listed,
             "receipt": pa.array(
-                [json.dumps(one.recall.receipt, ensure_ascii=False, separators=(",", ":")) for one in answers],
+                [_ENCODER.encode(one.recall.receipt) for one in answers],
                 pa.string(),
             ),
         }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.embedding.vectors import Vectors
-from lab.engine.store.tokens import TextSettings, words_under
+from lab.engine.store.tokens import TextSettings, Words, words_under
 from lab.errors import LabError
 from lab.files import dump_json, write_whole
 from lab.recordings.model import Recording
@@ -46,10 +47,11 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
         announce(note)
     skipped = tuple(run.done())
     waiting = [recording for recording in plan.recordings if recording.conversation not in skipped]
-    embedded = prepare(plan, waiting, announce) if waiting else 0
+    sources = open_sources(plan)
+    embedded = prepare(plan, waiting, sources, announce)
     done: list[str] = []
     failures: list[dict[str, str]] = []
-    for conversation, problem in _each(plan, run, waiting, jobs):
+    for conversation, problem in _each(plan, run, waiting, sources, jobs):
         if problem is None:
             done.append(conversation)
             announce(f"{conversation}: done ({len(skipped) + len(done)} of {len(plan.recordings)})")
@@ -100,13 +102,25 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
     write_whole(path, b"".join(dump_json(line, indent=None) for line in lines))
 
 
-def prepare(plan: Plan, recordings: list[Recording], announce: Announce) -> int:
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Vectors and words of texts: what a conversation is replayed with."""
+
+    vectors: Vectors
+    words: dict[TextSettings, Words]
+
+
+def open_sources(plan: Plan) -> Sources:
+    """Open the caches that a plan reads."""
+    return Sources(Vectors(plan.embedder), {settings: words_under(settings) for settings in plan.text_settings()})
+
+
+def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
     """Embed and tokenise every text that the recordings need; return how many texts were embedded."""
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
-    vectors = Vectors(plan.embedder)
-    embedded = vectors.prepare(texts, lambda done, total: announce(f"embedding {done} of {total} texts"))
-    for settings in plan.text_settings():
-        words_under(settings).prepare(texts)
+    embedded = sources.vectors.prepare(texts, lambda done, total: announce(f"embedding {done} of {total} texts"))
+    for words in sources.words.values():
+        words.prepare(texts)
     return embedded
 
 
@@ -116,14 +130,12 @@ def texts_of(plan: Plan, recording: Recording) -> list[str]:
     return [memory.index_text for memory in recording.memories] + asked
 
 
-def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory) -> None:
+def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory, sources: Sources) -> None:
     """Replay one conversation and write its two files, receipts last: they are what says that it is done."""
-    vectors = Vectors(plan.embedder)
 
     def make_retriever(settings: TextSettings) -> StoreRetriever:
-        return StoreRetriever(
-            make_store(plan.asked.store, plan.embedder.dimension, settings), vectors, words_under(settings)
-        )
+        store = make_store(plan.asked.store, plan.embedder.dimension, settings)
+        return StoreRetriever(store, sources.vectors, sources.words[settings])
 
     answers = list(
         replay(
@@ -139,23 +151,28 @@ def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory) -> 
     write_table(receipts_table(answers), run.receipts(recording.conversation))
 
 
-def _each(plan: Plan, run: RunDirectory, waiting: list[Recording], jobs: int) -> Iterator[tuple[str, str | None]]:
-    """Conversation and problem (None: it is done), one by one as they finish."""
+def _each(
+    plan: Plan, run: RunDirectory, waiting: list[Recording], sources: Sources, jobs: int
+) -> Iterator[tuple[str, str | None]]:
+    """Conversation and problem (None: it is done), in order."""
     if jobs <= 1 or len(waiting) <= 1:
         for recording in waiting:
-            yield recording.conversation, _attempt(plan, recording, run)
+            yield recording.conversation, _attempt(plan, recording, run, sources)
         return
     # Spawn, never fork: neither LanceDB's threads nor torch's survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=context) as pool:
         futures = [(one.conversation, pool.submit(_attempt, plan, one, run)) for one in waiting]
         for conversation, future in futures:
-            yield conversation, future.result()
+            try:
+                yield conversation, future.result()
+            except BrokenProcessPool:
+                yield conversation, "its process was killed"
 
 
-def _attempt(plan: Plan, recording: Recording, run: RunDirectory) -> str | None:
+def _attempt(plan: Plan, recording: Recording, run: RunDirectory, sources: Sources | None = None) -> str | None:
     try:
-        replay_conversation(plan, recording, run)
+        replay_conversation(plan, recording, run, sources or open_sources(plan))
     except LabError as error:
         return str(error)
     except Exception as error:  # a fault nobody foresaw ends its conversation, not the run

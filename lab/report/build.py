@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab.compare.paired import LOWER_IS_BETTER, PRIMARY, Comparison, compare_arms
+from lab.compare.paired import LOWER_IS_BETTER, PRIMARY, Comparison, Difference, compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
 from lab.measures.score import read_gold, score_run, summarise
@@ -163,25 +163,34 @@ CAPTIONS = {
 }
 
 
+SAID = {
+    "Success@6": "a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
+    "GoldNice@6": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
+    "RepeatRate": "{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
+}
+
+
 def _sentence(comparison: Comparison | None) -> str:
-    """The result in one sentence, with its uncertainty."""
-    hit = next((one for one in comparison.differences if one.measure == "Success@6"), None) if comparison else None
-    if comparison is None or hit is None:
+    """The result in one sentence, each part with how sure it is."""
+    found = {one.measure: one for one in comparison.differences} if comparison else {}
+    parts = [
+        f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_certainty(found[name])})"
+        for name, said in SAID.items()
+        if name in found
+    ]
+    if comparison is None or not parts:
         return "This run has no two arms to compare on gold."
-    low, high = hit.estimate.low, hit.estimate.high
+    conversations = max(one.conversations for one in comparison.differences)
+    return f"{comparison.candidate} against {comparison.baseline}, {conversations} conversations: {'; '.join(parts)}."
+
+
+def _certainty(one: Difference) -> str:
+    low, high = one.estimate.low, one.estimate.high
     if low is None or high is None:
-        certain = "one conversation says nothing about others"
-    elif low > 0:
-        certain = f"shown better: the 95 % interval is {low:+.3f} to {high:+.3f}"
-    elif high < 0:
-        certain = f"shown worse: the 95 % interval is {low:+.3f} to {high:+.3f}"
-    else:
-        certain = f"not decided: the 95 % interval is {low:+.3f} to {high:+.3f}"
-    return (
-        f"{comparison.candidate} injects a wanted memory on {hit.candidate:.1%} of the probes, "
-        f"{comparison.baseline} on {hit.baseline:.1%}; "
-        f"{certain} ({hit.conversations} conversations)."
-    )
+        return "one conversation says nothing about others"
+    if low <= 0 <= high:
+        return "not decided"
+    return "shown better" if (high < 0) == (one.measure in LOWER_IS_BETTER) else "shown worse"
 
 
 def _inline(svg: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -127,20 +128,19 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
 @styled
 def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figure:
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
-    figure, ((axes,),) = _subplots(1, 1, (7, 4.4))
-    for arm, values in measures.items():
+    figure, ((axes,),) = _subplots(1, 1, (8, 4.4))
+    for (arm, values), marker in zip(measures.items(), cycle("osD^v<>PX"), strict=False):
         hit, repeat = values.get("Success@6"), values.get("RepeatRate")
-        if hit is None or repeat is None:
-            continue
-        axes.plot(repeat, hit, "o", markersize=9, color=_colour(arm))
-        axes.annotate(arm, (repeat, hit), xytext=(8, 4), textcoords="offset points")
+        if hit is not None and repeat is not None:
+            axes.plot(repeat, hit, marker, markersize=10, color=_colour(arm), label=f"{arm}  {hit:.2f} / {repeat:.2f}")
     axes.set(
-        xlim=(0, 1.12),
-        ylim=(0, 1.08),
+        xlim=(-0.02, 1.02),
+        ylim=(-0.02, 1.05),
         xlabel="repeat rate (lower is better)",
         ylabel="hit@6 (higher is better)",
-        title="Hits against repeats",
     )
+    # Named in a legend and not beside the points: good arms lie close together.
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="hit / repeat")
     figure.tight_layout()
     return figure
 

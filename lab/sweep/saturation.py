@@ -16,11 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, MUST, Row
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore, ExactView
-from lab.engine.store.tokens import words_under
 from lab.errors import UnusableInput
 from lab.measures.injection import gold_nice
 from lab.measures.ranking import success
@@ -31,7 +29,7 @@ from lab.replay.loop import rows_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import write_table
-from lab.replay.run import prepare
+from lab.replay.run import open_sources, prepare
 from lab.systems.contract import Candidates
 from lab.systems.engine import POLICIES, TieredRecall, Tiers
 
@@ -99,7 +97,7 @@ def saturation(
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
         raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
-    prepare(plan, list(plan.recordings), announce)
+    prepare(plan, plan.recordings, open_sources(plan), announce)
     wanted = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
     total = sum(len(recording.memories) for recording in plan.recordings)
     reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
@@ -142,6 +140,7 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     plan, recording, draws = job
     happening = list(moments(recording, plan.probes(recording), plan.recall_turns))
     rows = rows_of(recording, plan.labels_of(recording))
+    by_id = {row.id: row for row in rows}
     views = list(_views(plan, recording, rows, happening))
     gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
     tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
@@ -154,9 +153,10 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
         for view, count in views:
-            tiers = Tiers(Candidates(view.with_labels(codes), rows[:count]), None, plan.arms[0].config.search_limit)
+            candidates = Candidates(view.with_labels(codes), rows[:count], by_id)
             for arm in tiered:
-                chosen[arm.name].append([one.candidate.id for one in arm.choose(tiers).picked])
+                picked = arm.choose(Tiers(candidates, None, arm.config.search_limit)).picked
+                chosen[arm.name].append([one.candidate.id for one in picked])
         for name, selections in chosen.items():
             found[mode, share, seed, name] = _tally(selections, happening, rows, labels, must)
     found |= _references(plan, happening, views, rows)
@@ -167,7 +167,8 @@ def _views(
     plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
-    vectors, tokens = Vectors(plan.embedder), words_under(plan.arms[0].retrieval)
+    sources = open_sources(plan)
+    vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval]
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:
         ready = born
@@ -186,13 +187,14 @@ def _references(
     from lab.systems.contract import Request
 
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
+    by_id = {row.id: row for row in rows}
     for arm in plan.arms:
         if arm.name not in REFERENCES:
             continue
         selections = []
         for moment, (view, count) in zip(happening, views, strict=True):
             request = Request(moment.key, moment.text, None, moment.now_ms, moment.probe.grades if moment.probe else {})
-            recall = arm.select(request, Candidates(view, rows[:count]))
+            recall = arm.select(request, Candidates(view, rows[:count], by_id))
             selections.append([item.id for item in recall.items[: recall.injected]])
         found["reference", None, None, arm.name] = _tally(selections, happening, rows, {}, 0)
     return found

@@ -50,18 +50,10 @@ class Baseline:
         else:
             lanes = Lanes([], [])
             found = self._searchless(request, candidates.rows)
-        rows = {row.id: row for row, _ in found}
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in found]
         timings = {"search": lanes.nanoseconds, "select": time.perf_counter_ns() - started}
         return finish(
-            self.kind,
-            request,
-            Selection(picked, [], []),
-            [lanes],
-            rows,
-            candidates.rows,
-            self.config.max_items,
-            timings,
+            self.kind, request, Selection(picked, [], []), [lanes], candidates, self.config.max_items, timings
         )
 
     def _searched(self, lanes: Lanes, rows: Sequence[Row]) -> list[tuple[Row, Candidate]]:

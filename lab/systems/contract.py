@@ -6,13 +6,13 @@ candidates and is shared by all arms with the same ``retrieval``, and a selector
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lab.engine.config import EngineConfig
-from lab.engine.memory import Row
-from lab.engine.store.contract import View
+from lab.engine.memory import Candidate, Row
+from lab.engine.store.contract import Filter, Lanes, View
 from lab.engine.store.tokens import TextSettings
 
 
@@ -63,14 +63,18 @@ class Recall:
     timings: dict[str, int]
 
 
-class Candidates(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Candidates:
     """What a retriever found for one request.
 
-    The view to search, and the rows it speaks of (numbers in hits are places in it).
+    ``view`` is what to search, ``rows`` what it speaks of (numbers in hits are places in it), ``by_id`` the same rows
+    by engine id. ``fused`` keeps what arms have in common.
     """
 
     view: View
     rows: Sequence[Row]
+    by_id: Mapping[str, Row]
+    fused: dict[tuple[Filter, int], tuple[Lanes, list[Candidate]]] = field(default_factory=dict)
 
 
 class Retriever(Protocol):

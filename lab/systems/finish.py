@@ -10,7 +10,7 @@ from lab.engine.recall.receipt import recall_receipt
 from lab.engine.recall.select.outcome import Picked, Selection
 from lab.engine.recall.wrap import wrap
 from lab.engine.store.contract import Lanes
-from lab.systems.contract import Item, Recall, Request
+from lab.systems.contract import Candidates, Item, Recall, Request
 
 
 def finish(
@@ -18,17 +18,14 @@ def finish(
     request: Request,
     selection: Selection,
     lanes: Sequence[Lanes],
-    rows: dict[str, Row],
-    store_rows: Sequence[Row],
+    candidates: Candidates,
     max_items: int,
     timings: dict[str, int],
 ) -> Recall:
-    """Build the recall of a selection.
-
-    ``rows`` maps the picked ids to their rows, ``max_items`` is how many of them are injected.
-    """
+    """Build the recall of a selection, of which the first ``max_items`` are injected."""
     started = time.perf_counter_ns()
     injected = selection.picked[:max_items]
+    rows = candidates.by_id
     slots = [(row.category, row.importance_label, row.text) for row in (rows[one.candidate.id] for one in injected)]
     context = wrap(slots)
     timings["wrap"] = time.perf_counter_ns() - started
@@ -40,7 +37,7 @@ def finish(
         lanes=lanes,
         picked=injected,
         rows=rows,
-        store_rows=store_rows,
+        store_rows=candidates.rows,
         rejected=selection.rejected,
         injected=len(injected),
     )

@@ -21,18 +21,18 @@ class StoreRetriever:
 
     def __init__(self, store: Store, vectors: Vectors, tokens: Words) -> None:
         self.store, self.vectors, self.tokens = store, vectors, tokens
+        self._by_id: dict[str, Row] = {}
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Add memories born since the last call."""
         texts = [row.index_text for row in rows]
+        self._by_id.update((row.id, row) for row in rows)
         self.store.add(rows, self.vectors.of(texts), self.tokens.of(texts))
 
     def retrieve(self, request: Request) -> Candidates:
         """A view of the store for the request's text."""
-        vector = self.vectors.of([request.text])[0]
-        return Candidates(
-            self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector)), self.store.rows
-        )
+        query = Query(request.text, self.tokens.of([request.text])[0], self.vectors.of([request.text])[0])
+        return Candidates(self.store.view(query), self.store.rows, self._by_id)
 
     def close(self) -> None:
         """Close the store."""

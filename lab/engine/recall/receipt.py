@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.engine.js import round6
@@ -33,7 +33,7 @@ def recall_receipt(
     tier_counts: Sequence[TierCount],
     lanes: Sequence[Lanes],
     picked: Sequence[Picked],
-    rows: dict[str, Row],
+    rows: Mapping[str, Row],
     store_rows: Sequence[Row],
     rejected: Iterable[str],
     injected: int,

@@ -1,0 +1,69 @@
+"""What the project ships is what its cards say."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lab.golden.lint import lint
+from lab.golden.read import read_golden
+from lab.recordings.readers import read_library
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
+
+
+def test_the_golden_set_fits_its_recordings() -> None:
+    found = lint(read_golden(GOLDEN), read_library(RECORDINGS, "lab").recordings)
+    assert found.errors == ()
+    assert [warning for warning in found.warnings if "reason" in warning or "quotes" in warning] == []
+
+
+def test_the_card_counts_what_is_there() -> None:
+    library = read_library(RECORDINGS, "lab", golden=read_golden(GOLDEN))
+    counted = {
+        one.conversation: [
+            len(one.sessions),
+            len(one.turns),
+            len(one.memories),
+            len(library.golden.of(one.conversation)),
+        ]
+        for one in library.recordings
+    }
+    rows = re.findall(r"^\| ([\w-]+) \| [^|]+ \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", card(RECORDINGS), re.M)
+    assert {name: [int(value) for value in values] for name, *values in rows} == counted
+
+
+def test_the_golden_card_counts_what_is_there() -> None:
+    golden = read_golden(GOLDEN)
+    judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
+    silent = sum(not probe.relevant for probe in golden.probes)
+    text = card(GOLDEN)
+    assert f"{len(golden.probes)} probes" in text
+    assert f"{len(golden.probes) - silent} need memory, {silent} need nothing. {judgements} judgements" in text
+
+
+@pytest.mark.parametrize("folder", [RECORDINGS, GOLDEN], ids=["datasets", "golden"])
+def test_the_checksums_are_those_of_the_files(folder: Path) -> None:
+    stated = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert stated == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jsonl")}
+
+
+def test_each_conversation_has_what_the_study_needs() -> None:
+    """A must pool that could fill six slots by itself, more than one scope, updates that supersede, silent turns."""
+    golden = read_golden(GOLDEN)
+    for recording in read_library(RECORDINGS, "lab").recordings:
+        must = Counter(memory.scope for memory in recording.memories if memory.label == "must_remember")
+        probes = golden.of(recording.conversation)
+        assert must.most_common(1)[0][1] >= 8, recording.conversation
+        assert len({turn.scope for turn in recording.turns}) >= 3, recording.conversation
+        assert sum(bool(memory.supersedes) for memory in recording.memories) >= 4, recording.conversation
+        assert sum(not probe.relevant for probe in probes) >= 3, recording.conversation
+
+
+def card(folder: Path) -> str:
+    return (folder / "README.md").read_text(encoding="utf-8")
