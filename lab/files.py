@@ -101,7 +101,8 @@ def _parse(text: str, path: Path, first_line: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        cut = " (the file seems cut off)" if error.pos >= len(text.rstrip()) else ""
-        raise UnusableInput(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}{cut}") from None
+        cut = "" if text.rstrip().endswith(("}", "]")) else " (the file seems cut off)"
+        what = error.msg.removesuffix(" starting at")
+        raise UnusableInput(f"{path}:{line}: not JSON: {what} at column {error.colno}{cut}") from None
     except RecursionError:
         raise UnusableInput(f"{path}:{first_line}: JSON is nested too deeply") from None

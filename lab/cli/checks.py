@@ -76,17 +76,18 @@ def lint(
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check that this machine can measure: packages, model weights, cache, LanceDB."""
+    """Check that this machine can measure.
+
+    Packages, model weights, the cache folder, LanceDB's text index.
+    """
     from lab.replay.doctor import examine
 
     checks = examine()
     if as_json:
         emit_json({"checks": [check._asdict() for check in checks], "ok": all(check.ok for check in checks)})
     else:
-        emit_table(
-            ["check", "state", "detail"],
-            [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks],
-        )
+        rows = [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks]
+        emit_table(["check", "state", "detail"], rows, left=3)
     failed = [check.name for check in checks if not check.ok]
     if failed:
         raise CheckFailed(f"failed: {', '.join(failed)}")

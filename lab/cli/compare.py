@@ -25,7 +25,10 @@ def compare(
     every: Annotated[bool, typer.Option("--all", help="Show every measure, not only the primary ones.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two arms over the same turns, with the conversation as the unit of inference."""
+    """Compare two arms over the same turns.
+
+    Differences with clustered intervals and exact sign-flips: the conversation is the unit of inference.
+    """
     from lab.compare.paired import PRIMARY, compare_arms
     from lab.replay.run_directory import open_run
 
@@ -71,7 +74,7 @@ def explain(
     with_text: Annotated[bool, typer.Option("--with-text", help="Show the texts of the turn and of memories.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show why each memory has its place in one turn, and why gold ones lost theirs."""
+    """Explain one turn: why each memory has its place, or lost it."""
     from lab.replay.explain import explain as explain_turn
     from lab.replay.run_directory import open_run
     from lab.report.explanation import explanation_json, explanation_text

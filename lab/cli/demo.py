@@ -22,7 +22,7 @@ def demo(
     jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay the shipped conversations through both policies, score them, write a report with charts."""
+    """Replay, score and chart the shipped conversations."""
     from lab.cli.replay import HEADLINES
     from lab.compare.paired import PRIMARY, compare_arms
     from lab.measures.score import read_gold, score_run, summarise

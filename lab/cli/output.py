@@ -33,10 +33,10 @@ def complain(text: str) -> None:
     sys.stderr.write(f"error: {' '.join(text.split())}\n")
 
 
-def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1) -> None:
     """Print a table.
 
-    The first column to the left, the others to the right, None as a dash. rich keeps it to the width of the terminal.
+    The first ``left`` columns stand to the left, the others to the right; None is a dash. rich keeps it to the width of the terminal.
     """
     from rich import box
     from rich.console import Console
@@ -45,7 +45,10 @@ def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, header in enumerate(headers):
         table.add_column(
-            header, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0 and len(headers) > 3
+            header,
+            justify="left" if place < left else "right",
+            overflow="fold",
+            no_wrap=place == 0 and len(headers) > 3,
         )
     for row in rows:
         table.add_row(*(show(cell) for cell in row))

@@ -113,7 +113,7 @@ def score(
     slices: Annotated[bool, typer.Option("--slices", help="Show every slice, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Score a run against its golden set: means by arm, and by slice."""
+    """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.score import read_gold, score_run, summarise
     from lab.replay.run_directory import open_run
 

@@ -48,6 +48,7 @@ def list_runs(
     emit_table(
         ["run", "status", "done", "arms"],
         [[one["run"], one["status"], f"{one['done']}/{one['conversations']}", ", ".join(one["arms"])] for one in found],
+        left=4,
     )
 
 

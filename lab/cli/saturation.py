@@ -26,7 +26,7 @@ def saturation(
     jobs: Annotated[int, typer.Option(help="Processes to use.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Let the must pool grow and watch both policies: hits, nice gold, repeats."""
+    """Watch both policies while the must_remember pool grows."""
     from lab.report.figures import saturation_figure, save
     from lab.sweep.saturation import saturation as sweep
     from lab.sweep.saturation import write_points
