@@ -21,9 +21,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
     fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise CannotMeasure(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)
@@ -45,6 +45,24 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder; those of living ones stay."""
+    for part in folder.glob(".*.part"):
+        owner = part.name.split(".")[-3]
+        if owner.isdigit() and not _alive(int(owner)):
+            part.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` through :func:`whole_file`."""
     with whole_file(path) as part:
@@ -53,12 +71,16 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
     """JSON as this project writes it: UTF-8, keys in the order given, a newline at the end."""
-    return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
+    try:
+        return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
+    except UnicodeEncodeError:
+        # A lone surrogate is no UTF-8, but as an escape it is JSON.
+        return (json.dumps(value, indent=indent) + "\n").encode()
 
 
 def digest(value: Any) -> str:
     """sha256 of a JSON value with sorted keys: the identity of a set of arguments."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
@@ -104,5 +126,7 @@ def _parse(text: str, path: Path, first_line: int) -> Any:
         cut = "" if text.rstrip().endswith(("}", "]")) else " (the file seems cut off)"
         what = error.msg.removesuffix(" starting at")
         raise UnusableInput(f"{path}:{line}: not JSON: {what} at column {error.colno}{cut}") from None
+    except ValueError as error:
+        raise UnusableInput(f"{path}:{first_line}: not JSON that can be read: {error}") from None
     except RecursionError:
         raise UnusableInput(f"{path}:{first_line}: JSON is nested too deeply") from None

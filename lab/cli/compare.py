@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import join
 from typing import Annotated
 
 import typer
 
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 
 SHOWN_FLIPS = 3
 
@@ -29,10 +30,12 @@ def compare(
 
     Differences with clustered intervals and exact sign-flips: the conversation is the unit of inference.
     """
-    from lab.compare.paired import PRIMARY, compare_arms
+    from lab.compare.paired import PRIMARY, compare_arms, locate
+    from lab.golden.lint import ENOUGH_CONVERSATIONS
     from lab.replay.run_directory import open_run
 
-    found = compare_arms(open_run(run), baseline, candidate)
+    opened = open_run(run)
+    found = compare_arms(opened, baseline, candidate)
     if as_json:
         emit_json(found.as_json())
         return
@@ -56,13 +59,18 @@ def compare(
             )
     emit_table(["measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down"], rows)
     conversations = max((one.conversations for one in found.differences), default=0)
-    emit(f"{conversations} conversations; p by sign-flip of conversations, Holm-adjusted over the primary measures.")
-    if conversations < 6:
-        emit("With fewer than 6 conversations no two-sided sign-flip test can reach p < .05: read the intervals.")
+    emit_folded(
+        f"{conversations} conversations; p by sign-flip of conversations, Holm-adjusted over the primary measures."
+    )
+    if conversations < ENOUGH_CONVERSATIONS:
+        emit_folded(
+            "With fewer than 6 conversations no two-sided sign-flip test can reach p < .05: read the intervals."
+        )
+    where, arm = locate(opened, candidate)
     for title, flips in (("gained", found.gained), ("lost", found.lost)):
         emit(f"{title} a hit at 6: {len(flips)} probes")
         for turn in flips[:SHOWN_FLIPS]:
-            emit(f"  lab explain {run} '{turn}' --arm {candidate.rpartition(':')[2]}")
+            emit(f"  {join(['lab', 'explain', str(where.path), turn, '--arm', arm])}")
 
 
 def explain(

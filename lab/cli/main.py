@@ -54,14 +54,20 @@ def main() -> None:
     # A replay holds many small records without cycles; looking for some among them costs a tenth of its time.
     gc.set_threshold(200_000, 20, 20)
     try:
-        app()
+        code = app(standalone_mode=False)
     except LabError as error:
         complain(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except typer.TyperException as error:
+        # A usage error knows how to show itself, with the usage of its verb; any other is a sentence.
+        show = getattr(error, "show", None)
+        show() if show else complain(error.format_message())
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
         complain("interrupted; run the same command again to go on")
         sys.exit(130)
     except BrokenPipeError:
         # Whoever read our output has left; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,11 @@ def emit(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+def emit_folded(text: str) -> None:
+    """Print a sentence, folded at 80 columns."""
+    emit(fill(text, 80, break_long_words=False, break_on_hyphens=False))
+
+
 def announce(text: str) -> None:
     """Say something about progress, on stderr."""
     sys.stderr.write(text + "\n")
@@ -36,20 +42,17 @@ def complain(text: str) -> None:
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1) -> None:
     """Print a table.
 
-    The first ``left`` columns stand to the left, the others to the right; None is a dash. rich keeps it to the width of the terminal.
+    The first ``left`` columns stand to the left, the others to the right; None is a dash. rich keeps it to the width of
+    the terminal.
     """
     from rich import box
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, header in enumerate(headers):
-        table.add_column(
-            header,
-            justify="left" if place < left else "right",
-            overflow="fold",
-            no_wrap=place == 0 and len(headers) > 3,
-        )
+        side: JustifyMethod = "left" if place < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and len(headers) > 3)
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
     Console(highlight=False, markup=False, emoji=False).print(table)

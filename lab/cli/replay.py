@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 
-HEADLINES = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak")
+HEADLINES = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -122,7 +122,11 @@ def score(
     if as_json:
         emit_json(summary)
         return
-    wanted = measure or [name for name in HEADLINES if any(name in arm["measures"] for arm in summary["arms"].values())]
+    known = {name for arm in summary["arms"].values() for name in arm["measures"]}
+    for name in measure or ():
+        if name not in known:
+            raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
+    wanted = measure or [name for name in HEADLINES if name in known]
     _emit_means("arm", summary["arms"], wanted)
     if slices:
         for name, values in summary["slices"].items():

@@ -24,15 +24,17 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """List the runs below a folder."""
-    from lab.errors import NotARun
+    from lab.errors import UnusableInput
     from lab.replay.run_directory import open_run
 
+    if not root.is_dir():
+        raise UnusableInput(f"{root}: no such folder")
     found = []
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
-        except NotARun:
-            continue
+        except UnusableInput:
+            continue  # some other program's manifest, or a damaged one: no run that could be opened
         found.append(
             {
                 "run": str(run.path),

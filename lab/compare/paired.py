@@ -15,6 +15,7 @@ from lab.replay.run_directory import RunDirectory, open_run
 # Declared before looking: Holm's correction covers these and no others.
 PRIMARY = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
 LOWER_IS_BETTER = {
+    "Forbidden@6",
     "RepeatRate",
     "RepeatRate(probes)",
     "RepeatDominance",

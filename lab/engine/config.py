@@ -55,7 +55,7 @@ def resolve(
     """
     if profile not in PROFILES:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
-    top = _section(raw or {}, {"autoRecall", "lab"}, where)
+    top = _section({} if raw is None else raw, {"autoRecall", "lab"}, where)
     recall_at, lab_at = f"{where}: autoRecall", f"{where}: lab"
     recall = _section(
         top.get("autoRecall", {}),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_HALF_UP, Decimal
 
 _MICRO = Decimal("0.000001")
+# JavaScript's white space (spec 0.5): not quite Python's.
+WHITESPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_RADIX = {"0x": 16, "0o": 8, "0b": 2}
 
 
 def js_length(text: str) -> int:
@@ -18,3 +26,19 @@ def round6(value: float) -> float:
     if not (value * 2e6).is_integer():
         return round(value, 6)
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
+
+
+def js_number(text: str) -> float | None:
+    """A string as JavaScript's ``Number`` reads it: blank is 0, hexadecimal and the like count, None for NaN."""
+    trimmed = text.strip(WHITESPACE)
+    if not trimmed:
+        return 0.0
+    radix = _RADIX.get(trimmed[:2].lower())
+    if radix and trimmed[2:].isascii() and trimmed[2:].isalnum():
+        try:
+            return float(int(trimmed[2:], radix))
+        except (ValueError, OverflowError):
+            return None
+    if trimmed in ("Infinity", "+Infinity", "-Infinity"):
+        return float(trimmed)
+    return float(trimmed) if _DECIMAL.fullmatch(trimmed) else None

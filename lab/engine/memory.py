@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lab.engine.js import js_number
+
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
@@ -58,18 +60,17 @@ def engine_id(key: str) -> str:
 
 
 def importance_score(value: Any) -> float | None:
-    """A finite number, or a string that is wholly one, clamped to 0..1; anything else is no score.
+    """A finite number, or a string that JavaScript reads as one, clamped to 0..1; anything else is no score.
 
     A blank string counts as 0, as in JavaScript.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    if isinstance(value, str):
-        try:
-            value = float(value.strip() or 0)
-        except ValueError:
-            return None
-    return min(1.0, max(0.0, float(value))) if math.isfinite(value) else None
+    number = js_number(value) if isinstance(value, str) else value
+    # Compared before it becomes a float: a whole number may be too large for one.
+    if number is None or number != number or number in (math.inf, -math.inf):
+        return None
+    return float(min(1, max(0, number)))
 
 
 def label_of_score(score: float | None) -> str:

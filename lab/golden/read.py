@@ -15,6 +15,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.shape import optional
 
 FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "reason", "relevant", "forbidden"}
 
@@ -22,7 +23,7 @@ FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "reason", "rele
 def read_golden(path: Path) -> GoldenSet:
     """Read a golden set from a file or from the ``*.jsonl`` files of a folder, in order of their names."""
     if path.is_dir():
-        files = sorted(path.glob("*.jsonl"))
+        files = sorted(child for child in path.glob("*.jsonl") if not child.name.startswith("."))
         if not files:
             raise UnusableInput(f"{path}: no *.jsonl file in this folder")
     else:
@@ -58,8 +59,8 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         query,
         relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
         forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
-        slices={"type": str(line["type"])} if "type" in line else {},
-        reason=str(line.get("reason", "")),
+        slices={"type": optional(line, "type", str, "", at)} if "type" in line else {},
+        reason=optional(line, "reason", str, "", at),
     )
 
 
@@ -73,5 +74,5 @@ def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:
         grade = one.get("grade", 1)
         if isinstance(grade, bool) or not isinstance(grade, int) or grade < 1:
             raise UnusableInput(f"{at}: grade {grade!r} of {one['memory']} is not a whole number from 1")
-        judged.append(Judgement(one["memory"], grade, str(one.get("reason", ""))))
+        judged.append(Judgement(one["memory"], grade, optional(one, "reason", str, "", at)))
     return tuple(judged)

@@ -1,6 +1,6 @@
 """Scores of a run: every measure of every arm, one row a probe or turn, and the means over them.
 
-A probe that an arm did not answer counts as an empty answer. ``n`` is the number of probes with gold, one denominator
+``n`` is the number of probes with gold, one denominator
 for all arms.
 """
 

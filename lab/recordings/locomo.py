@@ -16,7 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.recordings.shape import expect, field
+from lab.shape import expect, field
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 SESSION = re.compile(r"session_(\d+)")

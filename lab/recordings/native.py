@@ -19,7 +19,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.recordings.shape import expect, field
+from lab.shape import expect, field, optional
 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
@@ -42,12 +42,12 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     at = f"{path}:{number}"
     if header.get("kind") != "recording" or header.get("schema") != SCHEMA:
         raise UnusableInput(f'{at}: the first line must be {{"kind": "recording", "schema": "{SCHEMA}", …}}')
-    name = field(header, "conversation", str, at)
+    name = _name(header, "conversation", at)
     reader = _Lines(name)
     for number, line in lines:
         reader.take(line, f"{path}:{number}")
     recording = Recording(
-        name, tuple(reader.turns), in_birth_order(reader.memories), language=str(header.get("language", "en"))
+        name, tuple(reader.turns), in_birth_order(reader.memories), language=optional(header, "language", str, "en", at)
     )
     return [(recording, GoldenSet())]
 
@@ -66,7 +66,7 @@ class _Lines:
 
     def take(self, line: dict[str, Any], at: str) -> None:
         kind = line.get("kind")
-        if kind not in FIELDS:
+        if not isinstance(kind, str) or kind not in FIELDS:
             raise UnusableInput(f"{at}: kind {kind!r} is none of {', '.join(FIELDS)}")
         unknown = set(line) - FIELDS[kind]
         if unknown:
@@ -74,7 +74,7 @@ class _Lines:
         {"session": self.take_session, "turn": self.take_turn, "memory": self.take_memory}[kind](line, at)
 
     def take_session(self, line: dict[str, Any], at: str) -> None:
-        key = f"{self.conversation}/{field(line, 'session', str, at)}"
+        key = f"{self.conversation}/{_name(line, 'session', at)}"
         self._once(key, at)
         time = field(line, "time", str, at)
         try:
@@ -91,7 +91,7 @@ class _Lines:
     def take_turn(self, line: dict[str, Any], at: str) -> None:
         if self.session is None:
             raise UnusableInput(f"{at}: a turn stands before the first session line")
-        key = f"{self.conversation}/{self.session['session']}/{field(line, 'turn', str, at)}"
+        key = f"{self.conversation}/{self.session['session']}/{_name(line, 'turn', at)}"
         self._once(key, at)
         role = _one_of(field(line, "role", str, at), ROLES, "role", at)
         previous = self.turns[-1].time_ms if self.turns else -1
@@ -103,7 +103,7 @@ class _Lines:
                 role,
                 field(line, "text", str, at),
                 max(previous + 1, self.start_ms),
-                scope=str(self.session.get("scope", "global")),
+                scope=optional(self.session, "scope", str, "global", at),
                 speaker=role,
             )
         )
@@ -120,17 +120,17 @@ class _Lines:
         label = line.get("importance_label")
         supersedes = tuple(expect(line.get("supersedes", []), list, f"{at}: field 'supersedes'"))
         for older in supersedes:
-            if older == key or older not in self.keys:
+            if older not in {memory.key for memory in self.memories}:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
         self.memories.append(
             Memory(
                 key,
                 text,
-                str(line.get("index_text", text)),
+                optional(line, "index_text", str, text, at),
                 visible_from=len(self.turns),
                 created_at=turn.time_ms,
                 category=_one_of(line.get("category", "fact"), CATEGORIES, "category", at),
-                scope=str(line.get("scope", turn.scope)),
+                scope=optional(line, "scope", str, turn.scope, at),
                 label=None if label is None else _one_of(label, LABELS, "importance_label", at),
                 supersedes=supersedes,
             )
@@ -142,7 +142,15 @@ class _Lines:
         self.keys.add(key)
 
 
+def _name(line: dict[str, Any], what: str, at: str) -> str:
+    """A name that a key can be made of."""
+    name: str = field(line, what, str, at)
+    if not name.strip() or "/" in name or "#" in name:
+        raise UnusableInput(f"{at}: {what} {name!r} is blank or holds / or #, which keys are made with")
+    return name
+
+
 def _one_of(value: Any, allowed: tuple[str, ...], what: str, at: str) -> str:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise UnusableInput(f"{at}: {what} {value!r} is none of {', '.join(allowed)}")
-    return str(value)
+    return value

@@ -6,7 +6,7 @@ A new format is one file and one line in :data:`FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -99,9 +99,7 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
     return found
 
 
-def read_library(
-    path: Path, format_name: str, *, memories: str | None = None, golden: GoldenSet | None = None
-) -> Library:
+def read_library(path: Path, format_name: str, *, memories: str | None = None) -> Library:
     """Read a file or a folder of recordings with their gold.
 
     ``memories`` chooses what the recording offers as memories; ``golden`` adds probes that live in files of their
@@ -123,12 +121,17 @@ def read_library(
     for recording in recordings:
         if not recording.turns:
             raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
-    sets = [gold for _, gold in pairs] + ([golden] if golden else [])
-    gold = GoldenSet(
-        tuple(probe for one in sets for probe in one.probes), tuple(note for one in sets for note in one.notes)
-    )
-    check_probes(recordings, gold.probes)
-    return Library(form, chosen, recordings, gold, files)
+    library = Library(form, chosen, recordings, GoldenSet(), files)
+    for _, gold in pairs:
+        library = with_golden(library, gold)
+    return library
+
+
+def with_golden(library: Library, golden: GoldenSet) -> Library:
+    """The same recordings with more probes; :class:`UnusableInput` for probes that do not fit them."""
+    joined = GoldenSet(library.golden.probes + golden.probes, library.golden.notes + golden.notes)
+    check_probes(library.recordings, joined.probes)
+    return replace(library, golden=joined)
 
 
 def check_probes(recordings: Sequence[Recording], probes: Iterable[Probe]) -> None:

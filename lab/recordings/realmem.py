@@ -17,7 +17,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.recordings.shape import expect, field
+from lab.shape import expect, field, optional
 
 ROLES = {"User": "user", "Assistant": "assistant"}
 SLICES = ("category_name", "session_type", "topic")
@@ -57,10 +57,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             )
             turns.append(turn)
             if raw.get("is_query"):
-                answer = spoken[index + 1] if index + 1 < len(spoken) else {}
-                queries.append(
-                    (turn, raw, expect(answer.get("memory_used", []), list, f"{spot}: memory_used of the answer"))
-                )
+                answer = expect(spoken[index + 1], dict, f"{spot}: the answer") if index + 1 < len(spoken) else {}
+                queries.append((turn, raw, optional(answer, "memory_used", list, [], f"{spot}: the answer")))
         for ordinal, raw in enumerate(field(session, "extracted_memory", list, at)):
             text = _as_text(field(raw, "content", object, f"{at}.extracted_memory[{ordinal}]"))
             key = f"{name}/{uuid}#{ordinal}"
@@ -69,7 +67,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
 
     probes, notes = [], []
     for turn, raw, used in queries:
-        wanted = [(expect(one.get("session_uuid"), str, turn.key), _as_text(one.get("content"))) for one in used]
+        at = f"{where}: memory_used of {turn.key}"
+        wanted = [(field(one, "session_uuid", str, at), _as_text(field(one, "content", object, at))) for one in used]
         missing = [pair for pair in wanted if pair not in keys]
         if not wanted or missing:
             notes.append(f"{turn.key}: left out, gold does not resolve ({len(missing)} of {len(wanted)} references)")

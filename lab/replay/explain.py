@@ -90,24 +90,13 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
-    name = next(
-        (
-            one.conversation
-            for one in plan.recordings
-            if key == one.conversation or key.startswith(f"{one.conversation}/")
-        ),
-        None,
-    )
-    recording = next((one for one in plan.recordings if one.conversation == name), None)
-    if recording is None:
-        raise UnusableInput(
-            f"no conversation of this run has a turn {key!r}; turns are <conversation>/<session>/<turn>"
-        )
-    known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
-    if key not in known:
-        near = [other for other in known if other.startswith(key)][:3] or list(known)[:3]
-        raise UnusableInput(f"no recall happened at {key!r}; there was one for instance at {', '.join(near)}")
-    return recording, known[key]
+    near: list[str] = []
+    for recording in plan.recordings:
+        known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
+        if key in known:
+            return recording, known[key]
+        near += [other for other in known if other.startswith(key)] or list(known)[:1]
+    raise UnusableInput(f"no recall happened at {key!r}; there was one for instance at {', '.join(near[:3])}")
 
 
 def _tell(
@@ -157,12 +146,12 @@ def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, reca
     ranked = next((rank for rank, item in enumerate(recall.items, 1) if item.key == row.key), None)
     if ranked is not None:
         return f"ranked {ranked}, beyond the {recall.injected} that are injected"
-    if place is None:
-        return f"its label is {row.importance_label}, which no tier holds"
-    lanes = f"text rank {place.fts or 'none'}, vector rank {place.vec or 'none'} in its tier"
-    if getattr(arm, "policy", None) is None:
-        return f"not among the first {arm.depth} of this arm; {lanes}"
     searched = recall.receipt["tiersSearched"]
+    if not searched:
+        return f"not among the first {arm.depth} of this arm"
+    if place is None or (place.tier == "unknown" and not arm.config.include_unknown_fallback):
+        return f"its label is {row.importance_label}, which no tier of this arm holds"
+    lanes = f"text rank {place.fts or 'none'}, vector rank {place.vec or 'none'} in its tier"
     if place.tier not in searched:
         return f"tier {place.tier} was not searched: {searched[-1]} had filled all places; {lanes}"
     if place.fused is None:

@@ -77,7 +77,8 @@ def choose_labels(
     asked: str | None, recordings: Iterable[Recording], must_share: float, nice_share: float, seed: int
 ) -> Labels:
     """The labels that were asked for; where nothing was, the recorded ones if there are any, else sampled ones."""
-    graded = all(recording.has_labels for recording in recordings)
+    with_memories = [recording for recording in recordings if recording.memories]
+    graded = bool(with_memories) and all(recording.has_labels for recording in with_memories)
     mode = ALIASES.get(asked, asked) if asked else ("recorded" if graded else "sampled")
     if mode == "recorded" and not graded:
         raise UnusableInput(

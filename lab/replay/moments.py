@@ -19,7 +19,7 @@ class Moment:
     key: str
     seq: int
     text: str
-    scope: str
+    scope: str | None
     now_ms: int
     recalls: bool
     probe: Probe | None
@@ -44,4 +44,4 @@ def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) ->
     after = recording.turns[-1].time_ms + 1
     for probe in probes:
         if probe.turn is None:
-            yield Moment(probe.id, end, probe.query or "", "global", after, False, probe)
+            yield Moment(probe.id, end, probe.query or "", None, after, False, probe)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
 from lab.engine.store.tokens import TextSettings
 from lab.errors import UnusableInput
@@ -13,7 +14,7 @@ from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.recordings.model import Recording
-from lab.recordings.readers import Library, read_library
+from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.moments import RECALL_TURNS
 from lab.shelf import golden_beside
@@ -85,6 +86,7 @@ class Plan:
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
         return self.comparable() | {
+            "lab": __version__,
             "arms": [arm.describe() for arm in self.arms],
             "store": self.asked.store,
             "profile": self.asked.profile,
@@ -126,12 +128,14 @@ def make_plan(asked: Asked) -> Plan:
         make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
         for spec in specs
     )
+    library = read_library(Path(asked.path), asked.format, memories=asked.memories)
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
-    golden = read_golden(golden_path) if golden_path else None
-    if golden is not None and asked.golden is None and Path(asked.path).is_file():
-        # A set found beside a folder judges all its recordings; one file of them brings its own probes alone.
-        golden = _of_file(golden, Path(asked.path).stem)
-    library = read_library(Path(asked.path), asked.format, memories=asked.memories, golden=golden)
+    if golden_path:
+        golden = read_golden(golden_path)
+        if asked.golden is None and Path(asked.path).is_file():
+            # A set found beside a folder judges all its recordings; one file of them brings its own probes alone.
+            golden = GoldenSet(tuple(probe for one in library.recordings for probe in golden.of(one.conversation)))
+        library = with_golden(library, golden)
     recordings = _chosen(library.recordings, asked.conversation, asked.limit)
     recall_turns = asked.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
@@ -139,10 +143,6 @@ def make_plan(asked: Asked) -> Plan:
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     return Plan(asked, library, recordings, specs, arms, labels, recall_turns, embedder_named(asked.embedder), files)
-
-
-def _of_file(golden: GoldenSet, stem: str) -> GoldenSet:
-    return GoldenSet(tuple(probe for probe in golden.probes if probe.conversation == stem), golden.notes)
 
 
 def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: int | None) -> tuple[Recording, ...]:

@@ -43,6 +43,8 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
     plan = make_plan(asked)
     run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable())
     write_gold(plan, run)
+    if asked.labels is None and plan.labels.mode != "recorded":
+        announce(f"labels are drawn, for the recordings have none: {plan.labels.describe()}")
     for note in plan.library.golden.notes:
         announce(note)
     skipped = tuple(run.done())

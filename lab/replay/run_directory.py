@@ -16,9 +16,12 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.errors import NotARun, OtherArguments, UnusableInput
-from lab.files import digest, dump_json, read_json, write_whole
+from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
 
 KIND, VERSION = "lab.run", 1
+REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
+# Bytes of a name before its ending; most file systems take 255 in all.
+MAX_NAME = 180
 PACKAGES = ("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb", "numpy", "pyarrow", "pandas")
 
 
@@ -95,6 +98,9 @@ def open_run(path: Path) -> RunDirectory:
         raise NotARun(
             f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}"
         )
+    missing = [name for name in REQUIRED if not isinstance(manifest.get(name), dict | str)]
+    if missing or not {"arms", "conversations", "max_items"} <= set(manifest["resolved"]):
+        raise NotARun(f"{manifest_path}: is incomplete; run the replay again into another --out")
     return RunDirectory(path, manifest)
 
 
@@ -106,6 +112,8 @@ def create_or_resume(
     Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something
     else.
     """
+    for folder in (path, path / "receipts", path / "latency", path / "figures"):
+        remove_leftovers(folder)
     if (path / "manifest.json").exists():
         run = open_run(path)
         before = run.manifest["resolved"]
@@ -178,6 +186,17 @@ def _run(folder: Path, *command: str) -> str:
 
 
 def _file_name(conversation: str) -> str:
-    """A conversation id as a file name: what a path could trip over is percent-escaped, reversibly."""
-    name = quote(conversation, safe=" -_")
-    return name if name.strip(" ") else quote(conversation, safe="").replace(" ", "%20") or "%00"
+    """A conversation id as a file name.
+
+    Letters and digits of any script stay; what a path could trip over is percent-escaped, so that two ids never share a
+    name. A name too long for a file system ends in a hash of the whole.
+    """
+    name = "".join(
+        character
+        if character.isalnum() or character in " -_"
+        else quote(character.encode("utf-8", "surrogatepass"), safe="")
+        for character in conversation
+    ).replace(".", "%2E")
+    if len(name.encode()) > MAX_NAME:
+        name = f"{name[:40]}-{digest(conversation)[:24]}"
+    return name.replace(" ", "%20") if name.strip(" ") != name else name

@@ -87,7 +87,7 @@ def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | N
             for row in rows[longest]
             for key, label in zip(row["item_key"], row["item_label"], strict=True)
         }
-        drawn["timeline"] = figures.save(figures.timeline_figure(turns, labels, longest), folder / "timeline")
+        drawn["timeline"] = figures.save(figures.timeline_figure(turns, labels), folder / "timeline")
     return drawn
 
 
@@ -159,7 +159,10 @@ CAPTIONS = {
     "forest": "The conversation is the unit: the interval says what another set of conversations would show.",
     "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing.",
     "composition": "The importance labels of everything that was injected at recall turns.",
-    "timeline": "The longest conversation. A long horizontal line is one memory that is injected turn after turn.",
+    "timeline": (
+        "The conversation with the most recall turns. A long horizontal line is one memory that is injected turn after "
+        "turn."
+    ),
 }
 
 

@@ -25,7 +25,7 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
     quota = recall.receipt.get("quota")
     if quota:
         used = ", ".join(f"{name} {value}" for name, value in quota.items())
-        lines.append(f"quotas: {used}; tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
+        lines += wrap(f"quotas: {used}; tiers searched: {', '.join(recall.receipt['tiersSearched'])}", WIDTH)
     elif recall.receipt["tiersSearched"]:
         lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
     lines += ["", f"injected {recall.injected}, {len(recall.context)} characters"]

@@ -6,6 +6,7 @@ Each returns a matplotlib figure and reads plain records; :func:`save` writes SV
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import cycle
@@ -50,6 +51,8 @@ STYLE = {
     "svg.hashsalt": "recall-lab",
     "svg.fonttype": "path",
     "legend.frameon": False,
+    # A dollar sign in a name is a dollar sign.
+    "text.parse_math": False,
 }
 
 
@@ -140,7 +143,8 @@ def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figur
         ylabel="hit@6 (higher is better)",
     )
     # Named in a legend and not beside the points: good arms lie close together.
-    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="hit / repeat")
+    if axes.lines:
+        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="hit / repeat")
     figure.tight_layout()
     return figure
 
@@ -189,15 +193,14 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     axes.set(xlim=(0, 1), title="What fills the places")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.grid(visible=False)
-    figure.legend(loc="lower center", ncols=4)
+    if arms:
+        figure.legend(loc="lower center", ncols=4)
     figure.tight_layout(rect=(0, 0.32 / figure.get_figheight(), 1, 1))
     return figure
 
 
 @styled
-def timeline_figure(
-    selections: Mapping[str, Sequence[Sequence[str]]], labels: Mapping[str, str], conversation: str
-) -> Figure:
+def timeline_figure(selections: Mapping[str, Sequence[Sequence[str]]], labels: Mapping[str, str]) -> Figure:
     """Which memory was injected in which turn, arms side by side: a static prefix shows as long horizontal lines."""
     figure, (row,) = _subplots(1, len(selections), (6 * len(selections), 5))
     height = max((len({key for chosen in turns for key in chosen}) for turns in selections.values()), default=1)
@@ -210,9 +213,10 @@ def timeline_figure(
             if spots:
                 axes.plot(*zip(*spots, strict=True), "s", markersize=3.2, color=colour, label=tier)
         axes.set(title=f"{arm}: {len(order)} different memories", xlabel="recall turn", ylim=(-1, height))
-        axes.legend(loc="upper left", fontsize=8)
+        if order:
+            axes.legend(loc="upper left", fontsize=8)
     row[0].set_ylabel("memory, in order of first appearance")
-    figure.suptitle(f"Which memory in which turn: {conversation}", fontweight="bold")
+    figure.suptitle("Which memory in which turn", fontweight="bold")
     figure.tight_layout()
     return figure
 
@@ -225,7 +229,9 @@ def save(figure: Figure, path: Path) -> list[Path]:
     for kind in ("svg", "png"):
         buffer = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        with mpl.rc_context(STYLE):
+        with mpl.rc_context(STYLE), warnings.catch_warnings():
+            # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
             figure.savefig(buffer, format=kind, metadata=metadata, dpi=144)
         file = path.with_name(f"{path.name}.{kind}")
         write_whole(file, buffer.getvalue())

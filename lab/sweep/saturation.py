@@ -158,7 +158,7 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
                 picked = arm.choose(Tiers(candidates, None, arm.config.search_limit)).picked
                 chosen[arm.name].append([one.candidate.id for one in picked])
         for name, selections in chosen.items():
-            found[mode, share, seed, name] = _tally(selections, happening, rows, labels, must)
+            found[mode, share, seed, name] = _tally(selections, happening, views, rows, labels, must)
     found |= _references(plan, happening, views, rows)
     return found
 
@@ -196,27 +196,29 @@ def _references(
             request = Request(moment.key, moment.text, None, moment.now_ms, moment.probe.grades if moment.probe else {})
             recall = arm.select(request, Candidates(view, rows[:count], by_id))
             selections.append([item.id for item in recall.items[: recall.injected]])
-        found["reference", None, None, arm.name] = _tally(selections, happening, rows, {}, 0)
+        found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)
     return found
 
 
 def _tally(
     selections: Sequence[Sequence[str]],
     happening: Sequence[Moment],
+    views: Sequence[tuple[ExactView, int]],
     rows: Sequence[Row],
     labels: dict[str, str],
     must: int,
 ) -> Tally:
     keys = {row.id: row.key for row in rows}
+    numbers = {row.key: number for number, row in enumerate(rows)}
     hits = nice_hits = 0.0
     probes = nice_probes = 0
-    for moment, chosen in zip(happening, selections, strict=True):
+    for moment, (_, count), chosen in zip(happening, views, selections, strict=True):
         if moment.probe is None or not moment.probe.relevant:
             continue
         injected = [keys[identity] for identity in chosen]
         hits += success(injected, moment.probe.grades, len(injected) or 1)
         probes += 1
-        value = gold_nice(injected, {key: labels.get(key, "") for key in moment.probe.grades})
+        value = gold_nice(injected, {key: labels.get(key, "") for key in moment.probe.grades if numbers[key] < count})
         if value is not None:
             nice_hits, nice_probes = nice_hits + value, nice_probes + 1
     rates = repeat_rates([chosen for moment, chosen in zip(happening, selections, strict=True) if moment.recalls])

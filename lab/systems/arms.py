@@ -49,6 +49,8 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
         system = own.get("arm", name) if isinstance(own, dict) and file else name
         if system not in SYSTEMS:
             raise UnusableInput(f"unknown arm {system!r}; known: {', '.join(SYSTEMS)}")
+        if not name.strip():
+            raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
         if any(spec.name == name for spec in specs):
             raise UnusableInput(f"arm {name!r} is given twice")
         specs.append(ArmSpec(name, system, config, str(path) if path else "config"))

@@ -45,6 +45,7 @@ class Postings:
 
     def __init__(self) -> None:
         self.rows = 0
+        self.worded = 0
         self.words = 0
         self._lengths: list[int] = []
         self._lists: dict[str, tuple[list[int], list[int]]] = {}
@@ -60,6 +61,7 @@ class Postings:
                 counts.append(count)
                 self._arrays.pop(word, None)
             self._lengths.append(len(words))
+            self.worded += bool(words)
             self.words += len(words)
             self.rows += 1
         self._length_array = None
@@ -91,13 +93,15 @@ def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
     out = np.zeros(postings.rows, np.float32)
     if not postings.words:
         return out
-    average = np.float32(postings.words / postings.rows)
+    # A row without a word is not in the index, so it counts in no statistic.
+    size = np.float32(postings.worded)
+    average = np.float32(postings.words / postings.worded)
     lengths = postings.lengths
     for word in query:
         found = postings.of(word)
         if found is not None:
             rows, counts = found
-            out[rows] += _weights(np.float32(postings.rows), np.float32(len(rows)), counts, lengths[rows], average)
+            out[rows] += _weights(size, np.float32(len(rows)), counts, lengths[rows], average)
     return out
 
 

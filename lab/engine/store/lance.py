@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lab.engine.memory import Row
 from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
 from lab.engine.store.quiet import import_lancedb, quiet_lance
-from lab.engine.store.tokens import TextSettings
+from lab.engine.store.tokens import TextSettings, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 TABLE = "memories"
 # Hits fetched beyond the limit at first; doubled while the last one still ties with the last wanted.
 SLACK = 8
-# Distances are float32 sums: two that differ by less may be a tie that rounding has broken.
-TIE_BAND = 2e-6
+# Distances that differ by less can round to one score: at the largest distance of unit vectors, 4, the score's 1e-6 is
+# 2.5e-5 of distance; and they are float32 sums.
+TIE_BAND = 3e-5
 
 
 def schema(dimension: int) -> pa.Schema:
@@ -81,8 +82,8 @@ class LanceStore:
             self.rows.append(row)
         columns = {
             "id": [row.id for row in rows],
-            "text": [_storable(row.text) for row in rows],
-            "index_text": [_storable(row.index_text) for row in rows],
+            "text": [storable(row.text) for row in rows],
+            "index_text": [storable(row.index_text) for row in rows],
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), vectors.shape[1]),
             "createdAt": [float(row.created_at) for row in rows],
             "category": [row.category for row in rows],
@@ -129,7 +130,7 @@ class LanceStore:
             return []
 
         def fetch(count: int) -> pa.Table:
-            search = self.table.search(MatchQuery(_storable(query.text), "index_text"), query_type="fts")
+            search = self.table.search(MatchQuery(storable(query.text), "index_text"), query_type="fts")
             return _filtered(search, where).select(["id", "_score"]).limit(count).to_arrow()
 
         found = _past_the_tie(fetch, "_score", limit)
@@ -153,6 +154,8 @@ class LanceStore:
             return _filtered(search, where).select(["id", "vector", "_distance"]).limit(count).to_arrow()
 
         found = _past_the_tie(fetch, "_distance", limit)
+        if not found.num_rows:
+            return []
         stored = found["vector"].combine_chunks().flatten().to_numpy().reshape(found.num_rows, -1).astype(np.float64)
         difference = stored - vector.astype(np.float64)
         distances = np.einsum("ij,ij->i", difference, difference)
@@ -203,8 +206,3 @@ def _filtered(search: Any, where: Filter) -> Any:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _storable(text: str) -> str:
-    """Arrow strings are UTF-8: a lone surrogate, which JSON can carry, becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()

@@ -104,7 +104,10 @@ class Tokens:
                 self._cache.fill(
                     missing,
                     lambda part: pa.array(
-                        [[token.text for token in table.tokenize(text, column="index_text")] for text in part],
+                        [
+                            [token.text for token in table.tokenize(storable(text), column="index_text")]
+                            for text in part
+                        ],
                         pa.list_(pa.string()),
                     ),
                     lambda _: None,
@@ -114,6 +117,11 @@ class Tokens:
     def of(self, texts: Sequence[str]) -> list[list[str]]:
         """Tokens of each text, in its order, repeated ones included. All of them must have been prepared."""
         return [value.as_py() for value in self._cache.values(texts)]
+
+
+def storable(text: str) -> str:
+    """A text as LanceDB can take it: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _table_with_index(folder: str, settings: TextSettings) -> Any:

@@ -16,6 +16,11 @@ def field(record: Any, name: str, kind: type, where: str) -> Any:
     return expect(record[name], kind, f"{where}: field {name!r}")
 
 
+def optional(record: dict[str, Any], name: str, kind: type, default: Any, where: str) -> Any:
+    """``record[name]`` if it is a ``kind``, ``default`` if it is absent; anything else is :class:`UnusableInput`."""
+    return field(record, name, kind, where) if name in record else default
+
+
 def expect(value: Any, kind: type, where: str) -> Any:
     """``value`` if it is a ``kind`` (a bool is not an int here)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -1,0 +1,353 @@
+"""Input that nothing can be done with: one line that says what is wrong, exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+Write = Callable[[Path, list[dict[str, Any]]], Path]
+Refused = Callable[..., str]
+REPLAY = ("replay", "datasets/tiny", "--format", "lab", "--out", "out", "--embedder", "hashing")
+HEAD = {"kind": "recording", "schema": "lab.recording.v1", "conversation": "den"}
+SESSION = {"kind": "session", "session": "s01", "time": "2026-03-01T09:00:00+00:00"}
+TURN = {"kind": "turn", "turn": "t01", "role": "user", "text": "hello"}
+MEMORY = {"kind": "memory", "text": "a lamp"}
+
+
+@pytest.fixture
+def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: the small set, its run, and room for what is broken."""
+    shutil.copytree(place, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Refused]:
+    """Runs the command, expects it to refuse, and gives what it says after ``error:``."""
+    from lab.cli.main import main
+
+    before = gc.get_threshold()
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS", "1"))
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["lab", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capfd.readouterr()
+        assert (end.value.code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err.removeprefix("error: ").rstrip("\n")
+
+    yield run
+    gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("replay", "datasets/tiny", "--format", "xml", "--arm", "none", "--out", "out"),
+            "unknown format 'xml'; known:",
+        ),
+        (("replay", "gone", "--format", "lab", "--arm", "none", "--out", "out"), "gone: no such file or folder"),
+        ((*REPLAY, "--arm", "psychic"), "unknown arm 'psychic'; known: tier_first_v1, tier_quota_v1"),
+        ((*REPLAY, "--arm", "none", "--arm", "none"), "arm 'none' is given twice"),
+        ((*REPLAY, "--arm", "none=gone.json"), "gone.json: no such file"),
+        ((*REPLAY, "--arm", "none", "--max-items", "0"), "max-items 0 is not in 1..6"),
+        ((*REPLAY, "--arm", "none", "--max-items", "7"), "max-items 7 is not in 1..6"),
+        ((*REPLAY, "--arm", "none", "--max-items", "6", "--profile", "upstream"), "max-items 6 is not in 1..5"),
+        (
+            (*REPLAY, "--arm", "none", "--labels", "sampled", "--must-share", "1.5"),
+            "must-share 1.5 and nice-share 0.63",
+        ),
+        ((*REPLAY, "--arm", "none", "--labels", "sampled", "--must-share", "nan"), "must-share nan"),
+        ((*REPLAY, "--arm", "none", "--labels", "sampled", "--must-share", "0.6"), "sum to at most 1"),
+        ((*REPLAY, "--arm", "none", "--labels", "drawn"), "unknown labels 'drawn'; known: recorded, sampled"),
+        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; there are: attic, den"),
+        ((*REPLAY, "--arm", "none", "--limit", "0"), "limit 0 is not"),
+        ((*REPLAY, "--arm", "none", "--depth", "0"), "depth 0 is not"),
+        ((*REPLAY, "--arm", "none", "--store", "paper"), "unknown store 'paper'; known: exact, lancedb"),
+        ((*REPLAY, "--arm", "none", "--profile", "fast"), "'fast'"),
+        ((*REPLAY, "--arm", "none", "--scope", "some"), "unknown scope 'some'; known: none, recorded"),
+        ((*REPLAY, "--arm", "none", "--recall-turns", "odd"), "unknown recall turns 'odd'"),
+        ((*REPLAY, "--arm", "none", "--memories", "turns"), "format 'lab' has no memories 'turns'"),
+        ((*REPLAY, "--arm", "none", "--golden", "gone"), "gone: no such file"),
+        (
+            ("replay", "datasets/tiny", "--format", "lab", "--out", "out", "--arm", "none", "--embedder", "gone"),
+            "embedder 'gone': no such folder",
+        ),
+        (("score", "gone"), "gone: no such run directory"),
+        (("score", "datasets"), "datasets: is no run directory"),
+        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is no run directory"),
+        (("explain", "datasets", "den/s03/t01"), "datasets: is no run directory"),
+        (("report", "datasets"), "datasets: is no run directory"),
+        (("runs", "rm", "datasets"), "datasets: is no run directory"),
+        (("compare", "run", "--baseline", "none", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
+        (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none': nothing to compare"),
+        (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
+        (("explain", "run", "den/s03/t01", "--arm", "psychic"), "run: has no arm 'psychic'; it has:"),
+        (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),
+        (("explain", "run", "cellar/s01/t01"), "no conversation of this run has a turn 'cellar/s01/t01'"),
+        (("recordings", "validate", "gone", "--format", "lab"), "gone: no such file or folder"),
+        (("golden", "lint", "gone"), "gone: no such file"),
+        (("golden", "lint", "datasets/tiny"), "datasets/tiny/attic.jsonl:1: a probe has no field 'schema'"),
+        (("score", "run", "--measure", "Sucess@6"), "Sucess@6"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_named(
+    refused: Refused, here: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refused(*arguments)
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (("--arm", "hybrid", "--max-items", "3"), "arms, max_items"),
+        (("--arm", "none"), "arms"),
+        (("--arm", "hybrid", "--labels", "sampled"), "labels"),
+        (("--arm", "hybrid", "--scope", "recorded"), "scope"),
+    ],
+)
+def test_a_run_made_with_other_arguments_is_left_alone(
+    refused: Refused, here: Path, changed: tuple[str, ...], named: str
+) -> None:
+    arms = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1", "--arm", "hybrid", "--arm", "none")
+    before = {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()}
+    common = ("replay", "datasets/tiny", "--format", "lab", "--out", "run", "--embedder", "hashing")
+    asked = changed if "--arm" in changed and named.startswith("arms") else (*arms, *changed[2:])
+    assert f"run: this run was made with other {named}; choose another --out" in refused(*common, *asked)
+    assert {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()} == before
+
+
+def test_a_folder_of_something_else_is_no_place_for_a_run(refused: Refused, here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.txt").write_text("years of work")
+    assert "out: exists and is no run directory" in refused(*REPLAY, "--arm", "none")
+    assert [file.name for file in (here / "out").iterdir()] == ["thesis.txt"]
+
+
+def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, here: Path, write_lines: Write) -> None:
+    write_lines(here / "plain.jsonl", [HEAD, SESSION, TURN, MEMORY])
+    asked = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
+    assert "labels 'recorded': this recording grades no memory; use --labels sampled" in refused(*asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "bad.jsonl: is empty"),
+        ("\n\n", "bad.jsonl: is empty"),
+        (json.dumps(HEAD), "conversation 'den' has no turns"),
+        (json.dumps(HEAD) + "\n" + json.dumps(SESSION)[:-9], "bad.jsonl:2: not JSON:"),
+        (json.dumps(HEAD) + "\n[1, 2]", "bad.jsonl:2: expected one JSON object a line, found list"),
+        ('{"kind": "probe"}', "bad.jsonl:1: the first line must be"),
+        (json.dumps(HEAD) + '\n{"kind": "song"}', "bad.jsonl:2: kind 'song' is none of"),
+        # Values of a kind that a lookup stumbles over.
+        (json.dumps(HEAD) + '\n{"kind": ["turn"]}', "bad.jsonl:2: kind ['turn']"),
+        (
+            "\n".join(json.dumps(line) for line in (HEAD, SESSION, TURN, MEMORY | {"supersedes": [["x"]]})),
+            "bad.jsonl:4: supersedes ['x']",
+        ),
+        (
+            "\n".join(json.dumps(line) for line in (HEAD, SESSION, TURN, MEMORY | {"category": ["fact"]})),
+            "bad.jsonl:4: category ['fact'] is none of",
+        ),
+        ("[" * 100_000, "bad.jsonl:1: JSON is nested too deeply"),
+        ("caf\u00e9".encode("latin-1"), "bad.jsonl: not UTF-8 text (byte 3)"),
+    ],
+    ids=[
+        "empty",
+        "blank",
+        "no-turns",
+        "cut",
+        "list",
+        "probe",
+        "song",
+        "kind",
+        "supersedes",
+        "category",
+        "deep",
+        "latin",
+    ],
+)
+def test_a_recording_that_cannot_be_read_is_refused_with_its_line(
+    refused: Refused, here: Path, text: str | bytes, message: str
+) -> None:
+    (here / "bad.jsonl").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert message in refused("recordings", "validate", "bad.jsonl", "--format", "lab")
+    assert message in refused("replay", "bad.jsonl", "--format", "lab", "--arm", "none", "--out", "out")
+    assert not (here / "out").exists()
+
+
+def _persona(spoken: list[Any]) -> dict[str, Any]:
+    session = {
+        "session_identifier": "Shop:S1",
+        "session_uuid": "s0",
+        "current_time": "2026-01-01 (Thursday)",
+        "dialogue_turns": spoken,
+        "extracted_memory": [],
+    }
+    return {"_metadata": {"person_name": "Ada"}, "dialogues": [session]}
+
+
+QUERY = {"speaker": "User", "content": "which?", "is_query": True}
+SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "session_1_date_time": "today"}}
+
+
+@pytest.mark.parametrize(
+    ("format_name", "value", "message"),
+    [
+        ("realmem", [], "bad.json: expected an object, found list"),
+        ("realmem", {"_metadata": {}}, "has no field 'person_name'"),
+        ("realmem", _persona([]), "conversation 'Ada' has no turns"),
+        ("realmem", _persona(["hello"]), "dialogues[0].dialogue_turns[0]: expected an object, found str"),
+        # The turn after a question is looked at while the question is read.
+        ("realmem", _persona([QUERY, "hello"]), "expected an object, found str"),
+        (
+            "realmem",
+            _persona([QUERY, {"speaker": "Assistant", "content": "x", "memory_used": ["s0"]}]),
+            "expected an object, found str",
+        ),
+        ("locomo", {}, "bad.json: expected list, found dict"),
+        ("locomo", [], "bad.json: holds no conversation"),
+        ("locomo", [7], "bad.json: [0]: expected an object, found int"),
+        ("locomo", [SAMPLE], "conversation 'c1' has no turns"),
+        (
+            "locomo",
+            [SAMPLE | {"conversation": {"session_1": ["hi"], "session_1_date_time": "today"}}],
+            "date 'today' is not like",
+        ),
+    ],
+)
+def test_a_public_file_of_the_wrong_shape_is_refused_with_its_place(
+    refused: Refused, here: Path, format_name: str, value: Any, message: str
+) -> None:
+    (here / "bad.json").write_text(json.dumps(value))
+    assert message in refused("recordings", "validate", "bad.json", "--format", format_name)
+
+
+@pytest.mark.parametrize("format_name", ["realmem", "locomo"])
+def test_a_truncated_public_file_is_refused_with_its_line(refused: Refused, here: Path, format_name: str) -> None:
+    (here / "bad.json").write_text(json.dumps(_persona([QUERY]), indent=1)[:120])
+    found = refused("replay", "bad.json", "--format", format_name, "--arm", "none", "--out", "out")
+    assert found.startswith("bad.json:")
+    assert "not JSON" in found
+    assert "(the file seems cut off)" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"kind": "probe", "turn": "den/s02/t01", "relevant": [{"memory": "den/s01/t01#9"}]},
+            "probe den/s02/t01 names memory 'den/s01/t01#9', which the recording does not have",
+        ),
+        ({"kind": "probe", "turn": "den/s02/t09"}, "names turn 'den/s02/t09', which the recording does not have"),
+        ({"kind": "probe", "turn": "cellar/s01/t01"}, "names conversation 'cellar', which no recording has"),
+        ({"kind": "probe", "turn": "den"}, "bad.jsonl:1: turn 'den' is not"),
+        ({"kind": "probe"}, "bad.jsonl:1: a probe has either a turn or a query"),
+        ({"kind": "probe", "turn": "den/s02/t01", "relevant": ["den/s01/t01#0"]}, "bad.jsonl:1: relevant: each"),
+        (
+            {"kind": "probe", "turn": "den/s02/t01", "relevant": [{"memory": "den/s01/t01#0", "grade": 0}]},
+            "bad.jsonl:1: relevant: grade 0",
+        ),
+    ],
+)
+def test_a_golden_set_that_does_not_fit_is_refused_at_replay(
+    refused: Refused, here: Path, write_lines: Write, line: dict[str, Any], message: str
+) -> None:
+    write_lines(here / "bad.jsonl", [line])
+    assert message in refused(*REPLAY, "--arm", "none", "--golden", "bad.jsonl")
+    assert not (here / "out").exists()
+
+
+def test_a_golden_set_without_its_recordings_asks_for_them(refused: Refused, here: Path) -> None:
+    shutil.copytree(here / "golden" / "tiny", here / "lone")
+    assert "lone: no recordings found beside it; name them with --recordings" in refused("golden", "lint", "lone")
+
+
+def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here: Path) -> None:
+    path = here / "golden" / "tiny" / "den.jsonl"
+    path.write_text(path.read_text("utf-8")[:-20], "utf-8")
+    assert "den.jsonl:3: not JSON" in refused(*REPLAY, "--arm", "none")
+    assert "golden/tiny/den.jsonl:3: not JSON" in refused("golden", "lint", "golden/tiny")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"autoRecall": ', "arm.json:1: not JSON"),
+        ("[]", "arm.json"),
+        ('{"autoRecall": {"maxItem": 4}}', "unknown key 'maxItem'; known:"),
+        ('{"autoRecall": {"maxItems": "4"}}', "maxItems: expected a whole number, found '4'"),
+        ('{"lab": {"arm": "psychic"}}', "unknown arm 'psychic'"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Path, text: str, message: str) -> None:
+    (here / "arm.json").write_text(text)
+    assert message in refused(*REPLAY, "--arm", "tier_quota_v1=arm.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
+        ("{}", "run/manifest.json: is no manifest of a run"),
+        ("[]", "run/manifest.json: is no manifest of a run"),
+        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 1"),
+        # What a manifest must hold, and this one does not.
+        ('{"kind": "lab.run", "schema_version": 1}', "run/manifest.json"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:
+    (here / "run" / "manifest.json").write_text(text)
+    assert message in refused("score", "run")
+
+
+def test_a_run_that_is_not_finished_is_not_scored(refused: Refused, here: Path) -> None:
+    (here / "run" / "receipts" / "den.parquet").unlink()
+    assert "run: 1 of 2 conversations are missing; run the same replay again" in refused("score", "run")
+
+
+def test_an_explanation_of_a_recording_that_changed_is_refused(refused: Refused, here: Path) -> None:
+    with (here / "datasets" / "tiny" / "den.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(MEMORY) + "\n")
+    assert "has changed since; run the replay again" in refused("explain", "run", "den/s03/t01")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("replay", "gone", "--format", "lab", "--arm", "none", "--out", "out"), 2),
+        (("score", "datasets"), 2),
+        (("golden", "lint", "datasets/tiny"), 2),
+    ],
+)
+def test_the_installed_command_refuses_likewise(lab: Lab, here: Path, arguments: tuple[str, ...], code: int) -> None:
+    done = lab(*arguments, cwd=here)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_half_a_character_in_a_text_breaks_no_verb(lab: Lab, here: Path) -> None:
+    """Texts cut in the middle of an emoji occur in recordings that JavaScript wrote."""
+    path = here / "datasets" / "tiny" / "den.jsonl"
+    path.write_text(path.read_text("utf-8").replace("lamp 1 shelf", r"lamp \ud83d 1 shelf"), "utf-8")
+    assert lab(*REPLAY, "--arm", "hybrid", cwd=here).returncode == 0
+    for options in (("--with-text",), ("--with-text", "--json")):
+        done = lab("explain", "out", "den/s02/t01", *options, cwd=here)
+        assert (done.returncode, done.stderr) == (0, ""), options

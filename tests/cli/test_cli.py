@@ -1,0 +1,335 @@
+"""The command as people and programs use it: verbs, outputs, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+HEAVY = ("torch", "lancedb", "pandas", "matplotlib", "scipy", "numpy")
+COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
+EXPLAIN = ("explain", "run", "den/s03/t01", "--arm", "tier_quota_v1")
+EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "reasons", "places", "receipt"]
+WORDS = ("wombatmemory", "quokkaturn")
+
+
+def test_help_answers_at_once(lab: Lab, tmp_path: Path) -> None:
+    spent = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = lab("--help", cwd=tmp_path)
+        spent.append(time.perf_counter() - started)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "replay" in done.stdout
+    assert min(spent) < 1
+
+
+@pytest.mark.parametrize("module", ["lab", "lab.cli.main"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
+    from lab import __version__
+
+    assert lab("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
+    module = subprocess.run(
+        [sys.executable, "-m", "lab", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert module.stdout == f"lab {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys"),
+    [
+        (("score", "run"), ["arms", "slices"]),
+        (COMPARE, ["baseline", "candidate", "differences", "gained", "lost"]),
+        (
+            EXPLAIN,
+            EXPLAINED,
+        ),
+        (
+            (*EXPLAIN, "--with-text"),
+            [*EXPLAINED, "text", "context", "texts"],
+        ),
+        (("report", "run"), ["files"]),
+        (("recordings", "validate", "datasets/tiny", "--format", "lab"), ["conversations", "errors", "warnings"]),
+        (("golden", "lint", "golden/tiny"), ["probes", "judgements", "silent", "errors", "warnings"]),
+        (("runs", "list", "."), ["runs"]),
+        (("doctor",), ["checks", "ok"]),
+    ],
+)
+def test_json_is_one_object_with_its_keys(lab: Lab, place: Path, arguments: tuple[str, ...], keys: list[str]) -> None:
+    done = lab(*arguments, "--json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert list(json.loads(done.stdout)) == keys
+    assert done.stderr == ""
+
+
+def test_replay_prints_one_object_and_says_on_stderr_how_far_it_is(
+    lab: Lab, make_set: Callable[..., Path], tmp_path: Path
+) -> None:
+    make_set(tmp_path, "den", "attic")
+    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", "out", "--embedder", "hashing")
+    first = lab(*asked, "--json", cwd=tmp_path, LAB_CACHE_DIR=str(tmp_path / "cache"))
+    assert first.returncode == 0
+    # Both conversations say the same: four sessions with four texts of memories and one of turns each.
+    assert json.loads(first.stdout) == {
+        "run": "out",
+        "status": "complete",
+        "conversations": {"done": 2, "skipped": 0, "failed": 0},
+        "embedded": 4 * 4 + 4,
+        "labels": {"mode": "recorded"},
+    }
+    assert "attic: done (1 of 2)\nden: done (2 of 2)\n" in first.stderr
+    again = lab(*asked, "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["conversations"] == {"done": 0, "skipped": 2, "failed": 0}
+    assert again.stderr == ""
+
+
+def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "run", tmp_path / "deep" / "run")
+    listed = json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout)
+    arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
+    assert listed == {"runs": [{"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms}]}
+    removed = lab("runs", "rm", "deep/run", "--json", cwd=tmp_path)
+    assert json.loads(removed.stdout) == {"removed": "deep/run"}
+    assert list((tmp_path / "deep").iterdir()) == []
+    assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
+
+
+def test_the_list_of_runs_is_not_stopped_by_files_of_others(lab: Lab, place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "run", tmp_path / "run")
+    for name, text in (("app", '{"name": "a web page"}'), ("broken", '{"kind": "lab.run", ')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(text)
+    listed = lab("runs", "list", ".", "--json", cwd=tmp_path)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert [one["run"] for one in json.loads(listed.stdout)["runs"]] == ["run"]
+
+
+def test_saturation_prints_its_points_and_writes_its_charts(
+    lab: Lab, make_set: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Loads the real model: some seconds."""
+    make_set(tmp_path, "den")
+    asked = ("saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
+    done = lab(*asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == ["points", "figures"]
+    assert {point["arm"] for point in found["points"]} == {"tier_first_v1", "tier_quota_v1", "hybrid", "oracle"}
+    assert [(tmp_path / file).is_file() for file in found["figures"]] == [True, True]
+    assert (tmp_path / "sat" / "saturation.parquet").is_file()
+
+
+def test_the_demo_prints_its_scores_and_comparison(lab: Lab, tmp_path: Path) -> None:
+    """The real model over the shipped conversations: a quarter of a minute, more where no vectors are cached."""
+    done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == ["run", "scores", "comparison", "files"]
+    assert {one["n"] for one in found["scores"]["arms"].values()} == {84}
+    hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
+    assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
+    assert found["comparison"]["differences"]["Success@6"]["n"] == 84
+    assert all((tmp_path / file).is_file() for file in found["files"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("score", "run"),
+        ("score", "run", "--slices"),
+        ("score", "run", "-m", "nDCG@10", "-m", "InjectedChars"),
+        COMPARE,
+        (*COMPARE, "--all"),
+        EXPLAIN,
+        (*EXPLAIN, "--with-text"),
+        ("runs", "list", "."),
+        ("recordings", "validate", "datasets/tiny", "--format", "lab"),
+        ("golden", "lint", "golden/tiny"),
+        ("--help",),
+        ("replay", "--help"),
+    ],
+)
+def test_text_keeps_within_80_columns_and_has_no_colour(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
+    done = lab(*arguments, cwd=place)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) >= 2
+    assert [line for line in lines if len(line) > 80] == []
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_table_shows_the_means_and_a_dash_where_there_is_none(lab: Lab, place: Path) -> None:
+    summary = json.loads(lab("score", "run", "--json", cwd=place).stdout)
+    rows = {
+        words[0]: words[1:] for line in lab("score", "run", cwd=place).stdout.splitlines() if (words := line.split())
+    }
+    assert rows["arm"] == ["n", "Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak"]
+    for arm, one in summary["arms"].items():
+        values = [one["measures"][name] for name in rows["arm"][1:]]
+        assert rows[arm] == [str(one["n"]), *("–" if value is None else f"{value:.3f}" for value in values)]
+    assert rows["none"][-1] == "–"
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_explanation_shows_texts_only_where_asked(lab: Lab, place: Path, as_json: tuple[str, ...]) -> None:
+    silent = lab(*EXPLAIN, *as_json, cwd=place).stdout
+    assert "den/s03/t01" in silent
+    assert [word for word in WORDS if word in silent] == []
+    telling = lab(*EXPLAIN, "--with-text", *as_json, cwd=place).stdout
+    assert [word for word in WORDS if word in telling] == list(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("conversation", "folder", "candidate"),
+    [
+        ("den", "run", "hybrid"),
+        # An arm of another run is explained in its own run.
+        ("den", "run", "other:oracle"),
+        # What is printed is typed into a shell as it stands.
+        ("night's den", "run", "hybrid"),
+        ("den", "my run", "hybrid"),
+    ],
+)
+def test_the_commands_that_compare_prints_can_be_run(
+    lab: Lab, make_set: Callable[..., Path], tmp_path: Path, conversation: str, folder: str, candidate: str
+) -> None:
+    make_set(tmp_path, conversation)
+    runs = {folder: ("none", "hybrid")} | ({"other": ("oracle",)} if ":" in candidate else {})
+    for out, arms in runs.items():
+        words = [word for arm in arms for word in ("--arm", arm)]
+        common = ("--format", "lab", "--out", out, "--embedder", "hashing")
+        assert lab("replay", "datasets/tiny", *words, *common, cwd=tmp_path).returncode == 0
+    done = lab("compare", folder, "--baseline", "none", "--candidate", candidate, cwd=tmp_path)
+    commands = [line.strip() for line in done.stdout.splitlines() if line.startswith("  lab explain ")]
+    assert len(commands) >= 1
+    explained = lab(*shlex.split(commands[0])[1:], cwd=tmp_path)
+    assert (explained.returncode, explained.stderr) == (0, "")
+    assert explained.stdout.startswith(f"{candidate.rpartition(':')[2]} at {conversation}/")
+
+
+def test_a_comparison_that_cannot_decide_says_so(lab: Lab, place: Path) -> None:
+    text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
+    assert "2 conversations" in text
+    assert "With fewer than 6 conversations" in text
+
+
+@pytest.fixture
+def copied(place: Path, tmp_path: Path) -> Path:
+    """The small set and its run, to be damaged."""
+    return Path(shutil.copytree(place, tmp_path / "copied"))
+
+
+def _edit(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+
+def test_a_recording_that_fails_validation_ends_with_1(lab: Lab, copied: Path) -> None:
+    def silence(lines: list[dict[str, Any]]) -> None:
+        next(line for line in lines if line["kind"] == "turn")["text"] = "  "
+
+    _edit(copied / "datasets" / "tiny" / "den.jsonl", silence)
+    asked = ("recordings", "validate", "datasets/tiny", "--format", "lab")
+    done = lab(*asked, cwd=copied)
+    assert (done.returncode, done.stderr) == (1, "error: datasets/tiny: 1 errors\n")
+    assert "error: den: turn den/s01/t01 has no text" in done.stdout
+    found = lab(*asked, "--json", cwd=copied)
+    assert found.returncode == 1
+    assert json.loads(found.stdout)["errors"] == ["den: turn den/s01/t01 has no text"]
+
+
+def test_a_golden_set_that_fails_lint_ends_with_1(lab: Lab, copied: Path) -> None:
+    def spoil(lines: list[dict[str, Any]]) -> None:
+        lines[0]["relevant"][0]["memory"] = "den/s09/t09#9"
+        lines.append(lines[1])
+
+    _edit(copied / "golden" / "tiny" / "den.jsonl", spoil)
+    done = lab("golden", "lint", "golden/tiny", "--json", cwd=copied)
+    assert (done.returncode, done.stderr) == (1, "error: golden/tiny: 2 errors\n")
+    assert json.loads(done.stdout)["errors"] == [
+        "golden set: probe den/s02/t01 names memory 'den/s09/t09#9', which the recording does not have",
+        "golden set: probe den/s03/t01 occurs twice",
+    ]
+
+
+def test_runs_that_cannot_be_compared_end_with_3(lab: Lab, place: Path, tmp_path: Path) -> None:
+    common = ("--format", "lab", "--embedder", "hashing", "--labels", "sampled", "--arm", "hybrid")
+    other = tmp_path / "other"
+    assert lab("replay", "datasets/tiny", *common, "--out", other, cwd=place).returncode == 0
+    done = lab("compare", "run", "--baseline", "none", "--candidate", f"{other}:hybrid", cwd=place)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"error: run and {other} cannot be compared: they differ in labels\n"
+
+
+def test_damaged_receipts_end_with_4(lab: Lab, copied: Path) -> None:
+    (copied / "run" / "receipts" / "den.parquet").write_bytes(b"PAR1 and no more")
+    done = lab("score", "run", cwd=copied)
+    assert done.returncode == 4
+    assert re.fullmatch(r"error: run/receipts/den\.parquet: damaged .*\n", done.stderr)
+
+
+def test_a_conversation_that_fails_ends_with_4_and_the_others_go_on(lab: Lab, copied: Path) -> None:
+    shutil.rmtree(copied / "run")
+    # A folder stands where the receipts of one conversation should be written.
+    (copied / "blocked").mkdir()
+    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", "run", "--embedder", "hashing")
+    assert lab(*asked, cwd=copied).returncode == 0
+    (copied / "run" / "receipts" / "den.parquet").unlink()
+    (copied / "run" / "receipts" / "den.parquet").mkdir()
+    done = lab(*asked, "--json", cwd=copied)
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["conversations"] == {"done": 0, "skipped": 1, "failed": 1}
+    failures = [json.loads(line) for line in (copied / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
+    assert [(one["conversation"], one["phase"]) for one in failures] == [("den", "replay")]
+    assert done.stderr.splitlines()[-1] == "error: 1 conversations failed; reasons are in run/failures.jsonl"
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("score",), ("score", "run", "--no-such-option")])
+def test_wrong_usage_ends_with_2(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
+    done = lab(*arguments, cwd=place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: lab" in done.stderr
+
+
+def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "golden.jsonl"
+    os.mkfifo(pipe)
+    command = [Path(sys.executable).with_name("lab"), "golden", "lint", pipe, "--recordings", place / "datasets/tiny"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The pipe opens once the command reads it: then it is at work and waits for us.
+    with running, pipe.open("wb"):
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert err.strip() == "error: interrupted; run the same command again to go on"
+
+
+def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [Path(sys.executable).with_name("lab"), "score", "run", "--json"]
+    try:
+        done = subprocess.run(command, cwd=place, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")

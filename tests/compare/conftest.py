@@ -1,0 +1,29 @@
+"""Runs to compare: the shipped recordings through a few arms, with a stand-in for the embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+
+@pytest.fixture(scope="session")
+def make_run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """Replays the shipped recordings through the arms that are named; equal arguments, the same run."""
+    made: dict[str, RunDirectory] = {}
+
+    def make(*arms: str, **arguments: Any) -> RunDirectory:
+        asked = Asked(str(operators), "lab", arms, embedder="hashing", **arguments)
+        if repr(asked) not in made:
+            made[repr(asked)] = run_replay(asked, tmp_path_factory.mktemp("run") / "run").run
+        return made[repr(asked)]
+
+    return make

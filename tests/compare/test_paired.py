@@ -1,0 +1,176 @@
+"""Two arms over the same turns: directions, denominators, runs that must not be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+
+from lab.compare.paired import PRIMARY, Comparison, Difference, compare_arms
+from lab.compare.statistics import clustered, holm, sign_flip
+from lab.errors import NotARun, NotComparable, UnusableInput
+from lab.replay.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+
+
+@pytest.fixture(scope="module")
+def run(make_run: MakeRun) -> RunDirectory:
+    """Both policies, an empty arm and a perfect one, over six conversations."""
+    return make_run(FIRST, QUOTA, "none", "oracle")
+
+
+@pytest.fixture(scope="module")
+def found(run: RunDirectory) -> Comparison:
+    """The comparison of the two policies."""
+    return compare_arms(run, FIRST, QUOTA)
+
+
+def _by_measure(comparison: Comparison) -> dict[str, Difference]:
+    return {one.measure: one for one in comparison.differences}
+
+
+def _values(run: RunDirectory, arm: str, measure: str) -> dict[str, tuple[str, float]]:
+    return {
+        row["at"]: (row["conversation"], row["value"])
+        for row in parquet.read_table(run.path / "scores.parquet").to_pylist()
+        if row["arm"] == arm and row["measure"] == measure and row["value"] is not None
+    }
+
+
+@pytest.mark.parametrize("measure", ["Success@6", "nDCG@6", "RepeatRate", "LongestStreak"])
+def test_a_difference_is_that_of_the_pairs_which_both_arms_have(
+    run: RunDirectory, found: Comparison, measure: str
+) -> None:
+    base, cand = _values(run, FIRST, measure), _values(run, QUOTA, measure)
+    groups: dict[str, list[float]] = {}
+    for at in base.keys() & cand.keys():
+        groups.setdefault(base[at][0], []).append(cand[at][1] - base[at][1])
+    pairs = [value for values in groups.values() for value in values]
+    one = _by_measure(found)[measure]
+    assert (one.n, one.conversations) == (len(pairs), 6)
+    assert one.estimate == pytest.approx(clustered(groups))
+    assert one.candidate - one.baseline == pytest.approx(one.estimate.mean)
+    assert one.p == pytest.approx(sign_flip([sum(values) for values in groups.values()]))
+    assert (one.wins, one.ties, one.losses) == (
+        sum(value > 0 for value in pairs),
+        sum(value == 0 for value in pairs),
+        sum(value < 0 for value in pairs),
+    )
+
+
+def test_holm_covers_the_primary_measures_and_no_others(found: Comparison) -> None:
+    by_measure = _by_measure(found)
+    assert {name for name, one in by_measure.items() if one.p_holm is not None} == set(PRIMARY)
+    assert {name: by_measure[name].p_holm for name in PRIMARY} == holm({name: by_measure[name].p for name in PRIMARY})
+
+
+def test_the_probes_that_flipped_are_those_whose_hit_changed(run: RunDirectory, found: Comparison) -> None:
+    base, cand = _values(run, FIRST, "Success@6"), _values(run, QUOTA, "Success@6")
+    assert set(found.gained) == {at for at in base if cand[at][1] > base[at][1]}
+    assert set(found.lost) == {at for at in base if cand[at][1] < base[at][1]}
+    one = _by_measure(found)["Success@6"]
+    assert (len(found.gained), len(found.lost)) == (one.wins, one.losses)
+    assert found.gained
+
+
+def test_swapping_the_arms_flips_every_sign(run: RunDirectory, found: Comparison) -> None:
+    back = compare_arms(run, QUOTA, FIRST)
+    assert (back.baseline, back.candidate) == (found.candidate, found.baseline)
+    assert (set(back.gained), set(back.lost)) == (set(found.lost), set(found.gained))
+    assert _by_measure(back).keys() == _by_measure(found).keys()
+    for measure, one in _by_measure(found).items():
+        other = _by_measure(back)[measure]
+        assert (other.baseline, other.candidate) == pytest.approx((one.candidate, one.baseline))
+        assert (other.wins, other.ties, other.losses) == (one.losses, one.ties, one.wins)
+        assert other.estimate.mean == pytest.approx(-one.estimate.mean)
+        assert (other.estimate.low, other.estimate.high) == pytest.approx((-one.estimate.high, -one.estimate.low))
+        assert (other.p, other.p_holm) == pytest.approx((one.p, one.p_holm))
+
+
+def test_an_arm_that_injects_nothing_has_hits_to_compare_and_no_repeats(run: RunDirectory) -> None:
+    by_measure = _by_measure(compare_arms(run, "none", "oracle"))
+    hit = by_measure["Success@6"]
+    assert (hit.baseline, hit.losses) == (0.0, 0)
+    assert (hit.n, hit.candidate) == (84, pytest.approx(1.0))
+    assert (hit.p, hit.estimate.mean) == (2 / 2**6, pytest.approx(1.0))
+    assert "RepeatRate" not in by_measure
+    assert "LongestStreak" not in by_measure
+
+
+def test_arms_of_two_runs_compare_as_arms_of_one(make_run: MakeRun, run: RunDirectory, found: Comparison) -> None:
+    alone = make_run(QUOTA)
+    across = compare_arms(run, FIRST, f"{alone.path}:{QUOTA}")
+    assert across.differences == found.differences
+    assert (across.gained, across.lost) == (found.gained, found.lost)
+    assert across.candidate == f"{alone.path}:{QUOTA}"
+
+
+def test_an_arm_can_be_compared_with_itself_under_fewer_places(make_run: MakeRun, run: RunDirectory) -> None:
+    fewer = make_run(FIRST, max_items=3)
+    one = _by_measure(compare_arms(run, f"{fewer.path}:{FIRST}", FIRST))["InjectedItems"]
+    assert one.baseline <= 3 < one.candidate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"labels": "sampled"}, "labels"),
+        ({"scope": "recorded"}, "scope"),
+        ({"recall_turns": "none"}, "recall_turns"),
+        ({"limit": 5}, "conversations"),
+        ({"labels": "sampled", "recall_turns": "none"}, "labels, recall_turns"),
+    ],
+)
+def test_runs_that_judge_other_things_are_refused_by_name(
+    make_run: MakeRun, run: RunDirectory, arguments: dict[str, Any], named: str
+) -> None:
+    other = make_run(QUOTA, **arguments)
+    with pytest.raises(NotComparable) as refused:
+        compare_arms(run, FIRST, f"{other.path}:{QUOTA}")
+    assert str(refused.value).endswith(f"cannot be compared: they differ in {named}")
+    assert refused.value.exit_code == 3
+
+
+@pytest.mark.parametrize("same", [QUOTA, "{path}:" + QUOTA])
+def test_an_arm_against_itself_is_refused(run: RunDirectory, same: str) -> None:
+    with pytest.raises(UnusableInput, match="nothing to compare"):
+        compare_arms(run, QUOTA, same.format(path=run.path))
+
+
+def test_an_unknown_arm_is_refused_with_the_known_ones(run: RunDirectory) -> None:
+    with pytest.raises(UnusableInput, match="has no arm 'vector'; it has: tier_first_v1, tier_quota_v1, none, oracle"):
+        compare_arms(run, FIRST, "vector")
+    with pytest.raises(UnusableInput, match="has no arm 'vector'"):
+        compare_arms(run, FIRST, f"{run.path}:vector")
+
+
+def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None:
+    with pytest.raises(NotARun, match="is no run directory"):
+        compare_arms(run, FIRST, f"{run.path.parent}:{QUOTA}")
+
+
+def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> None:
+    value = found.as_json()
+    assert list(value) == ["baseline", "candidate", "differences", "gained", "lost"]
+    one = _by_measure(found)["R@6"]
+    assert value["differences"]["R@6"] == {
+        "n": one.n,
+        "conversations": one.conversations,
+        "baseline": one.baseline,
+        "candidate": one.candidate,
+        "p": one.p,
+        "p_holm": one.p_holm,
+        "wins": one.wins,
+        "ties": one.ties,
+        "losses": one.losses,
+        "mean": one.estimate.mean,
+        "low": one.estimate.low,
+        "high": one.estimate.high,
+        "standard_error": one.estimate.standard_error,
+        "design_effect": one.estimate.design_effect,
+        "detectable": one.estimate.detectable,
+    }

@@ -1,0 +1,139 @@
+"""Intervals and tests: against brute force, closed forms and simulated data without any effect."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip
+
+
+def _by_hand(sums: list[float]) -> float:
+    """Every assignment of signs, one by one."""
+    observed = abs(math.fsum(sums))
+    extreme = total = 0
+    for signs in itertools.product((1, -1), repeat=len(sums)):
+        total += 1
+        extreme += abs(math.fsum(sign * value for sign, value in zip(signs, sums, strict=True))) >= observed - 1e-9
+    return extreme / total
+
+
+@pytest.mark.parametrize("clusters", range(1, 11))
+def test_sign_flip_agrees_with_brute_force(clusters: int) -> None:
+    source = random.Random(clusters)
+    for _ in range(5):
+        # Whole numbers and tenths make ties, where a strict inequality or rounding would show.
+        sums = [source.choice([source.randint(-3, 3), source.randint(-9, 9) / 10]) for _ in range(clusters)]
+        assert sign_flip(sums) == pytest.approx(_by_hand(sums), abs=1e-12), sums
+
+
+@pytest.mark.parametrize("clusters", [1, 2, 5, 6, 10, EXACT_UP_TO])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_all_clusters_of_one_sign_give_the_smallest_p_there_is(clusters: int, sign: int) -> None:
+    assert sign_flip([sign * (1 + number / 7) for number in range(clusters)]) == 2 / 2**clusters
+
+
+def test_ties_count_in_spite_of_rounding() -> None:
+    # 0.1 + 0.2 is not 0.3 in binary: the two signings that give 0 or .6 are ties of the sum or not, by rounding alone.
+    assert sign_flip([0.1, 0.2, 0.3]) == 2 / 8
+    assert sign_flip([0.1, 0.2, -0.3]) == 1.0
+
+
+def test_no_difference_anywhere_gives_one() -> None:
+    assert sign_flip([0.0] * 6) == 1.0
+    assert sign_flip([0.0] * 40) == 1.0
+
+
+def test_p_does_not_depend_on_the_order_or_direction_of_clusters() -> None:
+    sums = [3.0, -1.0, 2.5, 0.5, -0.25, 4.0, 1.0]
+    p = sign_flip(sums)
+    assert p == sign_flip(sums[::-1]) == sign_flip([-value for value in sums])
+    assert 0 < p < 1
+
+
+def test_many_clusters_are_drawn_with_a_seed_and_never_give_zero() -> None:
+    strong = [1.0 + number / 50 for number in range(40)]
+    weak = [(-1.0) ** number * (1 + number / 40) + 0.2 for number in range(40)]
+    assert sign_flip(strong) == 1 / 100_000
+    assert sign_flip(weak) == sign_flip(weak)
+    assert sign_flip(weak, seed=1) != sign_flip(weak, seed=2)
+    assert sign_flip(weak, seed=1) == pytest.approx(sign_flip(weak, seed=2), abs=0.01)
+
+
+def test_drawn_and_exact_p_agree_where_they_meet() -> None:
+    sums = [1.5, -0.5, 2.0, 0.7, -1.1, 0.9, 0.3, -0.2, 1.2, 0.6, -0.8, 0.4, 1.0, -0.6, 0.8, 0.1]
+    # A cluster without any difference changes no sum, so the p of 17 drawn is that of 16 counted.
+    assert sign_flip([*sums, 0.0]) == pytest.approx(sign_flip(sums), abs=0.006)
+
+
+@pytest.mark.parametrize("clusters", [8, 30])
+def test_false_positives_are_as_rare_as_promised(clusters: int) -> None:
+    source = np.random.default_rng(11)
+    trials = 1000 if clusters <= EXACT_UP_TO else 60
+    found = [sign_flip(source.normal(size=clusters).tolist()) for _ in range(trials)]
+    rate = sum(p <= 0.05 for p in found) / trials
+    slack = 3.5 * math.sqrt(0.05 * 0.95 / trials)
+    # p of 8 clusters comes in steps of 1/128, so the true rate is 6/128.
+    nominal = 6 / 128 if clusters == 8 else 0.05
+    assert nominal - slack <= rate <= nominal + slack
+    assert statistics.fmean(found) == pytest.approx(0.5, abs=0.15)
+
+
+def test_equal_clusters_give_the_plain_t_interval_on_their_means() -> None:
+    groups = {"a": [0.2, 0.4, 0.0], "b": [1.0, 0.4, 0.7], "c": [-0.2, 0.0, 0.5], "d": [0.3, 0.9, 0.6]}
+    means = [statistics.fmean(values) for values in groups.values()]
+    error = statistics.stdev(means) / math.sqrt(4)
+    low, high = stats.t.interval(0.95, 3, loc=statistics.fmean(means), scale=error)
+    found = clustered(groups)
+    assert (found.mean, found.low, found.high, found.standard_error) == pytest.approx(
+        (statistics.fmean(means), low, high, error)
+    )
+    flat = [value for values in groups.values() for value in values]
+    assert found.design_effect == pytest.approx(error**2 / (statistics.variance(flat) / 12))
+    assert found.detectable == pytest.approx((stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * error)
+
+
+def test_unequal_clusters_weigh_by_their_size() -> None:
+    # n 4, mean .75; residual sums 3 - 3*.75 = .75 and 0 - .75 = -.75; variance 2/1 * (2 * .5625) / 16.
+    found = clustered({"long": [1.0, 1.0, 1.0], "short": [0.0]})
+    assert found.mean == 0.75
+    assert found.standard_error == pytest.approx(math.sqrt(2 * 2 * 0.5625 / 16))
+    assert found.low == pytest.approx(0.75 - stats.t.ppf(0.975, 1) * math.sqrt(0.140625))
+
+
+def test_one_cluster_gives_a_mean_and_no_more() -> None:
+    assert clustered({"only": [1.0, 0.0, 0.5]}) == Estimate(0.5, None, None, None, None, None)
+
+
+def test_no_difference_at_all_has_an_interval_of_no_width() -> None:
+    assert clustered({"a": [0.0, 0.0], "b": [0.0]}) == Estimate(0.0, 0.0, 0.0, 0.0, None, 0.0)
+
+
+def test_probes_that_agree_within_their_conversation_widen_the_interval() -> None:
+    together = clustered({"a": [1.0] * 10, "b": [0.0] * 10, "c": [1.0] * 10})
+    apart = clustered({name: [1.0, 1.0, 0.0] * 3 + [1.0, 0.0] for name in "abc"})
+    assert together.design_effect is not None
+    assert apart.design_effect is not None
+    assert together.design_effect > 5 > 1 > apart.design_effect
+
+
+@pytest.mark.parametrize(
+    ("p_values", "expected"),
+    [
+        ({}, {}),
+        ({"a": 0.03}, {"a": 0.03}),
+        # Sorted .01 .02 .03 .04: times 4, 3, 2, 1, never falling.
+        ({"d": 0.04, "a": 0.01, "c": 0.03, "b": 0.02}, {"a": 0.04, "b": 0.06, "c": 0.06, "d": 0.06}),
+        ({"a": 0.001, "b": 0.04, "c": 0.5}, {"a": 0.003, "b": 0.08, "c": 0.5}),
+        ({"a": 0.6, "b": 0.9}, {"a": 1.0, "b": 1.0}),
+        ({"a": 0.02, "b": 0.02}, {"a": 0.04, "b": 0.04}),
+    ],
+)
+def test_holm_steps_down(p_values: dict[str, float], expected: dict[str, float]) -> None:
+    assert holm(p_values) == pytest.approx(expected)

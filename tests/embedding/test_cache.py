@@ -1,0 +1,330 @@
+"""The cache: what was computed once is read from disk, whole chunks or none."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+import pyarrow as pa
+import pytest
+
+from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
+from lab.embedding.embedder import HashingEmbedder, SentenceTransformerEmbedder, embedder_key
+from lab.embedding.vectors import Vectors
+from lab.errors import CannotMeasure
+
+PROJECT = Path(__file__).resolve().parents[2]
+TEXTS = ["dark mode", "深色模式", "", "lone \ud83d", "one\u2028two", "naïve", "naive"]
+
+
+class _Lengths:
+    """Computes the length of each text, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def __call__(self, part: list[str]) -> pa.Array:
+        self.asked.append(part)
+        return pa.array([len(text) for text in part], pa.int64())
+
+    def texts(self) -> list[str]:
+        """Every text that it was asked for."""
+        return [text for part in self.asked for text in part]
+
+
+def _silent(count: int) -> None:
+    """Progress that nobody hears."""
+
+
+def _open(folder: Path) -> ChunkCache:
+    return ChunkCache(folder, pa.int64())
+
+
+def _fill(folder: Path, texts: Sequence[str]) -> _Lengths:
+    cache, compute = _open(folder), _Lengths()
+    cache.fill(cache.missing(texts), compute, _silent)
+    return compute
+
+
+def _values(cache: ChunkCache, texts: Sequence[str]) -> list[int]:
+    return [value.as_py() for value in cache.values(texts)]
+
+
+def _many(count: int) -> list[str]:
+    return ["x" * (number % 50) + str(number) for number in range(count)]
+
+
+def test_values_survive_reopening(tmp_path: Path) -> None:
+    _fill(tmp_path, TEXTS)
+    again = _open(tmp_path)
+    assert len(again) == len(TEXTS)
+    assert again.missing(TEXTS) == []
+    assert all(text_key(text) in again for text in TEXTS)
+    assert _values(again, [*reversed(TEXTS), TEXTS[0]]) == [len(text) for text in [*reversed(TEXTS), TEXTS[0]]]
+
+
+def test_a_value_is_found_by_its_place(tmp_path: Path) -> None:
+    _fill(tmp_path, TEXTS[:3])
+    _fill(tmp_path, TEXTS)
+    cache = _open(tmp_path)
+    for text in TEXTS:
+        chunk, row = cache.place(text)
+        assert cache.chunk(chunk)[row].as_py() == len(text)
+    assert {cache.place(text)[0] for text in TEXTS} == {0, 1}
+
+
+def test_a_second_fill_computes_nothing_and_changes_no_file(tmp_path: Path) -> None:
+    first = _fill(tmp_path, TEXTS)
+    assert sorted(first.texts()) == sorted(TEXTS)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert _fill(tmp_path, [*reversed(TEXTS), *TEXTS]).asked == []
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
+    _fill(tmp_path, TEXTS[:4])
+    assert sorted(_fill(tmp_path, TEXTS).texts()) == sorted(TEXTS[4:])
+    assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_missing_texts_are_distinct_and_in_an_order_that_the_asker_does_not_decide(tmp_path: Path) -> None:
+    cache = _open(tmp_path / "not there yet")
+    missing = cache.missing(TEXTS)
+    assert sorted(missing) == sorted(TEXTS)
+    assert cache.missing([*reversed(TEXTS), *TEXTS]) == missing
+    assert (len(cache), text_key(TEXTS[0]) in cache) == (0, False)
+
+
+def test_a_cache_knows_what_it_has_just_filled(tmp_path: Path) -> None:
+    cache = _open(tmp_path)
+    cache.fill(TEXTS, _Lengths(), _silent)
+    assert cache.missing([*TEXTS, "new"]) == ["new"]
+    assert _values(cache, TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_texts_are_filled_chunk_by_chunk_with_progress(tmp_path: Path) -> None:
+    texts, compute, heard = _many(2 * CHUNK + 5), _Lengths(), []
+    cache = _open(tmp_path)
+    cache.fill(cache.missing(texts), compute, heard.append)
+    assert heard == [CHUNK, CHUNK, 5]
+    assert [len(part) for part in compute.asked] == heard
+    assert len(list(tmp_path.glob("*.arrow"))) == 3
+    assert _values(_open(tmp_path), texts) == [len(text) for text in texts]
+
+
+def test_a_chunk_that_was_stored_survives_a_fault_in_the_next(tmp_path: Path) -> None:
+    texts = _many(CHUNK + 10)
+    cache, lengths = _open(tmp_path), _Lengths()
+
+    def second_fails(part: list[str]) -> pa.Array:
+        if lengths.asked:
+            raise MemoryError("no more")
+        return lengths(part)
+
+    missing = cache.missing(texts)
+    with pytest.raises(MemoryError):
+        cache.fill(missing, second_fails, _silent)
+    assert _open(tmp_path).missing(texts) == missing[CHUNK:]
+    assert _fill(tmp_path, texts).asked == [missing[CHUNK:]]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+import lab.files
+from lab.embedding.cache import ChunkCache
+
+where, count, moment = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+cache = ChunkCache(where, pa.int64())
+rename, calls = os.replace, []
+
+def stop():
+    calls.append(moment)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def compute(part):
+    if moment == "computing":
+        stop()
+    return pa.array([len(text) for text in part], pa.int64())
+
+def replace(source, target):
+    if moment == "renaming":
+        stop()
+    rename(source, target)
+
+lab.files.os.replace = replace
+texts = ["x" * (number % 50) + str(number) for number in range(count)]
+cache.fill(cache.missing(texts), compute, lambda count: None)
+"""
+
+
+@pytest.mark.parametrize("moment", ["computing", "renaming"])
+def test_a_killed_writer_leaves_whole_chunks_alone(tmp_path: Path, moment: str) -> None:
+    texts = _many(2 * CHUNK)
+    missing = _open(tmp_path).missing(texts)
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), str(len(texts)), moment], cwd=PROJECT, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.glob("*.arrow"))) == 1
+    assert _open(tmp_path).missing(texts) == missing[CHUNK:]
+    assert _fill(tmp_path, texts).asked == [missing[CHUNK:]]
+    assert _values(_open(tmp_path), texts) == [len(text) for text in texts]
+
+
+def test_two_writers_of_the_same_texts_write_the_same_file(tmp_path: Path) -> None:
+    first, second = _open(tmp_path), _open(tmp_path)
+    first.fill(first.missing(TEXTS), _Lengths(), _silent)
+    (written,) = tmp_path.iterdir()
+    data = written.read_bytes()
+    second.fill(second.missing(TEXTS[::-1]), _Lengths(), _silent)
+    assert [path.name for path in tmp_path.iterdir()] == [written.name]
+    assert written.read_bytes() == data
+    for cache in (first, second, _open(tmp_path)):
+        assert _values(cache, TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_two_writers_of_overlapping_texts_leave_one_mapping(tmp_path: Path) -> None:
+    first, second = _open(tmp_path), _open(tmp_path)
+    first.fill(first.missing(TEXTS[:5]), _Lengths(), _silent)
+    second.fill(second.missing(TEXTS[2:]), _Lengths(), _silent)
+    again = _open(tmp_path)
+    assert len(again) == len(TEXTS)
+    assert _values(again, TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_two_processes_that_fill_at_once_leave_whole_chunks(tmp_path: Path) -> None:
+    texts = _many(2 * CHUNK + 7)
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(len(texts)), "never"]
+    writers = [subprocess.Popen(command, cwd=PROJECT) for _ in range(2)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert len(list(tmp_path.glob("*.arrow"))) == len(list(tmp_path.iterdir())) == 3
+    assert _values(_open(tmp_path), texts) == [len(text) for text in texts]
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _other_columns(_: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"text": ["a"], "value": pa.array([1], pa.int64())})
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:1],
+        lambda data: data[:-1],
+        _cut,
+        lambda data: bytes(len(data)),
+        lambda data: _cut(data) + bytes(len(data) - len(_cut(data))),
+        lambda data: b"<html>not found</html>" * 50,
+        _other_columns,
+    ],
+    ids=["empty", "one byte", "last byte lost", "cut", "zeros", "zeros at the end", "another file", "other columns"],
+)
+def test_a_damaged_chunk_is_named_and_nothing_is_measured(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    _fill(tmp_path, TEXTS[:3])
+    _fill(tmp_path, TEXTS)
+    path = sorted(tmp_path.glob("*.arrow"))[1]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CannotMeasure) as caught:
+        _open(tmp_path)
+    assert str(caught.value).startswith(f"{path}: damaged cache file (")
+    assert str(caught.value).endswith("); delete it and run again")
+    path.unlink()
+    assert len(_fill(tmp_path, TEXTS).asked) == 1
+    assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "wanted", [pa.int32(), pa.list_(pa.float32(), 64), pa.list_(pa.string())], ids=["int32", "a vector", "tokens"]
+)
+def test_values_of_another_type_are_refused_with_both_types(tmp_path: Path, wanted: pa.DataType) -> None:
+    _fill(tmp_path, TEXTS)
+    (path,) = tmp_path.iterdir()
+    with pytest.raises(CannotMeasure) as caught:
+        ChunkCache(tmp_path, wanted)
+    assert str(caught.value) == f"{path}: holds int64, expected {wanted}; delete it and run again"
+
+
+def test_keys_tell_texts_apart_and_take_lone_surrogates() -> None:
+    texts = [*TEXTS, "nai\u0308ve", "\ud83d", "\ude42", "\ud83d ", "🙂"]
+    assert len({text_key(text) for text in texts}) == len(texts)
+    assert text_key("abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_caches_live_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+    monkeypatch.setenv("LAB_CACHE_DIR", "")
+    usual = Path(platformdirs.user_cache_dir("recall-lab"))
+    assert cache_folder() == usual
+    monkeypatch.delenv("LAB_CACHE_DIR")
+    assert cache_folder() == usual
+
+
+class _Counting(HashingEmbedder):
+    """The hashing embedder, counting what it embeds."""
+
+    def __init__(self) -> None:
+        self.embedded = 0
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        self.embedded += len(texts)
+        return super().encode(texts)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of one test's own."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_vectors_are_embedded_once_and_come_back_bit_by_bit_in_the_order_asked(own_cache: Path) -> None:
+    texts = _many(CHUNK + 30)
+    embedder, heard = _Counting(), []
+    vectors = Vectors(embedder)
+    assert vectors.prepare([*texts, *texts[:9]], lambda done, total: heard.append((done, total))) == len(texts)
+    assert heard == [(0, len(texts)), (CHUNK, len(texts)), (len(texts), len(texts))]
+    asked = [texts[-1], *texts, texts[3]]
+    expected = HashingEmbedder().encode(asked)
+    assert vectors.of(asked).tobytes() == expected.tobytes()
+
+    again, heard = Vectors(embedder), []
+    assert again.prepare(texts, lambda done, total: heard.append((done, total))) == 0
+    assert heard == []
+    assert embedder.embedded == len(texts)
+    assert again.of(asked).tobytes() == expected.tobytes()
+    assert again.of([]).shape == (0, 64)
+
+
+def test_vectors_of_texts_prepared_later_are_found_too(own_cache: Path) -> None:
+    vectors = Vectors(HashingEmbedder())
+    vectors.prepare(TEXTS[:3])
+    before = vectors.of(TEXTS[:3])
+    assert vectors.prepare(TEXTS) == len(TEXTS) - 3
+    assert vectors.of(TEXTS).tobytes() == HashingEmbedder().encode(TEXTS).tobytes()
+    assert vectors.of(TEXTS[:3]).tobytes() == before.tobytes()
+
+
+def test_each_embedder_has_a_folder_of_its_own(own_cache: Path, model: SentenceTransformerEmbedder) -> None:
+    for embedder in (HashingEmbedder(), model):
+        vectors = Vectors(embedder)
+        assert vectors.prepare(TEXTS) == len(TEXTS)
+        assert vectors.of(TEXTS).tobytes() == embedder.encode(TEXTS).tobytes()
+    folders = {path.name for path in (own_cache / "vectors").iterdir()}
+    assert folders == {embedder_key(HashingEmbedder()), embedder_key(model)}

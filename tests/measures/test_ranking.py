@@ -1,0 +1,163 @@
+"""Rank measures against hand-worked values, a second plain implementation, and rankings that others published."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.measures.ranking import (
+    CUTOFFS,
+    MEASURES,
+    ndcg,
+    precision,
+    rank_measures,
+    recall,
+    reciprocal_rank,
+    success,
+)
+
+RANKING = ["x", "gold2", "y", "gold1", "z", "gold1b"]
+GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
+
+
+@pytest.mark.parametrize(
+    ("measure", "k", "expected"),
+    [
+        (success, 1, 0.0),
+        (success, 2, 1.0),
+        (recall, 1, 0.0),
+        (recall, 2, 1 / 4),
+        (recall, 4, 2 / 4),
+        (recall, 6, 3 / 4),
+        (recall, 50, 3 / 4),
+        (precision, 1, 0.0),
+        (precision, 2, 1 / 2),
+        (precision, 6, 3 / 6),
+        # Places that the ranking leaves empty count as wrong ones.
+        (precision, 10, 3 / 10),
+        (reciprocal_rank, 1, 0.0),
+        (reciprocal_rank, 2, 1 / 2),
+        (reciprocal_rank, 50, 1 / 2),
+        # The best first place holds grade 2; ours is wrong.
+        (ndcg, 1, 0.0),
+        # Grade 2 at rank 2, discounted by log2 3; the ideal is 2 + 1/log2 3. With an exponential gain it would differ.
+        (ndcg, 2, (2 / math.log2(3)) / (2 + 1 / math.log2(3))),
+        (
+            ndcg,
+            6,
+            (2 / math.log2(3) + 1 / math.log2(5) + 1 / math.log2(7))
+            / (2 + 1 / math.log2(3) + 1 / math.log2(4) + 1 / math.log2(5)),
+        ),
+    ],
+)
+def test_measures_of_a_hand_worked_ranking(
+    measure: Callable[[list[str], dict[str, int], int], float], k: int, expected: float
+) -> None:
+    assert measure(RANKING, GRADES, k) == pytest.approx(expected, abs=1e-15)
+
+
+def test_an_empty_answer_scores_nothing_at_any_cutoff() -> None:
+    assert set(rank_measures([], {"gold": 1}, depth=50).values()) == {0.0}
+
+
+def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> None:
+    values = rank_measures(["a", "b", "c"], {"a": 2, "b": 1, "c": 1}, depth=3)
+    assert {name: values[name] for name in ("Success@3", "R@3", "P@3", "nDCG@3", "RR@3")} == {
+        "Success@3": 1.0,
+        "R@3": 1.0,
+        "P@3": 1.0,
+        "nDCG@3": 1.0,
+        "RR@3": 1.0,
+    }
+
+
+def test_equal_grades_may_stand_in_any_order() -> None:
+    grades = {"a": 1, "b": 1, "c": 2}
+    assert ndcg(["c", "a", "b"], grades, 3) == ndcg(["c", "b", "a"], grades, 3) == 1.0
+    assert ndcg(["a", "c", "b"], grades, 3) < 1.0
+
+
+@pytest.mark.parametrize("depth", [1, 4, 6, 20, 50])
+def test_a_cutoff_beyond_the_depth_of_an_arm_is_null_and_no_other(depth: int) -> None:
+    values = rank_measures(["a"], {"a": 1}, depth)
+    assert {name for name, value in values.items() if value is None} == {
+        f"{name}@{k}" for k in CUTOFFS for name in MEASURES if k > depth
+    }
+
+
+def test_every_measure_is_given_at_every_cutoff() -> None:
+    assert list(rank_measures([], {"a": 1}, 50)) == [
+        f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in ("Success", "R", "P", "nDCG", "RR")
+    ]
+
+
+def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, float]:
+    """The same measures, once more, loop by loop, as a textbook writes them."""
+    found, first, gain = 0, 0, 0.0
+    for place in range(k):
+        if place < len(ranking) and ranking[place] in grades:
+            found += 1
+            first = first or place + 1
+            gain += grades[ranking[place]] * math.log(2) / math.log(place + 2)
+    best = 0.0
+    ideal = list(grades.values())
+    for place in range(min(k, len(grades))):
+        best += ideal.pop(ideal.index(max(ideal))) * math.log(2) / math.log(place + 2)
+    return {
+        "Success": 1.0 if found else 0.0,
+        "R": found / len(grades),
+        "P": found / k,
+        "nDCG": gain / best,
+        "RR": 1 / first if first else 0.0,
+    }
+
+
+def test_random_graded_runs_agree_with_a_second_implementation() -> None:
+    source = random.Random(7)
+    hits = 0
+    for _ in range(400):
+        pool = [f"m{number}" for number in range(source.randint(1, 60))]
+        ranking = source.sample(pool, source.randint(0, min(50, len(pool))))
+        judged = source.sample([*pool, "lost1", "lost2"], source.randint(1, min(9, len(pool) + 2)))
+        grades = {key: source.randint(1, 3) for key in judged}
+        values = rank_measures(ranking, grades, 50)
+        hits += values["Success@50"] == 1.0
+        for k in CUTOFFS:
+            for name, expected in _plainly(ranking, grades, k).items():
+                assert values[f"{name}@{k}"] == pytest.approx(expected, abs=1e-12), (name, k, ranking, grades)
+    assert 100 < hits < 400
+
+
+@pytest.mark.parametrize(
+    ("file", "printed"),
+    [
+        (
+            "madial_en_gte_top20.jsonl",
+            {"R@1": "0.2713", "R@3": "0.4372", "R@5": "0.5250", "R@10": "0.6568", "RR@10": "0.5750"}
+            | {"Success@10": "0.850"},
+        ),
+        (
+            "madial_en_bge_m3_top20.jsonl",
+            {"R@1": "0.2792", "R@3": "0.4729", "R@5": "0.5527", "R@10": "0.7047", "RR@10": "0.6324"}
+            | {"Success@10": "0.888"},
+        ),
+    ],
+)
+def test_published_rankings_score_what_was_published(
+    shared: Callable[..., Path], file: str, printed: dict[str, str]
+) -> None:
+    lines = [json.loads(line) for line in shared("data", "published_runs", file).read_text("utf-8").splitlines()]
+    assert len(lines) == 160
+    scored = [
+        rank_measures([str(one) for one in line["top-20-ids"]], {str(one): 1 for one in line["relevant-id"]}, depth=20)
+        for line in lines
+    ]
+    means = {name: sum(one[name] or 0.0 for one in scored) / len(scored) for name in printed}
+    # 142 of 160 is .8875: printed to three digits by rounding half up, as people do.
+    assert {name: f"{value + 1e-9:.{len(printed[name]) - 2}f}" for name, value in means.items()} == printed
+    assert {one["R@50"] for one in scored} == {None}

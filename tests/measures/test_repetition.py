@@ -1,0 +1,111 @@
+"""How often memories come back, on sequences small enough to work out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.measures.repetition import WINDOW, dominance, longest_streak, neighbour_jaccard, repeat_rates
+
+
+def test_the_window_is_six_turns() -> None:
+    assert WINDOW == 6
+
+
+@pytest.mark.parametrize(
+    ("selections", "expected"),
+    [
+        ([], []),
+        ([["a", "b"]], [None]),
+        ([["a", "b"], ["b", "c"], ["d", "e"], ["a", "b", "c", "x"]], [None, 0.5, 0.0, 0.75]),
+        # Empty selections have no rate; the first one that is not empty has nothing to repeat.
+        ([[], [], ["a"], [], ["a"]], [None, None, None, None, 1.0]),
+        # But a later first sight is a 0, not a gap.
+        ([["a"], [], ["b"]], [None, None, 0.0]),
+    ],
+)
+def test_repeat_rate_is_the_share_of_items_seen_in_the_window(
+    selections: list[list[str]], expected: list[float | None]
+) -> None:
+    assert repeat_rates(selections) == expected
+
+
+@pytest.mark.parametrize(("between", "expected"), [(5, 1.0), (6, 0.0)])
+def test_a_memory_counts_as_repeated_up_to_six_turns_back(between: int, expected: float) -> None:
+    selections = [["a"], *([f"other{turn}"] for turn in range(between)), ["a"]]
+    assert repeat_rates(selections)[-1] == expected
+
+
+def test_empty_turns_take_up_room_in_the_window() -> None:
+    assert repeat_rates([["a"], *([] for _ in range(5)), ["a"]])[-1] == 1.0
+    assert repeat_rates([["a"], *([] for _ in range(6)), ["a"]])[-1] == 0.0
+
+
+def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
+    assert repeat_rates([["a"], ["b"], ["a"], ["a"]], window=1) == [None, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("selections", "expected"),
+    [
+        ([], []),
+        ([[], []], [None, None]),
+        # Turn 3: slots a b a c a, three of five are a. An empty turn adds no slot.
+        ([["a", "b"], ["a", "c"], ["a"], []], [1 / 2, 2 / 4, 3 / 5, 3 / 5]),
+        ([[], ["a", "b", "c", "d"]], [None, 1 / 4]),
+    ],
+)
+def test_dominance_is_the_share_of_slots_of_the_commonest_memory(
+    selections: list[list[str]], expected: list[float | None]
+) -> None:
+    assert dominance(selections) == expected
+
+
+def test_dominance_looks_at_six_selections_this_one_included() -> None:
+    selections = [["a"], *([f"other{turn}"] for turn in range(4)), ["a"], ["z"]]
+    # Six selections with a at both ends, then six that hold only the later a.
+    assert dominance(selections)[5:] == [2 / 6, 1 / 6]
+
+
+@pytest.mark.parametrize(
+    ("selections", "expected"),
+    [
+        ([], None),
+        ([[], []], None),
+        ([["a"]], 1.0),
+        ([["a"], ["b"], ["a"], ["b"]], 1.0),
+        # b is in the last three; a has two, and an empty turn ends what ran before it.
+        ([["a"], ["a", "b"], ["b"], ["b", "c"]], 3.0),
+        ([["a"], ["a"], [], ["a"]], 2.0),
+        # Two streaks at once; the longer one began later.
+        ([["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"], ["c"], ["c"]], 4.0),
+    ],
+)
+def test_longest_streak_counts_consecutive_turns_of_one_memory(
+    selections: list[list[str]], expected: float | None
+) -> None:
+    assert longest_streak(selections) == expected
+
+
+@pytest.mark.parametrize(
+    ("selections", "expected"),
+    [
+        ([], []),
+        ([["a", "b"]], [None]),
+        ([["a", "b"], ["b", "c"], ["c", "b"], ["d"]], [None, 1 / 3, 1.0, 0.0]),
+        # Nothing beside something is unlike it; nothing beside nothing has no likeness.
+        ([["a"], [], [], ["a"]], [None, 0.0, None, 0.0]),
+        ([[], ["a"]], [None, 0.0]),
+    ],
+)
+def test_jaccard_compares_neighbours(selections: list[list[str]], expected: list[float | None]) -> None:
+    assert neighbour_jaccard(selections) == expected
+
+
+def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
+    static, moving = [["a", "b"]] * 10, [[f"m{turn}", f"n{turn}"] for turn in range(10)]
+    assert repeat_rates(static) == [None, *[1.0] * 9]
+    assert repeat_rates(moving) == [None, *[0.0] * 9]
+    assert longest_streak(static) == 10.0
+    assert longest_streak(moving) == 1.0
+    assert set(dominance(static)) == {0.5}
+    assert dominance(moving)[-1] == 1 / 12

@@ -1,0 +1,315 @@
+"""Scores of whole runs: a small one worked out by hand, then public sets with figures known beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+
+from lab.errors import UnusableInput
+from lab.measures.score import Score, read_gold, score_run, summarise
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory
+
+ARMS = ("recency", "none", "oracle", "tier_first_v1")
+A, B, C, D, E = "desk/s01/t01#0", "desk/s01/t01#1", "desk/s01/t03#0", "desk/s01/t04#0", "desk/s02/t01#0"
+
+
+def _lines(*values: dict[str, Any]) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def _head(name: str) -> dict[str, Any]:
+    return {"kind": "recording", "schema": "lab.recording.v1", "conversation": name}
+
+
+def _session(name: str, day: int, scope: str) -> dict[str, Any]:
+    return {"kind": "session", "session": name, "time": f"2026-03-{day:02}T09:00:00+00:00", "scope": scope}
+
+
+def _turn(name: str, role: str) -> dict[str, Any]:
+    return {"kind": "turn", "turn": name, "role": role, "text": f"words of {name}"}
+
+
+def _memory(label: str, scope: str) -> dict[str, Any]:
+    return {"kind": "memory", "text": f"a note, {label} in {scope}", "importance_label": label, "scope": scope}
+
+
+def _probe(kind: str, where: dict[str, str], relevant: dict[str, int], *unwanted: str) -> dict[str, Any]:
+    return {
+        "kind": "probe",
+        **where,
+        "type": kind,
+        "relevant": [{"memory": key, "grade": grade} for key, grade in relevant.items()],
+        "forbidden": [{"memory": key} for key in unwanted],
+    }
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two conversations of a few turns; the recency arm injects the two newest memories, so all can be counted."""
+    folder = tmp_path_factory.mktemp("score")
+    recordings, golden = folder / "datasets" / "tiny", folder / "golden" / "tiny"
+    recordings.mkdir(parents=True)
+    golden.mkdir(parents=True)
+    (recordings / "desk.jsonl").write_text(
+        _lines(
+            _head("desk"),
+            _session("s01", 1, "shop"),
+            _turn("t01", "user"),
+            _memory("must_remember", "shop"),  # A
+            _memory("nice_to_have", "shop"),  # B
+            _turn("t02", "assistant"),
+            _turn("t03", "user"),
+            _memory("nice_to_have", "global"),  # C
+            _turn("t04", "assistant"),
+            _memory("unknown", "yard"),  # D
+            _turn("t05", "user"),
+            _session("s02", 2, "yard"),
+            _turn("t01", "user"),
+            _memory("must_remember", "yard"),  # E
+            _turn("t02", "user"),
+            _turn("t03", "assistant"),
+            _turn("t04", "user"),
+        )
+    )
+    (golden / "desk.jsonl").write_text(
+        _lines(
+            # D does not exist yet: nobody can find it, and it still counts.
+            _probe("rule", {"turn": "desk/s01/t03"}, {D: 1}),
+            _probe("rule", {"turn": "desk/s01/t05"}, {C: 2, A: 1}, D),
+            _probe("fact", {"turn": "desk/s02/t01"}, {B: 1}),
+            _probe("silent", {"turn": "desk/s02/t02"}, {}, C),
+            _probe("fact", {"id": "after", "conversation": "desk", "query": "what now?"}, {E: 1}),
+        )
+    )
+    (recordings / "shed.jsonl").write_text(
+        _lines(
+            _head("shed"),
+            _session("s01", 3, "yard"),
+            _turn("t01", "user"),
+            _memory("nice_to_have", "yard"),
+            _turn("t02", "user"),
+        )
+    )
+    (golden / "shed.jsonl").write_text(_lines(_probe("rule", {"turn": "shed/s01/t02"}, {"shed/s01/t01#0": 1})))
+    asked = Asked(str(recordings), "lab", ARMS, max_items=2, embedder="hashing")
+    return run_replay(asked, folder / "run").run
+
+
+@pytest.fixture(scope="module")
+def scores(run: RunDirectory) -> list[Score]:
+    """Its scores."""
+    return score_run(run)
+
+
+@pytest.fixture(scope="module")
+def summary(run: RunDirectory, scores: list[Score]) -> dict[str, Any]:
+    """Its means."""
+    return summarise(scores, read_gold(run), run.arms)
+
+
+def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, Any]) -> None:
+    # Six probes, one of which needs nothing.
+    assert {arm: one["n"] for arm, one in summary["arms"].items()} == dict.fromkeys(ARMS, 5)
+
+
+@pytest.mark.parametrize(
+    ("arm", "expected"),
+    [
+        (
+            "recency",
+            {
+                # Ranks of the first gold by probe: never, 2, 3, 1, 1.
+                "Success@1": 2 / 5,
+                "Success@3": 4 / 5,
+                "R@3": (0 + 1 / 2 + 1 + 1 + 1) / 5,
+                "R@5": (0 + 1 + 1 + 1 + 1) / 5,
+                "P@1": 2 / 5,
+                "RR@3": (0 + 1 / 2 + 1 / 3 + 1 + 1) / 5,
+                # Nice gold that exists: C (injected), B (rank 3), the shed's (injected).
+                "GoldNice@2": 2 / 3,
+                # D is injected where it misleads, C is not.
+                "Forbidden@2": 1 / 2,
+                # Desk: – 0 1 ½ 1 after its first selection; shed has one selection alone.
+                "RepeatRate": (0 + 1 + 1 / 2 + 1) / 4,
+                # The last turn is no probe.
+                "RepeatRate(probes)": (0 + 1 + 1 / 2) / 3,
+                "Jaccard": (0 + 0 + 1 + 1 / 3 + 1 + 0) / 6,
+                "NicePresence": (1 + 1 + 1 + 0 + 0 + 1) / 6,
+                # D, of the yard, in a turn of the shop.
+                "WrongScope": (0 + 1 / 2 + 0 + 0 + 0 + 0) / 6,
+                "InjectedItems": (0 + 2 + 2 + 2 + 2 + 2 + 0 + 1) / 8,
+                # D comes back in the last four turns of the desk.
+                "LongestStreak": (4 + 1) / 2,
+            },
+        ),
+        (
+            "none",
+            {
+                "Success@50": 0.0,
+                "R@5": 0.0,
+                "GoldNice@2": 0.0,
+                "Forbidden@2": 0.0,
+                "RepeatRate": None,
+                "RepeatDominance": None,
+                "Jaccard": None,
+                "NicePresence": 0.0,
+                "WrongScope": None,
+                "InjectedItems": 0.0,
+                "InjectedChars": 0.0,
+                "LongestStreak": None,
+            },
+        ),
+        (
+            "oracle",
+            # Everything but what does not exist yet.
+            {"Success@1": 4 / 5, "R@3": 4 / 5, "RR@1": 4 / 5, "nDCG@3": 4 / 5, "GoldNice@2": 1.0, "Forbidden@2": 0.0},
+        ),
+    ],
+)
+def test_means_are_those_worked_out_by_hand(
+    summary: dict[str, Any], arm: str, expected: dict[str, float | None]
+) -> None:
+    found = summary["arms"][arm]["measures"]
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: list[Score]) -> None:
+    chars = {
+        (row["arm"], row["turn"]): float(row["chars"])
+        for name in run.conversations
+        for row in parquet.read_table(run.receipts(name)).to_pylist()
+        if row["recalls"]
+    }
+    assert {(one.arm, one.at): one.value for one in scores if one.measure == "InjectedChars"} == chars
+    assert max(chars.values()) > len("a note, must_remember in shop")
+
+
+def test_cutoffs_beyond_what_a_tiered_arm_injects_are_null_for_it_alone(summary: dict[str, Any]) -> None:
+    tiered, untiered = (summary["arms"][arm]["measures"] for arm in ("tier_first_v1", "recency"))
+    assert {name: tiered[name] for name in ("R@3", "Success@6", "nDCG@50")} == dict.fromkeys(
+        ("R@3", "Success@6", "nDCG@50")
+    )
+    assert tiered["R@1"] is not None
+    assert untiered["nDCG@50"] is not None
+
+
+def test_means_equal_those_recomputed_from_the_written_table(run: RunDirectory, summary: dict[str, Any]) -> None:
+    table = parquet.read_table(run.path / "scores.parquet")
+    assert table.column_names == ["arm", "conversation", "at", "measure", "value", "slices"]
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    measures = set()
+    for row in table.to_pylist():
+        measures.add(row["measure"])
+        if row["value"] is not None:
+            values[row["arm"], row["measure"]].append(row["value"])
+    for arm in ARMS:
+        again = {name: sum(found) / len(found) if (found := values[arm, name]) else None for name in measures}
+        assert summary["arms"][arm]["measures"] == pytest.approx(again, abs=1e-12)
+
+
+def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> None:
+    rows = parquet.read_table(run.path / "scores.parquet").to_pylist()
+    slices = {row["at"]: row["slices"] for row in rows if row["slices"]}
+    assert {at: json.loads(text) for at, text in slices.items()} == {
+        "desk/s01/t03": {"type": "rule"},
+        "desk/s01/t05": {"type": "rule"},
+        "desk/s02/t01": {"type": "fact"},
+        "desk/s02/t02": {"type": "silent"},
+        "after": {"type": "fact"},
+        "shed/s01/t02": {"type": "rule"},
+    }
+
+
+def test_scoring_twice_writes_the_same_bytes(run: RunDirectory, scores: list[Score]) -> None:
+    before = (run.path / "scores.parquet").read_bytes()
+    assert score_run(run) == scores
+    assert (run.path / "scores.parquet").read_bytes() == before
+
+
+def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summary: dict[str, Any]) -> None:
+    counts = {
+        name: {value: {one["n"] for one in arms.values()} for value, arms in values.items()}
+        for name, values in summary["slices"].items()
+    }
+    # A probe that needs nothing has no gold, so its type is no slice.
+    assert counts == {"type": {"rule": {3}, "fact": {2}}, "conversation": {"desk": {4}, "shed": {1}}}
+
+
+@pytest.mark.parametrize("name", ["type", "conversation"])
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("measure", ["Success@1", "R@1", "P@1", "nDCG@1", "RR@1"])
+def test_slices_add_up_to_the_whole(summary: dict[str, Any], name: str, arm: str, measure: str) -> None:
+    whole = summary["arms"][arm]
+    parts = [arms[arm] for arms in summary["slices"][name].values()]
+    assert sum(part["n"] for part in parts) == whole["n"]
+    total = sum(part["n"] * part["measures"][measure] for part in parts)
+    assert total == pytest.approx(whole["n"] * whole["measures"][measure], abs=1e-12)
+
+
+def test_a_slice_of_conversations_has_their_turns_too(summary: dict[str, Any]) -> None:
+    by_conversation = {value: arms["recency"]["measures"] for value, arms in summary["slices"]["conversation"].items()}
+    assert {name: one["LongestStreak"] for name, one in by_conversation.items()} == {"desk": 4.0, "shed": 1.0}
+    assert {name: one["InjectedItems"] for name, one in by_conversation.items()} == {"desk": 10 / 6, "shed": 1 / 2}
+
+
+def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_path: Path) -> None:
+    unfinished = RunDirectory(tmp_path, run.manifest)
+    unfinished.receipts("desk").parent.mkdir()
+    unfinished.receipts("desk").write_bytes(run.receipts("desk").read_bytes())
+    with pytest.raises(UnusableInput, match="1 of 2 conversations are missing"):
+        score_run(unfinished)
+    assert not (tmp_path / "scores.parquet").exists()
+
+
+def _means(path: Path, format_name: str, arms: tuple[str, ...], out: Path, labels: str | None = None) -> dict[str, Any]:
+    outcome = run_replay(Asked(str(path), format_name, arms, labels=labels), out)
+    assert outcome.failures == ()
+    arms_of = summarise(score_run(outcome.run), read_gold(outcome.run), outcome.run.arms)["arms"]
+    return {arm: one["measures"] | {"n": one["n"]} for arm, one in arms_of.items()}
+
+
+def test_vector_search_over_locomo_scores_what_others_measured(locomo: Path, tmp_path: Path) -> None:
+    """Half a minute of embedding where no vectors are cached."""
+    found = _means(locomo, "locomo", ("vector",), tmp_path / "run")["vector"]
+    assert found["n"] == 855
+    wanted = {
+        "R@1": 0.143,
+        "R@5": 0.334,
+        "R@10": 0.454,
+        "nDCG@10": 0.287,
+        "Success@1": 0.156,
+        "Success@5": 0.370,
+        "Success@10": 0.504,
+    }
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def personas(realmem: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Four personas through all arms; several minutes of embedding where no vectors are cached."""
+    arms = ("vector", "bm25", "hybrid", "tier_first_v1", "tier_quota_v1")
+    return _means(realmem, "realmem", arms, tmp_path_factory.mktemp("realmem") / "run", labels="sampled")
+
+
+@pytest.mark.parametrize(("arm", "expected"), [("vector", 0.53), ("bm25", 0.51), ("hybrid", 0.55)])
+def test_untiered_search_over_realmem_hits_as_known(personas: dict[str, Any], arm: str, expected: float) -> None:
+    assert personas[arm]["n"] == 604
+    assert personas[arm]["Success@6"] == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("arm", "hits", "repeats"),
+    [("tier_first_v1", (0.12, 0.20), (0.75, 0.85)), ("tier_quota_v1", (0.48, 0.54), (0.40, 0.55))],
+)
+def test_policies_over_realmem_hit_and_repeat_as_known(
+    personas: dict[str, Any], arm: str, hits: tuple[float, float], repeats: tuple[float, float]
+) -> None:
+    assert hits[0] <= personas[arm]["Success@6"] <= hits[1]
+    assert repeats[0] <= personas[arm]["RepeatRate"] <= repeats[1]

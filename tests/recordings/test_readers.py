@@ -1,0 +1,264 @@
+"""The one way to read recordings: files and folders, and what cannot be replayed is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.read import read_golden
+from lab.recordings.readers import FORMATS, check_probes, files_of, format_named, read_library
+from lab.recordings.validate import Counts, validate
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a small conversation in the project's own format."""
+
+    def to_file(name: str, conversation: str | None = None, *more: dict[str, Any]) -> Path:
+        path = tmp_path / name
+        lines: list[dict[str, Any]] = [
+            {"kind": "recording", "schema": "lab.recording.v1", "conversation": conversation or path.stem},
+            {"kind": "session", "session": "s01", "time": "2026-03-02T09:10:00+08:00"},
+            {"kind": "turn", "turn": "t01", "role": "user", "text": "Port 8080."},
+            {"kind": "memory", "text": "The port is 8080."},
+            {"kind": "turn", "turn": "t02", "role": "user", "text": "Which port?"},
+            *more,
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return path
+
+    return to_file
+
+
+def _probe(conversation: str = "one", **changes: Any) -> Probe:
+    turn = f"{conversation}/s01/t02"
+    values: dict[str, Any] = {
+        "id": turn,
+        "conversation": conversation,
+        "turn": turn,
+        "query": None,
+        "relevant": (Judgement(f"{conversation}/s01/t01#0"),),
+    }
+    return Probe(**(values | changes))
+
+
+def test_a_file_is_read_whatever_its_suffix(write: Write) -> None:
+    path = write("one.txt")
+    library = read_library(path, "lab")
+    assert [one.conversation for one in library.recordings] == ["one"]
+    assert (library.files, library.memories, library.format) == ((path,), "recorded", FORMATS["lab"])
+
+
+def test_a_folder_gives_its_files_by_name_and_its_conversations_by_id(tmp_path: Path, write: Write) -> None:
+    later, sooner = write("a.jsonl", "zebra"), write("b.jsonl", "ant")
+    write("inner/c.jsonl")
+    (tmp_path / "notes.txt").write_text("no recording", encoding="utf-8")
+    (tmp_path / ".hidden.jsonl").write_text("no recording", encoding="utf-8")
+    (tmp_path / "folder.jsonl").mkdir()
+    library = read_library(tmp_path, "lab")
+    assert library.files == (later, sooner)
+    assert [one.conversation for one in library.recordings] == ["ant", "zebra"]
+
+
+@pytest.mark.parametrize("name", ["LAB", "jsonl", ""])
+def test_an_unknown_format_is_answered_with_the_known_ones(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read_library(tmp_path, name)
+    assert str(caught.value) == f"unknown format {name!r}; known: lab, locomo, realmem"
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_format_is_found_by_its_name(name: str) -> None:
+    assert format_named(name).name == name
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("lab", "*.jsonl"), ("locomo", "*.json"), ("realmem", "*.json")])
+def test_a_folder_without_a_file_of_the_format_is_named(tmp_path: Path, name: str, pattern: str) -> None:
+    (tmp_path / "readme.md").write_text("nothing", encoding="utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        files_of(tmp_path, FORMATS[name])
+    assert str(caught.value) == f"{tmp_path}: no {pattern} file in this folder, which format {name!r} reads"
+
+
+def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read_library(tmp_path / "nowhere", "lab")
+    assert str(caught.value) == f"{tmp_path / 'nowhere'}: no such file or folder"
+
+
+def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None:
+    path = write("one.jsonl")
+    assert read_library(path, "lab", memories="recorded").memories == "recorded"
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "lab", memories="turns")
+    assert str(caught.value) == "format 'lab' has no memories 'turns'; it has: recorded"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("lab", "", ": is empty; its first line must be the recording"),
+        ("lab", "[]", ":1: expected one JSON object a line, found list"),
+        (
+            "lab",
+            '{"kind": "recording", "sch',
+            ":1: not JSON: Unterminated string at column 23 (the file seems cut off)",
+        ),
+        ("locomo", "", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
+        ("locomo", "[]", ": holds no conversation"),
+        ("locomo", "{}", ": expected list, found dict"),
+        ("locomo", '[\n{"sample_id":\n"conv-1",', ":3: not JSON: Expecting property name enclosed in double quotes"),
+        ("locomo", "[1]", ": [0]: expected an object, found int"),
+        ("realmem", "", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
+        ("realmem", "[]", ": expected an object, found list"),
+        (
+            "realmem",
+            '{"_metadata": {\n"person_name": "A"},\n"dialogues": [',
+            ":3: not JSON: Expecting value at column 15",
+        ),
+    ],
+)
+def test_a_file_that_holds_nothing_readable_is_named(tmp_path: Path, name: str, data: str, problem: str) -> None:
+    path = tmp_path / "input"
+    path.write_text(data, encoding="utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, name)
+    assert str(caught.value).startswith(f"{path}{problem}")
+
+
+def test_a_conversation_in_two_files_is_refused(tmp_path: Path, write: Write) -> None:
+    write("a.jsonl", "same")
+    write("b.jsonl", "other")
+    write("c.jsonl", "same")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(tmp_path, "lab")
+    assert str(caught.value) == f"{tmp_path}: conversation 'same' occurs twice"
+
+
+def test_a_conversation_twice_in_one_file_is_refused(tmp_path: Path) -> None:
+    talk = [{"speaker": "Ada", "dia_id": "D1:1", "text": "Hi"}]
+    sample = {
+        "sample_id": "conv-1",
+        "conversation": {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": talk},
+        "qa": [],
+    }
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([sample, sample]), encoding="utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "locomo")
+    assert str(caught.value) == f"{path}: conversation 'conv-1' occurs twice"
+
+
+def test_a_conversation_without_turns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text('{"kind": "recording", "schema": "lab.recording.v1", "conversation": "e"}\n', encoding="utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "lab")
+    assert str(caught.value) == f"{path}: conversation 'e' has no turns: nothing to replay"
+
+
+def test_probes_of_a_golden_set_come_with_the_recordings(write: Write) -> None:
+    golden = GoldenSet((_probe(), _probe(id="asked", turn=None, query="Which?")), ("one note",))
+    assert read_library(write("one.jsonl"), "lab", golden=golden).golden == golden
+
+
+DEAD: list[tuple[str, tuple[Probe, ...], str]] = [
+    ("conversation", (_probe("two"),), "probe two/s01/t02 names conversation 'two', which no recording has"),
+    (
+        "turn",
+        (_probe(id="p", turn="one/s01/t09"),),
+        "probe p names turn 'one/s01/t09', which the recording does not have",
+    ),
+    (
+        "relevant memory",
+        (_probe(relevant=(Judgement("one/s01/t02#0"),)),),
+        "probe one/s01/t02 names memory 'one/s01/t02#0', which the recording does not have",
+    ),
+    (
+        "forbidden memory",
+        (_probe(forbidden=(Judgement("one/s01/t01#1"),)),),
+        "probe one/s01/t02 names memory 'one/s01/t01#1', which the recording does not have",
+    ),
+    ("probe twice", (_probe(), _probe()), "probe one/s01/t02 occurs twice"),
+    (
+        "three problems",
+        (_probe("two"), _probe(), _probe(relevant=(Judgement("gone"),))),
+        "probe two/s01/t02 names conversation 'two', which no recording has (and 2 more; `lab golden lint` lists them)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("probes", "problem"), [case[1:] for case in DEAD], ids=[name for name, _, _ in DEAD])
+def test_a_probe_that_names_what_is_not_there_is_refused(write: Write, probes: tuple[Probe, ...], problem: str) -> None:
+    path = write("one.jsonl")
+    message = rf"^golden set: {re.escape(problem)}$"
+    with pytest.raises(UnusableInput, match=message):
+        read_library(path, "lab", golden=GoldenSet(probes))
+    with pytest.raises(UnusableInput, match=message):
+        check_probes(read_library(path, "lab").recordings, probes)
+
+
+def test_a_memory_of_another_conversation_is_not_there(tmp_path: Path, write: Write) -> None:
+    write("one.jsonl")
+    write("two.jsonl")
+    probe = _probe(relevant=(Judgement("two/s01/t01#0"),))
+    with pytest.raises(UnusableInput, match=r"names memory 'two/s01/t01#0', which the recording does not have$"):
+        read_library(tmp_path, "lab", golden=GoldenSet((probe,)))
+
+
+def test_probes_that_fit_are_accepted(write: Write) -> None:
+    recordings = read_library(write("one.jsonl"), "lab").recordings
+    assert check_probes(recordings, (_probe(), _probe(id="asked", turn=None, query="Which?"))) is None  # type: ignore[func-returns-value]
+
+
+def test_the_shipped_recordings_fit_their_golden_set(operators: Path) -> None:
+    golden = read_golden(operators.parents[1] / "golden" / operators.name)
+    library = read_library(operators, "lab", golden=golden)
+    assert library.golden == golden
+    assert {probe.conversation for probe in golden.probes} == {one.conversation for one in library.recordings}
+
+
+def test_validation_counts_and_lists_what_is_doubtful(tmp_path: Path, write: Write) -> None:
+    write("one.jsonl")
+    write(
+        "two.jsonl", None, {"kind": "turn", "turn": "t03", "role": "user", "text": " "}, {"kind": "memory", "text": ""}
+    )
+    found = validate(tmp_path, "lab")
+    assert found.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 3, 2, 0))
+    assert found.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
+    assert found.warnings == ()
+
+
+def test_validation_finds_keys_that_occur_twice(tmp_path: Path) -> None:
+    session = {
+        "session_identifier": "A_1:S1",
+        "session_uuid": "u1",
+        "current_time": "2025-12-23",
+        "dialogue_turns": [{"speaker": "Assistant", "content": "Hi", "is_query": False}],
+        "extracted_memory": [],
+    }
+    path = tmp_path / "ada.json"
+    value = {"_metadata": {"person_name": "Ada"}, "dialogues": [session, session]}
+    path.write_text(json.dumps(value), encoding="utf-8")
+    found = validate(path, "realmem")
+    assert found.errors == ("Ada: turn Ada/u1/0 occurs twice",)
+    assert found.warnings == ("Ada: offers no memory, so nothing can be recalled", "Ada: has no user turn")
+    assert found.as_json()["conversations"] == (
+        {"conversation": "Ada", "sessions": 1, "turns": 2, "memories": 0, "probes": 0},
+    )
+
+
+def test_the_shipped_recordings_are_valid(operators: Path) -> None:
+    found = validate(operators, "lab")
+    assert (found.errors, found.warnings) == ((), ())
+    assert all(min(one.sessions, one.turns, one.memories) > 0 for one in found.conversations)

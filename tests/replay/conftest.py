@@ -1,0 +1,86 @@
+"""A desk to write small recordings and judgements on, and to replay them with a cache of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.replay.plan import Asked
+from lab.replay.receipts import read_table
+from lab.replay.run import Outcome, run_replay
+
+
+class Desk:
+    """Recordings in ``folder``, their judgements in one golden set; both are JSON Lines of the project's own form."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "recordings"
+        self.golden = home / "golden.jsonl"
+        self.folder.mkdir()
+
+    def say(self, conversation: str, *sessions: tuple[str, Sequence[Any]], file: str | None = None) -> Path:
+        """Write a conversation.
+
+        A session is a scope and its turns ``(role, text, *memories)``; a memory is a text, or a text and the fields
+        that it has besides. Sessions are s1, s2 …, their turns t1, t2 …
+        """
+        lines: list[dict[str, Any]] = [
+            {"kind": "recording", "schema": "lab.recording.v1", "conversation": conversation, "language": "en"}
+        ]
+        for number, (scope, turns) in enumerate(sessions, 1):
+            time = f"2026-03-{number:02}T09:00:00+00:00"
+            lines.append({"kind": "session", "session": f"s{number}", "time": time, "scope": scope})
+            for place, (role, text, *memories) in enumerate(turns, 1):
+                lines.append({"kind": "turn", "turn": f"t{place}", "role": role, "text": text})
+                for memory in memories:
+                    words, fields = (memory, {}) if isinstance(memory, str) else memory
+                    lines.append({"kind": "memory", "text": words, **fields})
+        path = self.folder / (file or f"{len(list(self.folder.iterdir())):03}.jsonl")
+        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+        return path
+
+    def judge(self, *gold: str, **fields: Any) -> None:
+        """Add a probe that wants ``gold``; ``fields`` name its turn, or its id, conversation and query."""
+        line = {"kind": "probe", **fields, "relevant": [{"memory": key, "grade": 1, "reason": "-"} for key in gold]}
+        with self.golden.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def asked(self, *arms: str, **changes: Any) -> Asked:
+        """The arguments of a replay of what is on the desk."""
+        golden = str(self.golden) if self.golden.exists() else None
+        asked = Asked(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
+        return replace(asked, **changes)
+
+    def run(self, *arms: str, out: str = "run", jobs: int = 1, **changes: Any) -> Outcome:
+        """Replay what is on the desk into the folder ``out``."""
+        return run_replay(self.asked(*arms, **changes), self.home / out, jobs=jobs)
+
+    def rows(self, outcome: Outcome) -> list[dict[str, Any]]:
+        """All receipts of a run, conversation by conversation."""
+        run = outcome.run
+        return [row for name in run.conversations for row in read_table(run.receipts(name)).to_pylist()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """An empty desk; what is replayed from it is cached beside it and goes with it."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def files_of() -> Callable[[Path], dict[str, bytes]]:
+    """Reads a folder: each file below it by its relative path, byte for byte."""
+
+    def read(folder: Path) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        }
+
+    return read

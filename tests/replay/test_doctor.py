@@ -1,0 +1,119 @@
+"""The doctor: sound on a sound machine, and each fault is found by name without a traceback."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.embedding import embedder
+from lab.engine.store import tokens
+from lab.replay import doctor
+from lab.replay.doctor import PINNED, Check, examine
+
+NAMES = ["python", *PINNED, "embedder", "cache", "text index"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("LAB_CACHE_DIR", str(folder))
+    return folder
+
+
+def failed(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.detail for check in checks if not check.ok}
+
+
+def test_this_machine_can_measure(cache: Path) -> None:
+    checks = examine()
+    assert failed(checks) == {}
+    assert [check.name for check in checks] == NAMES
+    details = {check.name: check.detail for check in checks}
+    assert details["lancedb"] == PINNED["lancedb"]
+    assert details["torch"].split("+")[0] == PINNED["torch"]
+    assert details["embedder"] == "all-MiniLM-L6-v2, weights as published"
+    assert (details["cache"], details["text index"]) == (str(cache), "roll back migrat")
+
+
+def test_nothing_is_left_behind_and_the_environment_is_as_before(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cache.parent)
+    before = dict(os.environ)
+    examine()
+    assert {key: value for key, value in os.environ.items() if before.get(key) != value} == {}
+    assert [str(path.relative_to(cache.parent)) for path in cache.parent.rglob("*")] == ["cache"]
+    monkeypatch.delenv("LAB_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent / "xdg"))
+    assert failed(examine()) == {}
+    assert "LAB_CACHE_DIR" not in os.environ
+
+
+@pytest.mark.parametrize("package", list(PINNED))
+def test_another_version_of_a_pinned_package_is_found(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(doctor, "version", lambda name: "9.9.9+cpu" if name == package else real(name))
+    assert failed(examine()) == {package: f"9.9.9+cpu, figures were measured with {PINNED[package]}"}
+
+
+@pytest.mark.parametrize("package", list(PINNED))
+def test_a_missing_package_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == package:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(doctor, "version", version)
+    assert failed(examine()) == {package: "not installed"}
+
+
+def test_a_build_tag_is_no_other_version(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "version", lambda name: f"{PINNED[name]}+cpu")
+    assert failed(examine()) == {}
+
+
+def test_weights_that_are_not_the_published_ones_are_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = embedder.DEFAULT_WEIGHTS
+    monkeypatch.setattr(embedder, "DEFAULT_WEIGHTS", "0" * 64)
+    found = failed(examine())
+    assert list(found) == ["embedder"]
+    assert f"weights have sha256 {real}, published is {'0' * 64}" in found["embedder"]
+
+
+def test_missing_weights_are_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedder, "DEFAULT_PACKAGE", "no_such_package_of_weights")
+    assert failed(examine()) == {
+        "embedder": "the default embedder is missing; install the package no-such-package-of-weights"
+    }
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_cache_that_cannot_be_written_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
+    cache.write_text("in the way")
+    monkeypatch.setenv("LAB_CACHE_DIR", str(cache / below))
+    found = failed(examine())
+    assert list(found) == ["cache"]
+    assert str(cache) in found["cache"]
+
+
+def test_a_text_index_that_splits_words_otherwise_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without stems the words are not those that figures were measured with."""
+    real = tokens.TextSettings
+    monkeypatch.setattr(doctor, "TextSettings", lambda: real(stem=False))
+    assert failed(examine()) == {"text index": "rolling back migrations"}
+
+
+def test_a_text_index_that_fails_is_found_and_the_environment_is_as_before(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no tokenizer named icu")
+
+    monkeypatch.setattr(tokens, "_table_with_index", broken)
+    assert failed(examine()) == {"text index": "RuntimeError: no tokenizer named icu"}
+    assert os.environ["LAB_CACHE_DIR"] == str(cache)

@@ -1,0 +1,285 @@
+"""Why one memory has its place in one turn: the turn recalled once more, and every reason why gold can be missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.replay.explain import Explanation, explain
+from lab.replay.plan import Asked
+from lab.replay.receipts import item, read_table
+from lab.replay.run import run_replay
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
+
+
+def graded(text: str, label: str, **fields: str) -> tuple[str, dict[str, str]]:
+    return text, {"importance_label": label, **fields}
+
+
+def many(count: int, label: str, words: str = "pears in crate") -> list[tuple[str, dict[str, str]]]:
+    return [graded(f"{words} {number}", label) for number in range(count)]
+
+
+@pytest.fixture
+def orchard(desk: Any) -> Any:
+    """Two scopes, every label, gold of every kind, and a probe from outside."""
+    labels = (MUST, NICE, UNKNOWN, IGNORE, NICE)
+    turns = [
+        ("user", f"how many pears are in crate {turn}", *(graded(f"crate {turn} pears {one}", one) for one in labels))
+        for turn in range(6)
+    ]
+    desk.say("orchard", ("shop", turns[:4]), ("farm", turns[4:]))
+    desk.say("empty", ("shop", [("user", "is anybody here"), ("assistant", "yes")]))
+    gold = [f"orchard/s1/t{turn}#{place}" for turn in (1, 3) for place in range(5)]
+    desk.judge(*gold, "orchard/s2/t1#1", turn="orchard/s2/t2")
+    desk.judge(*gold, turn="orchard/s1/t3")
+    desk.judge(gold[0], gold[8], id="orchard/ask", conversation="orchard", query="pears in crate 2")
+    return desk
+
+
+@pytest.mark.parametrize("store", ["exact", "lancedb"])
+@pytest.mark.parametrize("scope", ["none", "recorded"])
+def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_arm(
+    orchard: Any, store: str, scope: str
+) -> None:
+    outcome = orchard.run(*ARMS, store=store, scope=scope)
+    assert outcome.failures == ()
+    rows = orchard.rows(outcome)
+    assert len(rows) == (6 + 1 + 1) * len(ARMS)
+    for row in rows:
+        if store == "lancedb" and row["turn"] != "orchard/s2/t2":
+            continue
+        found = explain(outcome.run, row["turn"], row["arm"])
+        recall = found.recall
+        assert (found.moment.key, found.arm.name, found.moment.seq) == (row["turn"], row["arm"], row["seq"])
+        assert recall.items == tuple(item(row, rank) for rank in range(len(row["item_key"])))
+        assert (recall.injected, len(recall.context)) == (row["injected"], row["chars"])
+        if store == "exact":
+            assert recall.receipt == json.loads(row["receipt"])
+        assert sum(found.visible.values()) == row["visible"]
+        assert found.visible[NICE] == row["visible_nice"]
+        injected = row["item_key"][: row["injected"]]
+        gold = set(found.moment.probe.grades) if found.moment.probe else set()
+        assert set(found.reasons) == gold - set(injected)
+        assert all(found.reasons.values())
+        assert not set(found.runners_up) & set(injected)
+        assert len(found.runners_up) <= 3
+        assert set(found.rows) >= {*injected, *found.runners_up, *gold}
+
+
+def test_real_turns_are_explained_as_they_were_recalled(operators: Path, tmp_path: Path) -> None:
+    asked = Asked(str(operators), "lab", ARMS, embedder="hashing", scope="recorded", conversation=("two-desks",))
+    run = run_replay(asked, tmp_path / "run").run
+    rows = [row for row in read_table(run.receipts("two-desks")).to_pylist() if row["probe"]]
+    assert len(rows) == 18 * len(ARMS)
+    for row in rows[:: len(ARMS) + 1]:
+        found = explain(run, row["turn"], row["arm"])
+        assert found.recall.items == tuple(item(row, rank) for rank in range(len(row["item_key"])))
+        assert found.recall.receipt == json.loads(row["receipt"])
+
+
+def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
+    return explain(desk.run(arm, **changes).run, turn, arm)
+
+
+@pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "none", "oracle"])
+def test_gold_that_is_born_later_did_not_exist_yet(desk: Any, arm: str) -> None:
+    desk.say(
+        "c", ("global", [("user", "pears", "pears are red"), ("user", "pears?"), ("user", "yes", "pears are green")])
+    )
+    desk.judge("c/s1/t3#0", turn="c/s1/t2")
+    assert told(desk, "c/s1/t2", arm).reasons == {"c/s1/t3#0": "it did not exist yet"}
+
+
+def test_gold_born_by_the_very_turn_that_asks_did_not_exist_yet(desk: Any) -> None:
+    desk.say("c", ("global", [("user", "pears", "pears are red"), ("user", "pears?")]))
+    desk.judge("c/s1/t1#0", turn="c/s1/t1")
+    assert told(desk, "c/s1/t1", "recency").reasons == {"c/s1/t1#0": "it did not exist yet"}
+
+
+@pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "recency", "oracle"])
+def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> None:
+    desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
+    desk.judge("c/s1/t1#0", turn="c/s2/t1")
+    assert told(desk, "c/s2/t1", arm, scope="recorded").reasons == {
+        "c/s1/t1#0": "it is of scope farm, the turn of shop"
+    }
+    assert told(desk, "c/s2/t1", arm, out="free", scope="none").reasons == {}
+
+
+def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_all_places(desk: Any) -> None:
+    said = [*many(6, MUST), graded("pears exactly as asked", NICE), graded("pears in the hall", UNKNOWN)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears exactly as asked")]))
+    desk.judge("c/s1/t1#6", "c/s1/t1#7", turn="c/s1/t2")
+    found = told(desk, "c/s1/t2", "tier_first_v1")
+    assert found.recall.receipt["tiersSearched"] == ["must"]
+    assert found.reasons == {
+        key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
+        for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
+    }
+    assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").reasons == {}
+
+
+@pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
+def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, arm: str) -> None:
+    said = [*many(20, NICE), graded("umbrella", NICE)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
+    desk.judge("c/s1/t1#20", turn="c/s1/t2")
+    found = told(desk, "c/s1/t2", arm)
+    assert found.reasons == {
+        "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
+    }
+    assert found.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+
+
+def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wildcards_took(desk: Any) -> None:
+    said = [*many(8, NICE), graded("pears", NICE), *many(3, MUST)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
+    desk.judge("c/s1/t1#8", turn="c/s1/t2")
+    found = told(desk, "c/s1/t2", "tier_quota_v1")
+    place = found.places["c/s1/t1#8"]
+    wildcards = [one.score for one in found.recall.items if one.decision == "wildcard"]
+    nice = sum(one.tier == "nice" for one in found.recall.items)
+    assert len(wildcards) == 2
+    assert found.reasons == {
+        "c/s1/t1#8": f"candidate {place.fused} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
+        f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
+    }
+
+
+def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: Any) -> None:
+    said = [*many(8, MUST), graded("pears", MUST)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
+    desk.judge("c/s1/t1#8", turn="c/s1/t2")
+    (reason,) = told(desk, "c/s1/t2", "tier_first_v1").reasons.values()
+    assert reason.startswith("candidate 9 of tier must (0.0")
+    assert "): 6 places went to that tier; text rank " in reason
+    assert "wildcard" not in reason
+
+
+@pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
+def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
+    desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
+    desk.judge("c/s1/t1#0", turn="c/s1/t2")
+    assert told(desk, "c/s1/t2", arm).reasons == {"c/s1/t1#0": "its label is ignore, which no tier holds"}
+
+
+@pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
+@pytest.mark.parametrize("arm", ["vector", "hybrid"])
+def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, arm: str, label: str) -> None:
+    said = [*many(8, NICE), graded("umbrella", label)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
+    desk.judge("c/s1/t1#8", turn="c/s1/t2")
+    assert told(desk, "c/s1/t2", arm).reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
+
+
+@pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
+@pytest.mark.parametrize(("arm", "depth"), [("vector", 7), ("hybrid", 7), ("bm25", 50), ("none", 50)])
+def test_gold_beyond_the_depth_of_an_untiered_arm_is_told_so_whatever_its_label(
+    desk: Any, arm: str, depth: int, label: str
+) -> None:
+    """These arms know no tiers: a label is no reason."""
+    said = [*many(8, NICE), graded("umbrella", label)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
+    desk.judge("c/s1/t1#8", turn="c/s1/t2")
+    (reason,) = told(desk, "c/s1/t2", arm, depth=depth).reasons.values()
+    assert reason.startswith(f"not among the first {depth} of this arm")
+
+
+@pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
+def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm: str) -> None:
+    config = desk.home / "config.json"
+    config.write_text('{"autoRecall": {"includeUnknownFallback": false}}')
+    desk.say("c", ("global", [("user", "note", graded("pears", UNKNOWN), graded("plums", NICE)), ("user", "pears")]))
+    desk.judge("c/s1/t1#0", turn="c/s1/t2")
+    found = told(desk, "c/s1/t2", arm, config=str(config))
+    assert found.recall.injected == 1
+    (reason,) = found.reasons.values()
+    assert "had filled all places" not in reason
+    assert "unknown" in reason
+
+
+def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
+    said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
+    desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
+    found = told(desk, "c/s1/t2", "tier_quota_v1")
+    assert found.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert found.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {found.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert found.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("orchard/s9/t1", "no recall happened at 'orchard/s9/t1'; there was one for instance at orchard/s1/t1"),
+        ("orchard/s2", "there was one for instance at orchard/s2/t1, orchard/s2/t2"),
+        ("orchard", "no recall happened at 'orchard'"),
+        ("empty/s1/t2", "no recall happened at 'empty/s1/t2'; there was one for instance at empty/s1/t1"),
+        ("cellar/s1/t1", "no conversation of this run has a turn 'cellar/s1/t1'"),
+        ("orchards/s1/t1", "no conversation of this run has a turn 'orchards/s1/t1'"),
+        ("", "no conversation of this run has a turn ''"),
+    ],
+)
+def test_an_unknown_turn_is_an_error_that_names_known_ones(orchard: Any, key: str, message: str) -> None:
+    run = orchard.run("recency").run
+    with pytest.raises(UnusableInput, match=message):
+        explain(run, key, "recency")
+
+
+def test_an_unknown_arm_is_an_error_that_names_the_known_ones(orchard: Any) -> None:
+    run = orchard.run("recency", "none").run
+    with pytest.raises(UnusableInput, match="has no arm 'vector'; it has: recency, none"):
+        explain(run, "orchard/s1/t1", "vector")
+
+
+@pytest.mark.parametrize("what", ["recording", "golden", "config"])
+def test_what_has_changed_since_cannot_be_explained(orchard: Any, what: str) -> None:
+    config = orchard.home / "config.json"
+    config.write_text('{"autoRecall": {"maxItems": 5}}')
+    run = orchard.run("recency", config=str(config)).run
+    assert explain(run, "orchard/s1/t2", "recency").recall.injected == 5
+    path = {"recording": next(orchard.folder.iterdir()), "golden": orchard.golden, "config": config}[what]
+    path.write_text(path.read_text().replace("5}", "4}") + "\n")
+    with pytest.raises(UnusableInput, match="has changed since; run the replay again"):
+        explain(run, "orchard/s1/t2", "recency")
+
+
+def test_a_recording_that_is_gone_cannot_be_explained(orchard: Any) -> None:
+    run = orchard.run("recency").run
+    orchard.folder.rename(orchard.home / "elsewhere")
+    with pytest.raises(UnusableInput, match="recordings: no such file or folder"):
+        explain(run, "orchard/s1/t2", "recency")
+
+
+def test_an_explanation_changes_nothing_in_the_run(orchard: Any, files_of: Any) -> None:
+    run = orchard.run(*ARMS).run
+    before = files_of(run.path)
+    for arm in ARMS:
+        explain(run, "orchard/s2/t2", arm)
+    assert files_of(run.path) == before
+
+
+def test_a_probe_from_outside_is_explained_whatever_its_id(desk: Any) -> None:
+    desk.say("c", ("global", [("user", "pears", "pears are red")]))
+    desk.judge("c/s1/t1#0", id="c/inside", conversation="c", query="pears")
+    desk.judge("c/s1/t1#0", id="which-pears", conversation="c", query="pears")
+    run = desk.run("none").run
+    for key in ("c/inside", "which-pears"):
+        found = explain(run, key, "none")
+        assert (found.moment.key, list(found.reasons)) == (key, ["c/s1/t1#0"])
+
+
+def test_turns_are_found_where_one_conversation_is_named_like_the_start_of_another(desk: Any) -> None:
+    for name in ("a", "a/b"):
+        desk.say(name, ("global", [("user", f"pears of {name}", "pears are red"), ("user", "pears?")]))
+    run = desk.run("recency").run
+    for key in ("a/s1/t2", "a/b/s1/t2"):
+        found = explain(run, key, "recency")
+        assert (found.moment.key, [one.key for one in found.recall.items]) == (key, [key.replace("t2", "t1#0")])

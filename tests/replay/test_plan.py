@@ -1,0 +1,208 @@
+"""What a replay was asked to do, checked and resolved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.replay.labels import Labels
+from lab.replay.plan import Asked, make_plan
+
+
+@pytest.fixture
+def garden(desk: Any) -> Any:
+    """Two graded conversations with a probe each."""
+    for name in ("garden", "kitchen"):
+        graded = {"importance_label": "nice_to_have"}
+        desk.say(name, ("global", [("user", "the spade is in the shed", ("spade: shed", graded)), ("user", "where?")]))
+        desk.judge(f"{name}/s1/t1#0", turn=f"{name}/s1/t2")
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"store": "chroma"}, "unknown store 'chroma'; known: exact, lancedb"),
+        ({"scope": "all"}, "unknown scope 'all'; known: none, recorded"),
+        ({"recall_turns": "sometimes"}, "unknown recall turns 'sometimes'; known: user, all, none"),
+        ({"labels": "graded"}, "unknown labels 'graded'"),
+        ({"depth": 0}, "depth 0"),
+        ({"limit": 0}, "limit 0"),
+        ({"limit": -1}, "limit -1"),
+        ({"conversation": ("cellar",)}, "no conversation 'cellar'; there are: garden, kitchen"),
+        ({"memories": "turns"}, "has no memories 'turns'; it has: recorded"),
+        ({"format": "csv"}, "unknown format 'csv'"),
+        ({"profile": "downstream"}, "unknown profile 'downstream'; known: seed, upstream"),
+        ({"max_items": 7}, r"max-items 7 is not in 1\.\.6"),
+        ({"max_items": 0}, r"max-items 0 is not in 1\.\.6"),
+        ({"max_items": 6, "profile": "upstream"}, r"max-items 6 is not in 1\.\.5"),
+        ({"must_share": 0.8, "nice_share": 0.3, "labels": "sampled"}, "sum to at most 1"),
+        ({"arms": ()}, "no arm given"),
+        ({"arms": ("tier_third_v1",)}, "unknown arm 'tier_third_v1'; known: tier_first_v1"),
+        ({"arms": ("bm25", "bm25")}, "arm 'bm25' is given twice"),
+        ({"embedder": "word2vec"}, "embedder 'word2vec': no such folder"),
+        ({"path": "nowhere"}, "nowhere: no such file or folder"),
+        ({"golden": "nowhere.jsonl"}, "nowhere.jsonl: no such file"),
+        ({"config": "nowhere.json"}, "nowhere.json: no such file"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(garden: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnusableInput, match=message):
+        make_plan(garden.asked(**changes))
+
+
+def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> None:
+    plan = make_plan(garden.asked())
+    assert (plan.recall_turns, plan.labels, plan.library.memories) == ("user", Labels("recorded"), "recorded")
+    assert [one.conversation for one in plan.recordings] == ["garden", "kitchen"]
+    assert [probe.id for one in plan.recordings for probe in plan.probes(one)] == ["garden/s1/t2", "kitchen/s1/t2"]
+    assert plan.labels_of(plan.recordings[0]) == {"garden/s1/t1#0": "nice_to_have"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, ["garden", "kitchen"]),
+        ({"limit": 1}, ["garden"]),
+        ({"limit": 9}, ["garden", "kitchen"]),
+        ({"conversation": ("kitchen",)}, ["kitchen"]),
+        ({"conversation": ("kitchen", "garden")}, ["garden", "kitchen"]),
+        ({"conversation": ("kitchen", "garden"), "limit": 1}, ["garden"]),
+    ],
+)
+def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
+    plan = make_plan(garden.asked(**changes))
+    assert [one.conversation for one in plan.recordings] == names
+    assert plan.comparable()["conversations"] == names
+
+
+def test_arguments_survive_the_json_of_a_manifest() -> None:
+    asked = Asked("p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2)
+    assert Asked.of_manifest(json.loads(json.dumps(asdict(asked)))) == asked
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "comparable"),
+    [
+        ({"arms": ("tier_quota_v1",)}, {"arms"}, True),
+        ({"arms": ("tier_first_v1", "bm25")}, {"arms"}, True),
+        ({"store": "lancedb"}, {"store"}, True),
+        ({"profile": "upstream", "max_items": 5}, {"arms", "max_items", "profile"}, True),
+        ({"max_items": 4}, {"arms", "max_items"}, True),
+        ({"depth": 20}, {"depth"}, True),
+        ({"embedder": "all-MiniLM-L6-v2"}, {"embedder"}, True),
+        ({"labels": "sampled"}, {"labels"}, False),
+        ({"scope": "recorded"}, {"scope"}, False),
+        ({"recall_turns": "all"}, {"recall_turns"}, False),
+        ({"limit": 1}, {"conversations"}, False),
+        ({"conversation": ("kitchen",)}, {"conversations"}, False),
+        ({"golden": None}, {"golden"}, False),
+    ],
+)
+def test_what_decides_the_receipts_is_resolved(
+    garden: Any, changes: dict[str, Any], where: set[str], comparable: bool
+) -> None:
+    plain, changed = make_plan(garden.asked()), make_plan(garden.asked(**changes))
+    before, after = plain.resolved(), changed.resolved()
+    assert {key for key in before if before[key] != after[key]} == where
+    assert plain.run_key() != changed.run_key()
+    assert (plain.comparable() == changed.comparable()) is comparable
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": "recorded"},
+        {"recall_turns": "user"},
+        {"memories": "recorded"},
+        {"must_share": 0.3, "seed": 3},
+        {"conversation": ("garden", "kitchen")},
+        {"limit": 2},
+    ],
+)
+def test_naming_a_default_or_what_has_no_effect_is_the_same_run(garden: Any, changes: dict[str, Any]) -> None:
+    assert make_plan(garden.asked(**changes)).run_key() == make_plan(garden.asked()).run_key()
+
+
+def test_the_seed_decides_drawn_labels_and_the_random_arm(garden: Any) -> None:
+    for asked in (garden.asked(labels="sampled"), garden.asked("random")):
+        assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
+
+
+def test_a_configuration_file_decides_by_what_it_says_and_not_by_its_name(garden: Any) -> None:
+    one, same, other = (garden.home / name for name in ("one.json", "same.json", "other.json"))
+    one.write_text('{"autoRecall": {"quotas": {"mustMax": 1}}}')
+    same.write_text('{ "autoRecall": {"quotas": {"mustMax": 1}} }')
+    other.write_text('{"autoRecall": {"quotas": {"mustMax": 2}}}')
+    keys = [make_plan(garden.asked("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+    # 2 is the default: saying so changes nothing.
+    assert keys[2] == make_plan(garden.asked("tier_quota_v1")).run_key()
+
+
+def test_a_changed_recording_or_golden_set_is_another_run(garden: Any) -> None:
+    before = make_plan(garden.asked()).comparable()
+    garden.judge(turn="garden/s1/t1")
+    judged = make_plan(garden.asked()).comparable()
+    assert {key for key in before if before[key] != judged[key]} == {"golden"}
+    garden.say("cellar", ("global", [("user", "it is dark", ("dark", {"importance_label": "ignore"}))]))
+    grown = make_plan(garden.asked()).comparable()
+    assert {key for key in before if judged[key] != grown[key]} == {"recordings", "conversations"}
+
+
+@pytest.fixture
+def shelved(garden: Any) -> Callable[..., Path]:
+    """The garden on a shelf: recordings in datasets/plants, a golden set a conversation in golden/plants."""
+    home = garden.home / "shelf"
+    datasets, golden = home / "datasets" / "plants", home / "golden" / "plants"
+    datasets.mkdir(parents=True)
+    golden.mkdir(parents=True)
+
+    def put(file: str, conversation: str) -> Path:
+        old = next(path for path in garden.folder.iterdir() if f'"{conversation}"' in path.read_text())
+        (datasets / file).write_bytes(old.read_bytes())
+        lines = [line for line in garden.golden.read_text().splitlines() if f"{conversation}/" in line]
+        (golden / file).write_text("\n".join(lines) + "\n")
+        return datasets / file
+
+    return put
+
+
+def test_the_golden_set_beside_a_folder_of_recordings_is_found(garden: Any, shelved: Callable[..., Path]) -> None:
+    folder = shelved("garden.jsonl", "garden").parent
+    shelved("kitchen.jsonl", "kitchen")
+    plan = make_plan(replace(garden.asked(), path=str(folder), golden=None))
+    assert [probe.id for probe in plan.library.golden.probes] == ["garden/s1/t2", "kitchen/s1/t2"]
+    assert set(plan.comparable()["golden"]) == {"garden.jsonl", "kitchen.jsonl"}
+
+
+@pytest.mark.parametrize("file", ["kitchen.jsonl", "02-kitchen.jsonl"])
+def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
+    garden: Any, shelved: Callable[..., Path], file: str
+) -> None:
+    """Whatever the file is called: the conversation is named inside."""
+    shelved("garden.jsonl", "garden")
+    path = shelved(file, "kitchen")
+    plan = make_plan(replace(garden.asked(), path=str(path), golden=None))
+    assert [one.conversation for one in plan.recordings] == ["kitchen"]
+    assert [probe.id for probe in plan.library.golden.probes] == ["kitchen/s1/t2"]
+
+
+def test_a_golden_set_that_was_named_must_fit_what_was_named(garden: Any) -> None:
+    path = next(path for path in garden.folder.iterdir() if '"garden"' in path.read_text())
+    with pytest.raises(UnusableInput, match="names conversation 'kitchen', which no recording has"):
+        make_plan(garden.asked(path=str(path)))
+
+
+def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path) -> None:
+    plan = make_plan(Asked(str(operators), "lab", ("none",)))
+    assert plan.labels == Labels("recorded")
+    assert all(plan.probes(one) for one in plan.recordings)
+    single = make_plan(Asked(str(operators / "two-desks.jsonl"), "lab", ("none",)))
+    assert single.library.golden.probes == plan.probes(plan.recordings[-1])

@@ -1,0 +1,165 @@
+"""Receipts on disk: what they hold, what they never hold, and that equal input gives equal bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from lab.embedding.vectors import Vectors
+from lab.engine.store.tokens import TextSettings, words_under
+from lab.errors import CannotMeasure
+from lab.recordings.model import Recording
+from lab.replay.loop import Answered, replay, rows_of
+from lab.replay.moments import moments
+from lab.replay.plan import Asked, make_plan
+from lab.replay.receipts import item, latency_table, read_table, receipts_table, write_table
+from lab.replay.run import run_replay, texts_of
+from lab.systems.retrievers import StoreRetriever, make_store
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+SCALARS = ["arm", "turn", "seq", "scope", "recalls", "probe", "injected", "visible", "visible_nice", "chars"]
+ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
+
+
+@pytest.fixture
+def answered(desk: Any) -> list[Answered]:
+    """Every answer of every arm on a small recording with scopes, labels and Chinese."""
+    labels = ("must_remember", "nice_to_have", "ignore", "unknown")
+    turns = [
+        (
+            "user",
+            f"第{turn}箱梨子 crate {turn}",
+            (f"梨子 pears in crate {turn}", {"importance_label": labels[turn % 4]}),
+        )
+        for turn in range(12)
+    ]
+    desk.say("果園/east", ("orchard", turns[:6]), ("global", turns[6:]))
+    desk.judge("果園/east/s1/t2#0", id="果園/east/q", conversation="果園/east", query="pears")
+    plan = make_plan(desk.asked(*ARMS))
+    (recording,) = plan.recordings
+    texts, vectors = texts_of(plan, recording), Vectors(plan.embedder)
+    vectors.prepare(texts)
+
+    def make_retriever(settings: TextSettings) -> StoreRetriever:
+        words = words_under(settings)
+        words.prepare(texts)
+        return StoreRetriever(make_store("exact", 64, settings), vectors, words)
+
+    return list(
+        replay(
+            recording,
+            rows_of(recording, plan.labels_of(recording)),
+            list(moments(recording, plan.probes(recording), "user")),
+            plan.arms,
+            make_retriever,
+            enforce_scope=False,
+        )
+    )
+
+
+def decoded(path: Path) -> str:
+    """Everything that a Parquet file says: its values, and the metadata around them."""
+    table = parquet.read_table(path)
+    return json.dumps(
+        [table.to_pylist(), str(table.schema), str(parquet.read_metadata(path).metadata)], ensure_ascii=False
+    )
+
+
+def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_path: Path) -> None:
+    write_table(receipts_table(answered), tmp_path / "r.parquet")
+    rows = read_table(tmp_path / "r.parquet").to_pylist()
+    assert len(rows) == len(answered) == 13 * len(ARMS)
+    for row, one in zip(rows, answered, strict=True):
+        assert [row[name] for name in SCALARS] == [
+            one.arm.name,
+            one.moment.key,
+            one.moment.seq,
+            one.moment.scope,
+            one.moment.recalls,
+            one.moment.probe.id if one.moment.probe else None,
+            one.recall.injected,
+            one.visible,
+            one.visible_nice,
+            len(one.recall.context),
+        ]
+        assert tuple(item(row, rank) for rank in range(len(row["item_key"]))) == one.recall.items
+        assert json.loads(row["receipt"]) == one.recall.receipt
+    assert {rank for one in answered for entry in one.recall.items for rank in (entry.fts_rank, entry.vec_rank)} > {
+        None,
+        1,
+    }
+
+
+def test_the_columns_are_those_that_are_documented(answered: list[Answered]) -> None:
+    table = receipts_table(answered)
+    assert table.column_names == [*SCALARS, *(f"item_{name}" for name in ITEMS), "receipt"]
+    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"1"}
+
+
+def test_receipts_without_any_item_have_the_same_schema(answered: list[Answered], tmp_path: Path) -> None:
+    whole = receipts_table(answered).schema
+    for some in ([one for one in answered if one.arm.name == "none"], []):
+        table = receipts_table(some)
+        assert table.schema == whole
+        write_table(table, tmp_path / "r.parquet")
+        assert read_table(tmp_path / "r.parquet").to_pylist() == table.to_pylist()
+        assert [row["item_key"] for row in table.to_pylist()] == [[]] * len(some)
+
+
+def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
+    table = latency_table(answered)
+    assert table.column_names == ["arm", "turn", "stage", "ns", "cold"]
+    rows = table.to_pylist()
+    assert {row["arm"] for row in rows} == set(ARMS)
+    assert {"retrieve", "search", "select", "wrap", "receipt"} == {row["stage"] for row in rows}
+    assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
+    assert all(row["ns"] >= 0 for row in rows)
+    assert latency_table([]).schema == table.schema
+
+
+def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(answered: list[Answered], tmp_path: Path) -> None:
+    for number, answers in enumerate((answered, answered)):
+        write_table(receipts_table(answers), tmp_path / f"{number}.parquet")
+        for one in answered:
+            one.recall.timings["search"] = 123456789
+    assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
+
+
+def said_in(recording: Recording) -> set[str]:
+    return {text for one in recording.memories for text in (one.text, one.index_text)} | {
+        turn.text for turn in recording.turns if len(turn.text) > 12
+    }
+
+
+def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_path: Path) -> None:
+    asked = Asked(str(operators), "lab", ARMS, embedder="hashing")
+    run = run_replay(asked, tmp_path / "run").run
+    gold = (run.path / "golden.jsonl").read_text()
+    manifest = (run.path / "manifest.json").read_text()
+    for recording in make_plan(asked).recordings:
+        said = decoded(run.receipts(recording.conversation)) + decoded(run.latency(recording.conversation))
+        assert recording.memories[0].key in said
+        raw = run.receipts(recording.conversation).read_bytes()
+        for text in said_in(recording):
+            assert json.dumps(text, ensure_ascii=False)[1:-1] not in said
+            assert text not in gold + manifest
+            assert text.encode() not in raw
+
+
+@pytest.mark.parametrize("keep", [0, 3, 200, -1])
+def test_a_damaged_file_cannot_be_measured_and_is_named(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "r.parquet"
+    write_table(pa.table({"arm": ["x"] * 100}), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CannotMeasure, match=r"r\.parquet: damaged .* delete it and run the replay again"):
+        read_table(path)
+
+
+def test_a_missing_file_cannot_be_measured(tmp_path: Path) -> None:
+    with pytest.raises(CannotMeasure, match=r"gone\.parquet"):
+        read_table(tmp_path / "gone.parquet")

@@ -1,0 +1,263 @@
+"""Killed, failed or spread over processes: the run that comes out is the same, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.engine.store.exact import ExactStore
+from lab.errors import CannotMeasure
+from lab.replay.run import run_replay
+
+Files = Callable[[Path], dict[str, bytes]]
+LAB = Path(sys.executable).with_name("lab")
+ARMS = ("tier_first_v1", "tier_quota_v1")
+EVERY_ARM = (*ARMS, "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+# What a finished run is judged by: everything but the manifest's environment and the timings.
+RESULTS = ("receipts/*.parquet", "golden.jsonl", "scores.parquet", "report.html", "report.md", "report.json")
+
+
+def lab(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command to its end."""
+    return subprocess.run(
+        [str(LAB), *map(str, words)], capture_output=True, text=True, check=False, env={**os.environ, **env}
+    )
+
+
+def replay_words(operators: Path, out: Path) -> list[str]:
+    arms = [word for arm in ARMS for word in ("--arm", arm)]
+    return ["replay", str(operators), "--format", "lab", *arms, "--out", str(out)]
+
+
+def finish(operators: Path, out: Path) -> None:
+    for words in (replay_words(operators, out), ["score", str(out)], ["report", str(out)]):
+        ended = lab(*words)
+        assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
+
+
+def results(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if any(fnmatch(name, pattern) for pattern in RESULTS)}
+
+
+@pytest.fixture(scope="module")
+def unbroken(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the shipped conversations that nobody killed. From here on every vector is in the cache."""
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    finish(operators, out)
+    return out
+
+
+def kill_when(words: Sequence[str], reached: Callable[[], bool]) -> int:
+    """Start the real command, kill it as soon as ``reached``, and return how it ended."""
+    with subprocess.Popen(
+        [str(LAB), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+    ) as process:
+        while process.poll() is None:
+            if reached():
+                process.send_signal(signal.SIGKILL)
+                break
+        return process.wait()
+
+
+def names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def receipts_there(out: Path, count: int) -> bool:
+    return sum(not name.startswith(".") for name in names_in(out / "receipts")) >= count
+
+
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "the manifest is there": lambda out: (out / "manifest.json").exists(),
+    "the first receipts are there": lambda out: receipts_there(out, 1),
+    "the second receipts are there": lambda out: receipts_there(out, 2),
+    "the fourth receipts are there": lambda out: receipts_there(out, 4),
+    "receipts are half written": lambda out: any(name.endswith(".part") for name in names_in(out / "receipts")),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
+    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, moment: str
+) -> None:
+    out = tmp_path / "run"
+    assert kill_when(replay_words(operators, out), lambda: MOMENTS[moment](out)) == -signal.SIGKILL
+    expected = files_of(unbroken)
+    left = {name: data for name, data in files_of(out).items() if not name.endswith(".part")}
+    assert json.loads(left["manifest.json"])["status"] == "started"
+    assert results(left).items() < expected.items()
+    there = [out / name for name in results(left)]
+    stamps = [path.stat().st_mtime_ns for path in there]
+    finish(operators, out)
+    assert [path.stat().st_mtime_ns for path in there] == stamps
+    assert results(files_of(out)) == results(expected)
+    assert len(results(expected)) == 6 + 5
+    manifest, other = (json.loads((run / "manifest.json").read_bytes()) for run in (out, unbroken))
+    assert (manifest["status"], manifest["resolved"], manifest["run_key"]) == (
+        "complete",
+        other["resolved"],
+        other["run_key"],
+    )
+
+
+def test_a_scoring_that_is_killed_is_done_again(
+    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files
+) -> None:
+    out = tmp_path / "run"
+    assert lab(*replay_words(operators, out)).returncode == 0
+    scoring = ["score", str(out)]
+    assert kill_when(scoring, lambda: any(name.startswith(".scores") for name in names_in(out))) == -signal.SIGKILL
+    assert results(files_of(out)).items() <= files_of(unbroken).items()
+    finish(operators, out)
+    assert results(files_of(out)) == results(files_of(unbroken))
+
+
+def test_another_set_of_hashes_and_an_empty_cache_give_the_same_bytes(desk: Any, files_of: Files) -> None:
+    """Sets and dictionaries of strings are walked in an order that PYTHONHASHSEED decides, if anyone walks them."""
+    talk(desk, 3, turns=10)
+    runs = []
+    for seed in ("0", "4711"):
+        out, cache = desk.home / f"hash{seed}", str(desk.home / f"cache{seed}")
+        arms = [word for arm in EVERY_ARM for word in ("--arm", arm)]
+        words = [desk.folder, "--format", "lab", *arms, "--golden", desk.golden, "--embedder", "hashing", "--out", out]
+        sampled = ["--labels", "distractors", "--must-share", "0.3", "--seed", "5"]
+        ended = lab("replay", *words, *sampled, LAB_CACHE_DIR=cache, PYTHONHASHSEED=seed)
+        assert ended.returncode == 0, ended.stderr
+        runs.append(results(files_of(out)))
+    assert len(runs[0]) == 3 + 1
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("store", ["exact", "lancedb"])
+def test_two_processes_give_the_bytes_of_one(desk: Any, files_of: Files, store: str) -> None:
+    talk(desk, 3, turns=6)
+    one = desk.run("vector", "hybrid", "oracle", out="one", jobs=1, store=store)
+    two = desk.run("vector", "hybrid", "oracle", out="two", jobs=2, store=store)
+    assert one.done == two.done == ("talk0", "talk1", "talk2")
+    assert results(files_of(one.run.path)) == results(files_of(two.run.path))
+    assert len(results(files_of(two.run.path))) == 3 + 1
+
+
+def talk(desk: Any, count: int, *, turns: int = 3) -> None:
+    """Conversations talk0, talk1 … in which a memory is born at each turn, and the last turn is judged."""
+    for number in range(count):
+        said = [("user", f"pears, plums and crate {turn}", f"crate {turn} holds pears") for turn in range(turns)]
+        desk.say(f"talk{number}", ("global", said))
+        desk.judge(f"talk{number}/s1/t1#0", turn=f"talk{number}/s1/t{turns}")
+
+
+@pytest.fixture
+def broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that raises, for the conversation talk1 alone."""
+    real = ExactStore.add
+
+    def add(self: ExactStore, rows: Sequence[Any], *others: Any) -> None:
+        if any(row.key.startswith("talk1/") for row in rows):
+            raise OSError("the disk is on fire")
+        real(self, rows, *others)
+
+    monkeypatch.setattr(ExactStore, "add", add)
+
+
+@pytest.mark.usefixtures("broken_store")
+def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
+    desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(desk, 3)
+    heard: list[str] = []
+    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    failure = {"conversation": "talk1", "phase": "replay", "reason": "OSError: the disk is on fire"}
+    assert (outcome.done, outcome.failures) == (("talk0", "talk2"), (failure,))
+    failures = outcome.run.path / "failures.jsonl"
+    assert [json.loads(line) for line in failures.read_text().splitlines()] == [failure]
+    assert outcome.run.manifest["status"] == "incomplete"
+    assert "talk1: failed: OSError: the disk is on fire" in heard
+    assert sorted(names_in(outcome.run.path / "receipts")) == ["talk0.parquet", "talk2.parquet"]
+
+    again = desk.run(*ARMS)
+    assert (again.done, again.skipped, again.failures) == ((), ("talk0", "talk2"), (failure,))
+
+    monkeypatch.undo()
+    monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "cache"))
+    mended = desk.run(*ARMS)
+    assert (mended.done, mended.skipped, mended.failures) == (("talk1",), ("talk0", "talk2"), ())
+    assert not failures.exists()
+    assert json.loads((mended.run.path / "manifest.json").read_text())["status"] == "complete"
+    whole = desk.run(*ARMS, out="whole")
+    assert results(files_of(mended.run.path)) == results(files_of(whole.run.path))
+
+
+@pytest.mark.usefixtures("broken_store")
+def test_the_command_ends_with_4_where_a_conversation_failed(
+    desk: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab.cli.main import main
+
+    talk(desk, 2)
+    words = ["lab", "replay", str(desk.folder), "--format", "lab", "--arm", "recency", "--embedder", "hashing"]
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(desk.home / "run"), "--json"])
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == CannotMeasure.exit_code == 4
+    assert json.loads(said.out)["conversations"] == {"done": 1, "skipped": 0, "failed": 1}
+    assert said.err.splitlines()[-1].startswith("error: 1 conversations failed; reasons are in ")
+    assert "Traceback" not in said.err
+
+
+def test_the_real_command_ends_with_4_where_receipts_cannot_be_written_and_finishes_once_they_can(
+    desk: Any, files_of: Files
+) -> None:
+    talk(desk, 2)
+    out = desk.home / "run"
+    (desk.home / "whole").mkdir()
+    words = ["replay", desk.folder, "--format", "lab", "--arm", "recency", "--embedder", "hashing", "--out"]
+    assert lab(*words, desk.home / "whole").returncode == 0
+    assert lab(*words, out).returncode == 0
+    (out / "receipts" / "talk1.parquet").unlink()
+    (out / "receipts" / "talk1.parquet").mkdir()
+    failed = lab(*words, out)
+    assert failed.returncode == 4
+    assert "Traceback" not in failed.stderr
+    reason = json.loads((out / "failures.jsonl").read_text())
+    assert (reason["conversation"], reason["phase"]) == ("talk1", "replay")
+    assert "talk1.parquet" in reason["reason"]
+    (out / "receipts" / "talk1.parquet").rmdir()
+    assert lab(*words, out).returncode == 0
+    assert not (out / "failures.jsonl").exists()
+    assert results(files_of(out)) == results(files_of(desk.home / "whole"))
+
+
+def test_a_worker_that_dies_fails_its_conversations_and_the_run_can_be_finished(desk: Any, files_of: Files) -> None:
+    """As when the machine runs out of memory: the system kills one process and says nothing."""
+    talk(desk, 8, turns=6)
+    killed: list[int] = []
+
+    def announce(text: str) -> None:
+        if text.startswith("talk0: done"):
+            for child in multiprocessing.active_children():
+                child.kill()
+                killed.append(child.pid or 0)
+
+    outcome = run_replay(desk.asked("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
+    assert len(killed) == 2
+    assert "talk0" in outcome.done
+    assert {one["conversation"] for one in outcome.failures} == {f"talk{n}" for n in range(8)} - set(outcome.done)
+    assert len(outcome.failures) > 0
+    assert desk.run("recency", store="lancedb").failures == ()
+    whole = desk.run("recency", store="lancedb", out="whole")
+    assert results(files_of(desk.home / "run")) == results(files_of(whole.run.path))

@@ -1,0 +1,288 @@
+"""The run directory: made once, resumed by the same arguments, refused for others, and safe with any conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from lab.errors import LabError, NotARun, OtherArguments, UnusableInput
+from lab.replay.run_directory import RunDirectory, create_or_resume, open_run
+
+Files = Callable[[Path], dict[str, bytes]]
+NAMES = (
+    "plain",
+    "Plain",
+    "a/b",
+    "a%2Fb",
+    "a%252Fb",
+    "a\\b",
+    "a b",
+    " a b",
+    "a b ",
+    "a+b",
+    "a%20b",
+    ".",
+    "..",
+    "...",
+    "../up",
+    "/root",
+    ".hidden",
+    "a.parquet",
+    "a",
+    "",
+    " ",
+    "  ",
+    "%20",
+    "%00",
+    "\x00",
+    "tab\there",
+    "line\nbreak",
+    "會議",
+    "会议",
+    "%E6%9C%83%E8%AD%B0",
+    "caf\u00e9",
+    "cafe\u0301",
+    "~",
+    "*?:|<>\"'",
+)
+
+
+@pytest.fixture
+def talk(desk: Any) -> Any:
+    """Three short conversations, one of them judged."""
+    for name in ("one", "two", "three"):
+        desk.say(
+            name, ("global", [("user", f"{name} likes pears", f"{name} likes pears"), ("user", "who likes pears")])
+        )
+    desk.judge("two/s1/t1#0", turn="two/s1/t2")
+    return desk
+
+
+def run_for(path: Path, *conversations: str) -> RunDirectory:
+    return RunDirectory(path, {"resolved": {"conversations": list(conversations)}})
+
+
+def test_a_run_holds_its_manifest_its_gold_and_a_file_a_conversation(talk: Any) -> None:
+    outcome = talk.run("tier_first_v1", "oracle")
+    assert sorted(str(path.relative_to(outcome.run.path)) for path in outcome.run.path.rglob("*")) == [
+        "golden.jsonl",
+        "latency",
+        "latency/one.parquet",
+        "latency/three.parquet",
+        "latency/two.parquet",
+        "manifest.json",
+        "receipts",
+        "receipts/one.parquet",
+        "receipts/three.parquet",
+        "receipts/two.parquet",
+    ]
+    assert (outcome.done, outcome.skipped, outcome.failures) == (("one", "three", "two"), (), ())
+    run = open_run(outcome.run.path)
+    assert run.manifest["status"] == "complete"
+    assert (run.arms, run.conversations, run.max_items) == (["tier_first_v1", "oracle"], ["one", "three", "two"], 6)
+    assert run.manifest["environment"]["packages"]["lancedb"] == "0.40.0"
+
+
+def test_the_same_arguments_resume_skip_what_is_done_and_change_no_byte(talk: Any, files_of: Files) -> None:
+    first = talk.run()
+    before = files_of(first.run.path)
+    stamps = {path: path.stat().st_mtime_ns for path in first.run.path.rglob("*")}
+    again = talk.run()
+    assert (again.done, again.skipped, again.embedded) == ((), ("one", "three", "two"), 0)
+    assert files_of(again.run.path) == before
+    assert {path: path.stat().st_mtime_ns for path in again.run.path.rglob("*")} == stamps
+
+
+def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any, files_of: Files) -> None:
+    first = talk.run()
+    before = files_of(first.run.path)
+    first.run.receipts("three").unlink()
+    stamp = first.run.receipts("one").stat().st_mtime_ns
+    again = talk.run()
+    assert (again.done, again.skipped) == (("three",), ("one", "two"))
+    after = files_of(again.run.path)
+    assert {name: data for name, data in after.items() if not name.startswith("latency")} == {
+        name: data for name, data in before.items() if not name.startswith("latency")
+    }
+    assert first.run.receipts("one").stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"arms": ("tier_quota_v1",)}, "arms"),
+        ({"scope": "recorded"}, "scope"),
+        ({"store": "lancedb"}, "store"),
+        ({"max_items": 3}, "arms, max_items"),
+        ({"seed": 1}, "labels"),
+        ({"must_share": 0.2, "depth": 7}, "depth, labels"),
+        ({"limit": 2}, "conversations"),
+        ({"golden": None}, "golden"),
+    ],
+)
+def test_other_arguments_are_refused_with_what_differs(
+    talk: Any, files_of: Files, changes: dict[str, Any], differs: str
+) -> None:
+    first = talk.run()
+    before = files_of(first.run.path)
+    with pytest.raises(OtherArguments, match=f"was made with other {differs}; choose another --out"):
+        talk.run(**changes)
+    assert files_of(first.run.path) == before
+
+
+def test_a_changed_recording_is_other_arguments(talk: Any) -> None:
+    talk.run()
+    talk.say("four", ("global", [("user", "hello")]))
+    with pytest.raises(OtherArguments, match="other conversations, recordings;"):
+        talk.run()
+
+
+@pytest.mark.parametrize("content", ["notes.txt", "deep/er.txt", ".hidden", "receipts/one.parquet"])
+def test_a_folder_with_other_content_is_refused_and_left_alone(talk: Any, files_of: Files, content: str) -> None:
+    path = talk.home / "run" / content
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(UnusableInput, match="exists and is no run directory"):
+        talk.run()
+    assert files_of(talk.home / "run") == {content: b"mine"}
+
+
+def test_an_empty_folder_is_taken(talk: Any) -> None:
+    (talk.home / "run").mkdir()
+    assert len(talk.run().done) == 3
+
+
+@pytest.mark.parametrize("out", ["a-file", "a-file/run", "a-file/deeper/run"])
+def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
+    (talk.home / "a-file").write_text("mine")
+    with pytest.raises(LabError, match="a-file"):
+        talk.run(out=out)
+    assert (talk.home / "a-file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (None, "has no manifest.json"),
+        ("{}", "is no manifest of a run"),
+        ("[]", "is no manifest of a run"),
+        ('{"kind": "lab.other", "schema_version": 1}', "is no manifest of a run"),
+        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 1"),
+        ('{"kind": "lab.run"}', "schema_version None"),
+    ],
+)
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, manifest: str | None, message: str) -> None:
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+        with pytest.raises(NotARun, match=message):
+            create_or_resume(tmp_path, {}, {}, {})
+    with pytest.raises(NotARun, match=message):
+        open_run(tmp_path)
+
+
+def test_what_is_no_folder_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("file", "nothing"):
+        with pytest.raises(NotARun, match=f"{name}: no such run directory"):
+            open_run(tmp_path / name)
+
+
+def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"kind": "lab.run",\n "schema')
+    with pytest.raises(UnusableInput, match=r"manifest\.json:2: not JSON"):
+        open_run(tmp_path)
+
+
+def test_a_run_killed_before_its_first_manifest_was_in_place_can_be_run_again(talk: Any) -> None:
+    """The folder then holds the unfinished part of the manifest and nothing else."""
+    (talk.home / "run").mkdir()
+    (talk.home / "run" / ".manifest.json.k2j3h4.part").write_text('{"kind": "lab.r')
+    assert talk.run().done == ("one", "three", "two")
+
+
+def test_parts_of_files_are_not_taken_for_files(talk: Any) -> None:
+    first = talk.run()
+    name = first.run.receipts("two").name
+    first.run.receipts("two").rename(first.run.path / "receipts" / f".{name}.k2j3h4.part")
+    assert open_run(first.run.path).done() == ["one", "three"]
+    with pytest.raises(UnusableInput, match="1 of 3 conversations are missing; run the same replay again"):
+        first.run.require_done()
+    assert talk.run().done == ("two",)
+    first.run.require_done()
+
+
+def test_names_of_conversations_give_files_that_do_not_collide(tmp_path: Path) -> None:
+    run = run_for(tmp_path, *NAMES)
+    for place in (run.receipts, run.latency):
+        names: dict[Path, list[str]] = {}
+        for name in NAMES:
+            names.setdefault(place(name), []).append(name)
+        assert [same for same in names.values() if len(same) > 1] == []
+        assert {path.parent for path in names} == {tmp_path / place.__name__}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name])
+def test_a_file_name_tells_its_conversation_and_stays_in_its_folder(name: str) -> None:
+    path = run_for(Path("run"), name).receipts(name)
+    assert path.parent == Path("run/receipts")
+    assert unquote(path.name.removesuffix(".parquet")) == name
+    assert not set(path.name) & set('/\\\x00\n:*?"<>|')
+
+
+def test_conversations_with_any_name_are_replayed_and_resumed(desk: Any) -> None:
+    names = sorted(name for name in NAMES if name not in ("", "\x00"))
+    for name in names:
+        desk.say(name, ("global", [("user", f"this is {name!r}", f"about {name!r}"), ("user", "and now")]))
+    outcome = desk.run("recency")
+    assert (list(outcome.done), outcome.failures) == (names, ())
+    receipts = outcome.run.path / "receipts"
+    assert {path.name for path in receipts.iterdir()} == {outcome.run.receipts(name).name for name in names}
+    assert [row["item_key"] for row in desk.rows(outcome)] == [
+        items for name in names for items in ([], [f"{name}/s1/t1#0"])
+    ]
+    assert list(desk.run("recency").skipped) == names
+
+
+@pytest.mark.parametrize("length", [20, 40, 60])
+def test_a_conversation_may_have_a_long_chinese_name(desk: Any, length: int) -> None:
+    """Forty characters are 120 bytes, less than half of what a file name may have; percent-escaped they are 360."""
+    name = ("每週產品會議記錄" * 8)[:length]
+    desk.say(name, ("global", [("user", "大家好")]))
+    outcome = desk.run("recency")
+    assert (outcome.failures, outcome.done) == ((), (name,))
+
+
+def test_the_gold_of_a_run_holds_keys_labels_and_what_was_visible_but_no_text(desk: Any) -> None:
+    secret = "the safe opens with 4711"
+    desk.say(
+        "c", ("global", [("user", "note this", (secret, {"importance_label": "must_remember"})), ("user", "safe?")])
+    )
+    desk.judge("c/s1/t1#0", turn="c/s1/t1")
+    desk.judge("c/s1/t1#0", turn="c/s1/t2", type="standing_rule")
+    desk.judge(id="c/later", conversation="c", query="nothing?")
+    outcome = desk.run()
+    text = (outcome.run.path / "golden.jsonl").read_text()
+    relevant = {"memory": "c/s1/t1#0", "grade": 1, "label": "must_remember"}
+    assert [json.loads(line) for line in text.splitlines()] == [
+        {
+            "probe": "c/s1/t1",
+            "conversation": "c",
+            "relevant": [{**relevant, "visible": False}],
+            "forbidden": [],
+            "slices": {},
+        },
+        {
+            "probe": "c/s1/t2",
+            "conversation": "c",
+            "relevant": [{**relevant, "visible": True}],
+            "forbidden": [],
+            "slices": {"type": "standing_rule"},
+        },
+        {"probe": "c/later", "conversation": "c", "relevant": [], "forbidden": [], "slices": {}},
+    ]
+    assert secret not in text

@@ -1,0 +1,84 @@
+"""Runs to report on, over small invented recordings in the shape of RealMem: its topics and categories are slices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+POLICIES = ("tier_first_v1", "tier_quota_v1")
+# Words that occur in texts alone: none may reach a report.
+TURN_WORD, MEMORY_WORD = "quokkaturn", "wombatmemory"
+
+
+def _session(number: int, topic: str, category: str) -> dict[str, Any]:
+    memories = [{"content": f"{MEMORY_WORD} note {number} {part} of the session"} for part in range(4)]
+    used = [{"session_uuid": f"s{number - 1}", "content": f"{MEMORY_WORD} note {number - 1} 1 of the session"}]
+    spoken: list[dict[str, Any]] = [{"speaker": "User", "content": f"{TURN_WORD} hello {number}"}]
+    spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} hello back"})
+    if number:
+        spoken.append(
+            {
+                "speaker": "User",
+                "content": f"{TURN_WORD} which note {number - 1} 1 was it?",
+                "is_query": True,
+                "topic": topic,
+                "category_name": category,
+            }
+        )
+        spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} that one", "memory_used": used})
+    return {
+        "session_identifier": "Shop:S1",
+        "session_uuid": f"s{number}",
+        "current_time": f"2026-01-{number + 1:02} (Monday)",
+        "dialogue_turns": spoken,
+        "extracted_memory": memories,
+    }
+
+
+@pytest.fixture(scope="session")
+def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """Replays one invented conversation a name; ``topic`` and ``category`` are those of every probe."""
+
+    def make(
+        *names: str, arms: tuple[str, ...] = POLICIES, topic: str = "lamps", category: str = "fact", sessions: int = 6
+    ) -> RunDirectory:
+        folder = tmp_path_factory.mktemp("report")
+        (folder / "set").mkdir()
+        for place, name in enumerate(names):
+            dialogues = [_session(number, topic, category) for number in range(sessions + place)]
+            value = {"_metadata": {"person_name": name}, "dialogues": dialogues}
+            (folder / "set" / f"{place}.json").write_text(json.dumps(value), "utf-8")
+        asked = Asked(
+            str(folder / "set"), "realmem", arms, embedder="hashing", labels="sampled", must_share=0.4, nice_share=0.5
+        )
+        outcome = run_replay(asked, folder / "run")
+        assert outcome.failures == ()
+        return outcome.run
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def secret_words() -> tuple[str, str]:
+    """Words of turns and memories that no report may show."""
+    return TURN_WORD, MEMORY_WORD
+
+
+@pytest.fixture(scope="session")
+def copy_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RunDirectory], Path]:
+    """A copy of a run in a folder of its own."""
+    import shutil
+
+    def copy(run: RunDirectory) -> Path:
+        return Path(shutil.copytree(run.path, tmp_path_factory.mktemp("copy") / "run"))
+
+    return copy

@@ -1,0 +1,180 @@
+"""The must pool grows: every point of the sweep is a replay that could have been run by itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.measures.score import read_gold, score_run, summarise
+from lab.replay.labels import MODES as LABEL_MODES
+from lab.replay.plan import Asked, make_plan
+from lab.replay.receipts import read_table
+from lab.replay.run import run_replay
+from lab.sweep.saturation import SHARES, Point, saturation, write_points
+
+POLICIES = ("tier_first_v1", "tier_quota_v1")
+SEEDS = 2
+
+
+@pytest.fixture(scope="module")
+def points(operators: Path) -> list[Point]:
+    """The sweep over the shipped conversations."""
+    return saturation(operators, "lab", seeds=SEEDS)
+
+
+@pytest.fixture(scope="module")
+def kept_out(operators: Path) -> tuple[int, int, int]:
+    """Memories, memories that are gold, conversations."""
+    plan = make_plan(Asked(str(operators), "lab", ("none",)))
+    gold = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
+    return sum(len(one.memories) for one in plan.recordings), len(gold), len(plan.recordings)
+
+
+@pytest.mark.parametrize(
+    ("mode", "share", "seed"),
+    [
+        ("distractors", 0.01, 0),
+        ("distractors", 0.10, 1),
+        ("distractors", 0.45, 0),
+        ("independent", 0.06, 0),
+        ("independent", 0.30, 1),
+        ("independent", 1.0, 0),
+    ],
+)
+def test_a_point_is_the_score_of_a_plain_replay_with_the_same_labels(
+    operators: Path, points: list[Point], tmp_path: Path, mode: str, share: float, seed: int
+) -> None:
+    labels = "distractors" if mode == "distractors" else "sampled"
+    assert labels in LABEL_MODES
+    arms = (*POLICIES, "hybrid", "oracle")
+    asked = Asked(str(operators), "lab", arms, labels=labels, must_share=share, nice_share=0.7 * (1 - share), seed=seed)
+    run = run_replay(asked, tmp_path / "run").run
+    summary = summarise(score_run(run), read_gold(run), run.arms)["arms"]
+    drawn = {one.arm: one for one in points if (one.mode, one.share, one.seed) == (mode, share, seed)}
+    assert tuple(drawn) == POLICIES
+    references = {one.arm: one for one in points if one.mode == "reference"}
+    for arm in arms:
+        point, measures = (drawn | references)[arm], summary[arm]["measures"]
+        assert point.hit == pytest.approx(measures["Success@6"], abs=1e-12)
+        assert point.repeat == pytest.approx(measures["RepeatRate"], abs=1e-12)
+        if arm in POLICIES:
+            assert point.gold_nice == (
+                None if measures["GoldNice@6"] is None else pytest.approx(measures["GoldNice@6"], abs=1e-12)
+            )
+            plan = make_plan(asked)
+            must = [list(plan.labels_of(one).values()).count("must_remember") for one in plan.recordings]
+            assert point.must == sum(must) / len(must)
+
+
+def test_every_share_mode_and_seed_has_a_point_for_both_policies(
+    points: list[Point], kept_out: tuple[int, int, int]
+) -> None:
+    memories, gold, _ = kept_out
+    shares = {"distractors": [one for one in SHARES if one <= 1 - gold / memories], "independent": list(SHARES)}
+    assert 0 < len(shares["distractors"]) < len(SHARES)
+    expected = {
+        (mode, share, seed, arm)
+        for mode, some in shares.items()
+        for share in some
+        for seed in range(SEEDS)
+        for arm in POLICIES
+    }
+    found = [(one.mode, one.share, one.seed, one.arm) for one in points]
+    assert len(found) == len(set(found))
+    assert set(found) == expected | {("reference", None, None, arm) for arm in ("hybrid", "oracle")}
+
+
+def test_distractors_never_reach_beyond_the_share_that_is_not_gold(
+    points: list[Point], kept_out: tuple[int, int, int]
+) -> None:
+    memories, gold, conversations = kept_out
+    drawn = [one for one in points if one.mode == "distractors"]
+    assert max(one.share or 0 for one in drawn) <= 1 - gold / memories
+    assert max(one.must or 0 for one in drawn) <= (memories - gold) / conversations
+
+
+def test_the_pool_grows_with_the_share_and_is_the_same_for_both_policies(points: list[Point]) -> None:
+    for mode in ("distractors", "independent"):
+        for seed in range(SEEDS):
+            grown = {
+                arm: [one.must for one in points if (one.mode, one.seed, one.arm) == (mode, seed, arm)]
+                for arm in POLICIES
+            }
+            assert grown[POLICIES[0]] == grown[POLICIES[1]] == sorted(one or 0.0 for one in grown[POLICIES[0]])
+            assert len(set(grown[POLICIES[0]])) == len(grown[POLICIES[0]])
+
+
+def test_values_are_rates_and_references_know_no_draw(points: list[Point]) -> None:
+    for one in points:
+        assert all(value is None or 0 <= value <= 1 for value in (one.hit, one.gold_nice, one.repeat))
+        if one.mode == "reference":
+            assert (one.share, one.seed, one.must, one.gold_nice) == (None, None, None, None)
+    hits = {one.arm: one.hit for one in points if one.mode == "reference"}
+    assert hits["oracle"] == 1.0 >= max(one.hit for one in points)
+
+
+def test_where_everything_is_must_no_gold_is_nice_and_a_draw_changes_nothing(
+    points: list[Point], kept_out: tuple[int, int, int]
+) -> None:
+    memories, _, conversations = kept_out
+    for arm in POLICIES:
+        full = [one for one in points if (one.mode, one.share, one.arm) == ("independent", 1.0, arm)]
+        assert [one.seed for one in full] == list(range(SEEDS))
+        assert {one._replace(seed=0) for one in full} == {full[0]}
+        assert (full[0].gold_nice, full[0].must) == (None, memories / conversations)
+
+
+def test_points_come_back_from_disk(points: list[Point], tmp_path: Path) -> None:
+    write_points(points, tmp_path / "deeper" / "saturation.parquet")
+    back = [Point(**row) for row in read_table(tmp_path / "deeper" / "saturation.parquet").to_pylist()]
+    assert back == points
+
+
+def recording(home: Path, name: str, memory_at_end: bool) -> Path:
+    """Three turns; the only gold of the second is born after it, if at all at the end."""
+    folder, golden = home / "datasets" / "late", home / "golden" / "late"
+    folder.mkdir(parents=True, exist_ok=True)
+    golden.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"kind": "recording", "schema": "lab.recording.v1", "conversation": name},
+        {"kind": "session", "session": "s1", "time": "2026-03-01T09:00:00+00:00"},
+        *({"kind": "turn", "turn": f"t{turn}", "role": "user", "text": f"pears {turn}"} for turn in (1, 2, 3)),
+        {"kind": "memory", "text": "pears are late"},
+    ]
+    if not memory_at_end:
+        lines.insert(3, lines.pop())
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    key = f"{name}/s1/t{3 if memory_at_end else 1}#0"
+    probe = {"kind": "probe", "turn": f"{name}/s1/t2", "relevant": [{"memory": key}]}
+    (golden / f"{name}.jsonl").write_text(json.dumps(probe) + "\n")
+    return folder
+
+
+def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None:
+    """GoldNice speaks of visible gold alone, in a sweep as in a replay."""
+    recording(tmp_path, "born", memory_at_end=False)
+    folder = recording(tmp_path, "unborn", memory_at_end=True)
+    compared = [one for one in saturation(folder, "lab", seeds=4) if (one.mode, one.share) == ("independent", 0.01)]
+    assert {one.gold_nice for one in compared} != {None}
+    for point in compared:
+        asked = Asked(str(folder), "lab", POLICIES, labels="sampled", must_share=0.01, nice_share=0.7 * 0.99)
+        run = run_replay(replace(asked, seed=point.seed), tmp_path / f"run{point.seed}").run
+        measures = summarise(score_run(run), read_gold(run), run.arms)["arms"][point.arm]["measures"]
+        assert (point.hit, point.gold_nice) == (measures["Success@6"], measures["GoldNice@6"])
+
+
+def test_two_processes_draw_the_same_points(tmp_path: Path) -> None:
+    recording(tmp_path, "one", memory_at_end=False)
+    folder = recording(tmp_path, "two", memory_at_end=False)
+    assert saturation(folder, "lab", seeds=1, jobs=2) == saturation(folder, "lab", seeds=1)
+
+
+def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
+    folder = recording(tmp_path, "plain", memory_at_end=False)
+    (tmp_path / "golden" / "late" / "plain.jsonl").write_text('{"kind": "probe", "turn": "plain/s1/t2"}\n')
+    with pytest.raises(UnusableInput, match="has no probe with gold, so there is nothing to hit"):
+        saturation(folder, "lab")

@@ -1,0 +1,226 @@
+"""The arms without tiers: rankings of one lane or of both, and the floor and the ceiling."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab.engine.config import EngineConfig
+from lab.engine.memory import Row, engine_id
+from lab.engine.store.contract import Query
+from lab.engine.store.exact import ExactStore
+from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
+from lab.systems.baselines import Baseline, draw
+from lab.systems.contract import Candidates, Item, Recall, Request
+
+LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
+TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore", "unknown": "unknown"}
+
+
+def rows(count: int, created_at: Sequence[int] | None = None, scopes: Sequence[str] = ("global",)) -> list[Row]:
+    """Rows ``k0, k1, …``; the words of a row are its number and, for even ones, ``even``."""
+    return [
+        Row(
+            engine_id(f"k{number}"),
+            f"k{number}",
+            text := f"w{number}" + " even" * (number % 2 == 0),
+            text,
+            created_at[number] if created_at else number,
+            "fact",
+            LABELS[number % 4],
+            scopes[number % len(scopes)],
+        )
+        for number in range(count)
+    ]
+
+
+def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Candidates:
+    """A real store that is asked for words, and for a vector beside that of one row."""
+    angles = np.arange(len(stored)) * 0.01
+    store = ExactStore(2)
+    store.add(
+        stored, np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32), [row.text.split() for row in stored]
+    )
+    at = nearest * 0.01 + 0.001
+    vector = np.asarray([np.cos(at), np.sin(at)], np.float32)
+    return Candidates(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
+
+
+def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Request:
+    return Request(key, "asked", scope, 0, relevant or {})
+
+
+def ask(kind: str, stored: Sequence[Row], asked: Request | None = None, **changes: Any) -> Recall:
+    options: dict[str, Any] = {"config": EngineConfig(), "depth": 50, "seed": 0} | changes
+    return Baseline(kind, **options).select(asked or request(), candidates(stored))
+
+
+def keys(recall: Recall) -> list[str]:
+    return [item.key for item in recall.items]
+
+
+def test_recency_puts_the_newest_first() -> None:
+    stored = rows(5, created_at=[30, 10, 50, 20, 40])
+    recall = ask("recency", stored)
+    assert keys(recall) == ["k2", "k4", "k0", "k3", "k1"]
+    assert [item.score for item in recall.items] == [50.0, 40.0, 30.0, 20.0, 10.0]
+
+
+def test_of_equal_age_recency_takes_the_lesser_id() -> None:
+    stored = rows(9, created_at=[5] * 9)
+    assert [item.id for item in ask("recency", stored).items] == sorted(row.id for row in stored)
+
+
+def test_the_oracle_puts_graded_gold_first_and_nothing_else() -> None:
+    recall = ask("oracle", rows(8), request(relevant={"k1": 1, "k5": 3, "k2": 2, "not-born": 9}))
+    assert [(item.key, item.score) for item in recall.items] == [("k5", 3.0), ("k2", 2.0), ("k1", 1.0)]
+    assert recall.injected == 3
+
+
+def test_of_equal_grade_the_oracle_takes_the_lesser_id() -> None:
+    gold = {f"k{number}": 1 for number in range(8)}
+    assert [item.id for item in ask("oracle", rows(8), request(relevant=gold)).items] == sorted(map(engine_id, gold))
+
+
+def test_without_gold_the_oracle_returns_nothing() -> None:
+    assert ask("oracle", rows(8)).items == ()
+
+
+def test_none_returns_nothing() -> None:
+    recall = ask("none", rows(8), request(relevant={"k1": 1}))
+    assert (recall.items, recall.injected, recall.context) == ((), 0, "")
+    assert recall.receipt["finalCount"] == recall.receipt["injectedCount"] == 0
+
+
+def test_random_depends_on_seed_and_keys_alone() -> None:
+    stored = rows(30)
+    order = keys(ask("random", stored))
+    assert sorted(order) == sorted(row.key for row in stored)
+    # Neither the order of the rows nor what else is asked changes it.
+    assert keys(ask("random", stored[::-1])) == order
+    assert keys(ask("random", stored, request(relevant={"k1": 1}), depth=30)) == order
+    # Another request, another seed: another order.
+    assert keys(ask("random", stored, request(key="c/s/1"))) != order
+    assert keys(ask("random", stored, seed=1)) != order
+    # A memory more changes nothing between the others.
+    assert [key for key in keys(ask("random", rows(31))) if key != "k30"] == order
+
+
+def test_a_draw_is_a_number_below_one_that_is_spread_evenly() -> None:
+    drawn = [draw(0, f"key {number}") for number in range(4000)]
+    assert all(0 <= one < 1 for one in drawn)
+    assert len(set(drawn)) == 4000
+    assert np.histogram(drawn, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.1)
+    assert draw(0, "key 1") != draw(1, "key 1")
+    # Labels and the random arm of every run hang on this number: the first 56 bits of a hash.
+    assert draw(0, "a") == int(hashlib.sha256(b"0\na").hexdigest()[:14], 16) / 16**14
+    assert 0 <= draw(0, "\ud83d") < 1
+
+
+def test_the_vector_arm_ranks_by_distance() -> None:
+    recall = ask("vector", rows(6))
+    assert keys(recall) == ["k1", "k2", "k0", "k3", "k4", "k5"]
+    assert [(item.fts_rank, item.vec_rank) for item in recall.items] == [(None, rank) for rank in range(1, 7)]
+    assert recall.receipt["ftsTop"][0]["id"] == engine_id("k3")
+
+
+def test_the_text_arm_ranks_by_bm25_and_leaves_out_what_shares_no_word() -> None:
+    recall = ask("bm25", rows(6))
+    evens = sorted(("k0", "k2", "k4"), key=engine_id)
+    assert keys(recall) == ["k3", *evens]
+    assert [(item.fts_rank, item.vec_rank) for item in recall.items] == [(rank, None) for rank in range(1, 5)]
+
+
+def test_the_hybrid_arm_fuses_both_lanes() -> None:
+    recall = ask("hybrid", rows(6))
+    text, vector = ["k3", *sorted(("k0", "k2", "k4"), key=engine_id)], ["k1", "k2", "k0", "k3", "k4", "k5"]
+    score = {key: sum(1 / (61 + lane.index(key)) for lane in (text, vector) if key in lane) for key in {*text, *vector}}
+    assert keys(recall) == sorted(score, key=lambda key: (-score[key], engine_id(key)))
+    assert [item.score for item in recall.items] == pytest.approx(sorted(score.values(), reverse=True), abs=1e-15)
+
+
+def test_the_lanes_that_hybrid_fuses_are_fifty_deep_however_deep_it_ranks() -> None:
+    stored = rows(120)
+    recall = ask("hybrid", stored, depth=200)
+    assert {item.fts_rank for item in recall.items} - {None} == set(range(1, 51))
+    assert {item.vec_rank for item in recall.items} - {None} == set(range(1, 51))
+    assert len(ask("vector", stored, depth=200).items) == 120
+
+
+@pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
+def test_a_scope_bounds_every_arm(kind: str) -> None:
+    stored = rows(24, scopes=("work", "home"))
+    gold = {row.key: 1 for row in stored}
+    found = {item.scope for item in ask(kind, stored, request("work", gold)).items}
+    everything = {item.scope for item in ask(kind, stored, request(None, gold)).items}
+    assert (found, everything) == ({"work"}, {"work", "home"})
+    assert ask(kind, stored, request("elsewhere", gold)).items == ()
+
+
+@pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
+def test_an_arm_ranks_to_its_depth_and_injects_the_first_of_it(kind: str) -> None:
+    stored = rows(40)
+    gold = {row.key: 1 for row in stored}
+    config = EngineConfig(max_items=3)
+    recall = ask(kind, stored, request(relevant=gold), config=config, depth=10)
+    whole = ask(kind, stored, request(relevant=gold), config=config, depth=100)
+    assert recall.items == whole.items[:10]
+    assert len(recall.items) == (0 if kind == "none" else 10)
+    assert recall.injected == min(3, len(recall.items)) == recall.receipt["injectedCount"]
+    assert recall.receipt["fusedTop"] == [item.id for item in recall.items[:3]]
+    assert recall.context.count("\n") == (0 if kind == "none" else 5)
+    assert recall.context == whole.context
+
+
+@pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
+def test_an_arm_with_no_memory_to_see_returns_nothing(kind: str) -> None:
+    recall = ask(kind, [], request(relevant={"k1": 1}))
+    assert (recall.items, recall.context) == ((), "")
+
+
+def test_items_say_whence_they_come() -> None:
+    stored = rows(4, scopes=("work",))
+    items = ask("recency", stored).items
+    assert items == tuple(
+        Item(
+            row.key,
+            row.id,
+            TIERS[row.importance_label],
+            row.importance_label,
+            "work",
+            float(row.created_at),
+            None,
+            None,
+            "ranked",
+        )
+        for row in reversed(stored)
+    )
+    assert set(TIERS) == {item.label for item in items}
+
+
+def test_an_arm_describes_itself_and_only_random_has_a_seed() -> None:
+    config = EngineConfig()
+    described = Baseline("bm25", config, 20, 7).describe()
+    assert described == {"name": "bm25", "system": "bm25", "depth": 20, "config": config.describe()}
+    random = Baseline("random", config, 20, 7, "dice").describe()
+    assert random == {"name": "dice", "system": "random", "depth": 20, "config": config.describe(), "seed": 7}
+
+
+@pytest.mark.parametrize("order", [SYSTEMS, SYSTEMS[::-1]])
+def test_arms_that_share_candidates_answer_as_each_would_alone(order: Sequence[str]) -> None:
+    """Whatever one arm keeps for the next, an arm with another number of places must not see it."""
+    stored, asked = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
+    arms = [
+        make_arm(ArmSpec(f"{system}/{places}", system, None), profile="seed", max_items=places, depth=50, seed=0)
+        for places in (2, 6)
+        for system in order
+    ]
+    shared = candidates(stored)
+    for arm in arms:
+        together, alone = arm.select(asked, shared), arm.select(asked, candidates(stored))
+        assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
+        assert together.receipt == alone.receipt

@@ -1,0 +1,82 @@
+"""The house rules that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted((ROOT / "lab").rglob("*.py"))
+
+
+def _verbs() -> list[str]:
+    """Every verb of the command, with its group: ``replay``, ``runs rm``."""
+    from lab.cli.main import app
+
+    def walk(group: typer.Typer, before: tuple[str, ...]) -> list[str]:
+        own = [
+            " ".join((*before, command.name or getattr(command.callback, "__name__", "")))
+            for command in group.registered_commands
+        ]
+        deeper = [
+            verb
+            for one in group.registered_groups
+            if one.typer_instance is not None
+            for verb in walk(one.typer_instance, (*before, str(one.name)))
+        ]
+        return own + deeper
+
+    return walk(app, ())
+
+
+def test_no_module_passes_400_lines() -> None:
+    assert len(MODULES) > 50
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
+        for path in [*MODULES, *(ROOT / "lab").rglob("*.j2")]
+    }
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    # An __init__.py without a line of its own only marks its folder.
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if (tree := ast.parse(path.read_text("utf-8"))).body and not (ast.get_docstring(tree) or "").strip()
+    ]
+    assert silent == []
+
+
+def test_the_verbs_are_found() -> None:
+    assert {"replay", "score", "compare", "explain", "report", "demo", "runs rm", "golden lint"} <= set(_verbs())
+
+
+@pytest.mark.parametrize("verb", _verbs())
+def test_the_readme_names_every_verb(verb: str) -> None:
+    assert re.search(rf"\blab {re.escape(verb)}\b", (ROOT / "README.md").read_text("utf-8"))
+
+
+def test_the_readme_names_no_verb_that_does_not_exist() -> None:
+    # Between backticks, or at the start of an indented example.
+    text = (ROOT / "README.md").read_text("utf-8")
+    named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
+    known = set(_verbs())
+    assert named
+    assert [words for words in named if words not in known and words.split()[0] not in known] == []
+
+
+def test_every_verb_has_json() -> None:
+    from lab.cli.main import app
+
+    group = typer.main.get_command(app)
+    for verb in _verbs():
+        command = group
+        for word in verb.split():
+            command = command.commands[word]  # type: ignore[attr-defined]
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert "--json" in options, verb
