@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CannotMeasure, UnusableInput
+from lab.shape import named
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         value = _parse(line, path, number)
         if not isinstance(value, dict):
-            raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {type(value).__name__}")
+            raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {named(value)}")
         yield number, value
 
 

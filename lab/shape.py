@@ -6,11 +6,14 @@ from typing import Any
 
 from lab.errors import UnusableInput
 
+# Types under the names that somebody who wrote JSON knows them by.
+_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "true or false"}
+
 
 def field(record: Any, name: str, kind: type, where: str) -> Any:
     """``record[name]`` if it is a ``kind``; otherwise :class:`UnusableInput` that says where and what was found."""
     if not isinstance(record, dict):
-        raise UnusableInput(f"{where}: expected an object, found {type(record).__name__}")
+        raise UnusableInput(f"{where}: expected an object, found {named(record)}")
     if name not in record:
         raise UnusableInput(f"{where}: has no field {name!r}")
     return expect(record[name], kind, f"{where}: field {name!r}")
@@ -24,5 +27,10 @@ def optional(record: dict[str, Any], name: str, kind: type, default: Any, where:
 def expect(value: Any, kind: type, where: str) -> Any:
     """``value`` if it is a ``kind`` (a bool is not an int here)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UnusableInput(f"{where}: expected {kind.__name__}, found {type(value).__name__}")
+        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {named(value)}")
     return value
+
+
+def named(value: Any) -> str:
+    """What a parsed value is, in the words of JSON."""
+    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)

@@ -11,7 +11,7 @@ import pytest
 
 from lab.golden.lint import lint
 from lab.golden.read import read_golden
-from lab.recordings.readers import read_library
+from lab.recordings.readers import read_library, with_golden
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
@@ -24,7 +24,7 @@ def test_the_golden_set_fits_its_recordings() -> None:
 
 
 def test_the_card_counts_what_is_there() -> None:
-    library = read_library(RECORDINGS, "lab", golden=read_golden(GOLDEN))
+    library = with_golden(read_library(RECORDINGS, "lab"), read_golden(GOLDEN))
     counted = {
         one.conversation: [
             len(one.sessions),

@@ -13,8 +13,10 @@ from typing import Annotated
 import typer
 
 from lab.cli import checks, compare, demo, replay, report, runs, saturation
-from lab.cli.output import complain
+from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="lab",
@@ -55,6 +57,7 @@ def main() -> None:
     gc.set_threshold(200_000, 20, 20)
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except LabError as error:
         complain(str(error))
         sys.exit(error.exit_code)
@@ -63,11 +66,12 @@ def main() -> None:
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted; run the same command again to go on")
-        sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has left; there is nobody to tell.
+    except (ReaderLeft, BrokenPipeError):
+        # What is still in the buffer must go somewhere when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        complain("interrupted; run the same command again to go on")
     sys.exit(code if isinstance(code, int) else 0)

@@ -13,14 +13,21 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
+class ReaderLeft(Exception):
+    """Whoever read our output has closed it: there is nobody left to tell."""
+
+
 def emit_json(value: Any) -> None:
     """Print one JSON object."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    emit(json.dumps(value, ensure_ascii=False))
 
 
 def emit(text: str = "") -> None:
-    """Print a line."""
-    sys.stdout.write(text + "\n")
+    """Print a line; half a character, which no terminal can show, becomes a question mark."""
+    try:
+        sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
+    except BrokenPipeError:
+        raise ReaderLeft from None
 
 
 def emit_folded(text: str) -> None:
@@ -55,7 +62,11 @@ def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: i
         table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and len(headers) > 3)
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        emit(line.rstrip())
 
 
 def show(value: object) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from lab.engine.recall.select.outcome import Quota
 from lab.engine.store.tokens import TextSettings
 from lab.errors import UnusableInput
+from lab.shape import named
 
 PROFILES = ("seed", "upstream")
 # The seeds ask for up to 6 items; the public plugin clamps at 5 (spec 20.A.1).
@@ -98,7 +99,7 @@ def with_max_items(config: EngineConfig, max_items: int) -> EngineConfig:
 
 def _section(value: Any, known: set[str], where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected an object, found {type(value).__name__}")
+        raise UnusableInput(f"{where}: expected an object, found {named(value)}")
     unknown = sorted(set(value) - known)
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")

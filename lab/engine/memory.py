@@ -67,10 +67,11 @@ def importance_score(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     number = js_number(value) if isinstance(value, str) else value
-    # Compared before it becomes a float: a whole number may be too large for one.
-    if number is None or number != number or number in (math.inf, -math.inf):
-        return None
-    return float(min(1, max(0, number)))
+    try:
+        finite = number is not None and math.isfinite(number)
+    except OverflowError:  # a whole number beyond every double: Infinity, in JavaScript
+        finite = False
+    return float(min(1, max(0, number))) if number is not None and finite else None
 
 
 def label_of_score(score: float | None) -> str:

@@ -77,6 +77,7 @@ class _Lines:
         key = f"{self.conversation}/{_name(line, 'session', at)}"
         self._once(key, at)
         time = field(line, "time", str, at)
+        optional(line, "scope", str, "global", at)
         try:
             moment = datetime.fromisoformat(time)
         except ValueError:
@@ -120,7 +121,7 @@ class _Lines:
         label = line.get("importance_label")
         supersedes = tuple(expect(line.get("supersedes", []), list, f"{at}: field 'supersedes'"))
         for older in supersedes:
-            if older not in {memory.key for memory in self.memories}:
+            if expect(older, str, f"{at}: field 'supersedes'") not in {memory.key for memory in self.memories}:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
         self.memories.append(
             Memory(

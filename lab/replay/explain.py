@@ -90,13 +90,17 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
-    near: list[str] = []
+    alike: list[str] = []
+    others: list[str] = []
     for recording in plan.recordings:
         known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
         if key in known:
             return recording, known[key]
-        near += [other for other in known if other.startswith(key)] or list(known)[:1]
-    raise UnusableInput(f"no recall happened at {key!r}; there was one for instance at {', '.join(near[:3])}")
+        alike += [other for other in known if key and other.startswith(key)]
+        others += list(known)[:1]
+    raise UnusableInput(
+        f"no recall happened at {key!r}; there was one for instance at {', '.join((alike or others)[:3])}"
+    )
 
 
 def _tell(

@@ -126,7 +126,7 @@ def create_or_resume(
                 f"choose another --out, or `lab runs rm {path}`"
             )
         return run
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
     run = RunDirectory(
         path,

@@ -60,7 +60,10 @@ def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: s
     arm = TieredRecall(policy, EngineConfig())
     built, asked = store
     recall = benchmark(
-        lambda: arm.select(Request("turn", asked.text, None, 0), Candidates(built.view(asked), built.rows, {row.id: row for row in built.rows}))
+        lambda: arm.select(
+            Request("turn", asked.text, None, 0),
+            Candidates(built.view(asked), built.rows, {row.id: row for row in built.rows}),
+        )
     )
     assert recall.injected == 6
 

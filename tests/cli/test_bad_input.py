@@ -98,7 +98,10 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("explain", "run", "den/s03/t01", "--arm", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),
-        (("explain", "run", "cellar/s01/t01"), "no conversation of this run has a turn 'cellar/s01/t01'"),
+        (
+            ("explain", "run", "cellar/s01/t01"),
+            "no recall happened at 'cellar/s01/t01'; there was one for instance at attic/s01/t01",
+        ),
         (("recordings", "validate", "gone", "--format", "lab"), "gone: no such file or folder"),
         (("golden", "lint", "gone"), "gone: no such file"),
         (("golden", "lint", "datasets/tiny"), "datasets/tiny/attic.jsonl:1: a probe has no field 'schema'"),
@@ -152,14 +155,14 @@ def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, h
         ("\n\n", "bad.jsonl: is empty"),
         (json.dumps(HEAD), "conversation 'den' has no turns"),
         (json.dumps(HEAD) + "\n" + json.dumps(SESSION)[:-9], "bad.jsonl:2: not JSON:"),
-        (json.dumps(HEAD) + "\n[1, 2]", "bad.jsonl:2: expected one JSON object a line, found list"),
+        (json.dumps(HEAD) + "\n[1, 2]", "bad.jsonl:2: expected one JSON object a line, found a list"),
         ('{"kind": "probe"}', "bad.jsonl:1: the first line must be"),
         (json.dumps(HEAD) + '\n{"kind": "song"}', "bad.jsonl:2: kind 'song' is none of"),
         # Values of a kind that a lookup stumbles over.
         (json.dumps(HEAD) + '\n{"kind": ["turn"]}', "bad.jsonl:2: kind ['turn']"),
         (
             "\n".join(json.dumps(line) for line in (HEAD, SESSION, TURN, MEMORY | {"supersedes": [["x"]]})),
-            "bad.jsonl:4: supersedes ['x']",
+            "bad.jsonl:4: field 'supersedes': expected a string, found a list",
         ),
         (
             "\n".join(json.dumps(line) for line in (HEAD, SESSION, TURN, MEMORY | {"category": ["fact"]})),
@@ -210,20 +213,20 @@ SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "sessio
 @pytest.mark.parametrize(
     ("format_name", "value", "message"),
     [
-        ("realmem", [], "bad.json: expected an object, found list"),
+        ("realmem", [], "bad.json: expected an object, found a list"),
         ("realmem", {"_metadata": {}}, "has no field 'person_name'"),
         ("realmem", _persona([]), "conversation 'Ada' has no turns"),
-        ("realmem", _persona(["hello"]), "dialogues[0].dialogue_turns[0]: expected an object, found str"),
+        ("realmem", _persona(["hello"]), "dialogues[0].dialogue_turns[0]: expected an object, found a string"),
         # The turn after a question is looked at while the question is read.
-        ("realmem", _persona([QUERY, "hello"]), "expected an object, found str"),
+        ("realmem", _persona([QUERY, "hello"]), "expected an object, found a string"),
         (
             "realmem",
             _persona([QUERY, {"speaker": "Assistant", "content": "x", "memory_used": ["s0"]}]),
-            "expected an object, found str",
+            "expected an object, found a string",
         ),
-        ("locomo", {}, "bad.json: expected list, found dict"),
+        ("locomo", {}, "bad.json: expected a list, found an object"),
         ("locomo", [], "bad.json: holds no conversation"),
-        ("locomo", [7], "bad.json: [0]: expected an object, found int"),
+        ("locomo", [7], "bad.json: [0]: expected an object, found a number"),
         ("locomo", [SAMPLE], "conversation 'c1' has no turns"),
         (
             "locomo",

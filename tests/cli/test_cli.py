@@ -182,7 +182,7 @@ def test_a_table_shows_the_means_and_a_dash_where_there_is_none(lab: Lab, place:
     rows = {
         words[0]: words[1:] for line in lab("score", "run", cwd=place).stdout.splitlines() if (words := line.split())
     }
-    assert rows["arm"] == ["n", "Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak"]
+    assert rows["arm"] == ["n", "Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"]
     for arm, one in summary["arms"].items():
         values = [one["measures"][name] for name in rows["arm"][1:]]
         assert rows[arm] == [str(one["n"]), *("–" if value is None else f"{value:.3f}" for value in values)]

@@ -161,7 +161,7 @@ def test_other_weights_are_refused_before_anything_is_measured(other_package: Pa
 
 def test_weights_that_differ_in_one_bit_are_refused(published: Path, other_package: Path) -> None:
     weights = other_package / "model.safetensors"
-    shutil.copyfile(published / weights.name, weights)
+    shutil.copytree(published, other_package, dirs_exist_ok=True)
     assert verified_default_folder() == other_package
     with weights.open("r+b") as opened:
         opened.seek(-1, os.SEEK_END)

@@ -185,11 +185,11 @@ def _without(record: dict[str, Any], name: str) -> None:
 SPOILED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("no sample_id", lambda one: _without(one, "sample_id"), "[0]: has no field 'sample_id'"),
     ("no qa", lambda one: _without(one, "qa"), "[0]: has no field 'qa'"),
-    ("qa object", lambda one: one.update(qa={}), "[0]: field 'qa': expected list, found dict"),
+    ("qa object", lambda one: one.update(qa={}), "[0]: field 'qa': expected a list, found an object"),
     (
         "conversation list",
         lambda one: one.update(conversation=[]),
-        "[0]: field 'conversation': expected dict, found list",
+        "[0]: field 'conversation': expected an object, found a list",
     ),
     (
         "no date",
@@ -204,12 +204,12 @@ SPOILED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     (
         "session as text",
         lambda one: one["conversation"].update(session_2="hello"),
-        "[0]: session_2: expected list, found str",
+        "[0]: session_2: expected a list, found a string",
     ),
     (
         "turn as text",
         lambda one: one["conversation"].update(session_2=["hello"]),
-        "[0]: session_2[0]: expected an object, found str",
+        "[0]: session_2[0]: expected an object, found a string",
     ),
     (
         "no dia_id",
@@ -219,17 +219,17 @@ SPOILED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     (
         "evidence number",
         lambda one: one["qa"][0].update(evidence=[3]),
-        "[0]: qa[0]: evidence: expected str, found int",
+        "[0]: qa[0]: evidence: expected a string, found a number",
     ),
     (
         "evidence null",
         lambda one: one["qa"][0].update(evidence=None),
-        "[0]: qa[0]: field 'evidence': expected list, found NoneType",
+        "[0]: qa[0]: field 'evidence': expected a list, found null",
     ),
     (
         "category true",
         lambda one: one["qa"][0].update(category=True),
-        "[0]: qa[0]: field 'category': expected int, found bool",
+        "[0]: qa[0]: field 'category': expected a number, found true or false",
     ),
 ]
 

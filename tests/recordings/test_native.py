@@ -118,13 +118,13 @@ BAD: list[tuple[str, list[Line], str]] = [
     ("header absent", [_session(), _turn("t01")], FIRST),
     ("other schema", [_header(schema="lab.recording.v2")], FIRST),
     ("no conversation", [{"kind": "recording", "schema": "lab.recording.v1"}], "1: has no field 'conversation'"),
-    ("conversation number", [_header(conversation=7)], "1: field 'conversation': expected str, found int"),
+    ("conversation number", [_header(conversation=7)], "1: field 'conversation': expected a string, found a number"),
     ("header twice", [*GOOD, _header()], "5: kind 'recording' is none of session, turn, memory"),
     ("no kind", [*GOOD, {"text": "x"}], "5: kind None is none of session, turn, memory"),
     ("other kind", [*GOOD, {"kind": "note"}], "5: kind 'note' is none of session, turn, memory"),
     ("kind a list", [*GOOD, {"kind": ["turn"]}], "5: kind ['turn'] is none of session, turn, memory"),
     ("not JSON", [*GOOD, '{"kind": "turn",}'], "5: not JSON: "),
-    ("not an object", [*GOOD, "[]"], "5: expected one JSON object a line, found list"),
+    ("not an object", [*GOOD, "[]"], "5: expected one JSON object a line, found a list"),
     ("after blank lines", [*GOOD, "", "", {"kind": "note"}], "7: kind 'note' is none of"),
     ("turn before session", [_header(), _turn("t01")], "2: a turn stands before the first session line"),
     ("memory before session", [_header(), _memory()], "2: a memory stands before the first turn of its session"),
@@ -141,7 +141,7 @@ BAD: list[tuple[str, list[Line], str]] = [
         [_header(), _session(time="2026-03-02T09:10:00")],
         "2: time '2026-03-02T09:10:00' has no zone; write for instance 2026-03-02T09:10:00+08:00",
     ),
-    ("time number", [_header(), _session(time=7)], "2: field 'time': expected str, found int"),  # type: ignore[arg-type]
+    ("time number", [_header(), _session(time=7)], "2: field 'time': expected a string, found a number"),  # type: ignore[arg-type]
     (
         "same moment in another zone",
         [*GOOD, _session("s02", "2026-03-02T01:10:00Z")],
@@ -157,14 +157,18 @@ BAD: list[tuple[str, list[Line], str]] = [
     ("turn typo", [*GOOD, _turn("t02", txet="x")], "5: a turn line has no field 'txet'"),
     ("memory typo", [*GOOD, _memory(labels="x", importence="y")], "5: a memory line has no field 'importence'"),
     ("turn without text", [*GOOD, {"kind": "turn", "turn": "t02", "role": "user"}], "5: has no field 'text'"),
-    ("text null", [*GOOD, _turn("t02", None)], "5: field 'text': expected str, found NoneType"),  # type: ignore[arg-type]
+    ("text null", [*GOOD, _turn("t02", None)], "5: field 'text': expected a string, found null"),  # type: ignore[arg-type]
     ("other role", [*GOOD, _turn("t02", role="User")], "5: role 'User' is none of user, assistant, tool, system"),
     ("memory without text", [*GOOD, {"kind": "memory"}], "5: has no field 'text'"),
     ("other category", [*GOOD, _memory(category="rule")], f"5: category 'rule' is none of {CATEGORIES}"),
     ("category null", [*GOOD, _memory(category=None)], f"5: category None is none of {CATEGORIES}"),
     ("other label", [*GOOD, _memory(importance_label="must")], f"5: importance_label 'must' is none of {LABELS}"),
     ("label list", [*GOOD, _memory(importance_label=["ignore"])], "5: importance_label ['ignore'] is none of"),
-    ("supersedes text", [*GOOD, _memory(supersedes="c/s01/t01#0")], "5: field 'supersedes': expected list, found str"),
+    (
+        "supersedes text",
+        [*GOOD, _memory(supersedes="c/s01/t01#0")],
+        "5: field 'supersedes': expected a list, found a string",
+    ),
     (
         "supersedes nothing",
         [*GOOD, _memory(supersedes=["c/s01/t01#9"])],
@@ -186,10 +190,10 @@ BAD: list[tuple[str, list[Line], str]] = [
         "5: supersedes 'c/s01/t01', which no earlier memory is",
     ),
     ("supersedes an object", [*GOOD, _memory(supersedes=[{"key": "c/s01/t01#0"}])], "5: "),
-    ("index_text null", [*GOOD, _memory(index_text=None)], "5: field 'index_text': expected str, found NoneType"),
-    ("memory scope null", [*GOOD, _memory(scope=None)], "5: field 'scope': expected str, found NoneType"),
-    ("session scope number", [_header(), _session(scope=7)], "2: field 'scope': expected str, found int"),
-    ("language null", [_header(language=None)], "1: field 'language': expected str, found NoneType"),
+    ("index_text null", [*GOOD, _memory(index_text=None)], "5: field 'index_text': expected a string, found null"),
+    ("memory scope null", [*GOOD, _memory(scope=None)], "5: field 'scope': expected a string, found null"),
+    ("session scope number", [_header(), _session(scope=7)], "2: field 'scope': expected a string, found a number"),
+    ("language null", [_header(language=None)], "1: field 'language': expected a string, found null"),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
-from lab.recordings.readers import FORMATS, check_probes, files_of, format_named, read_library
+from lab.recordings.readers import FORMATS, check_probes, files_of, format_named, read_library, with_golden
 from lab.recordings.validate import Counts, validate
 
 Write = Callable[..., Path]
@@ -116,11 +116,11 @@ def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None
         ),
         ("locomo", "", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
         ("locomo", "[]", ": holds no conversation"),
-        ("locomo", "{}", ": expected list, found dict"),
+        ("locomo", "{}", ": expected a list, found an object"),
         ("locomo", '[\n{"sample_id":\n"conv-1",', ":3: not JSON: Expecting property name enclosed in double quotes"),
-        ("locomo", "[1]", ": [0]: expected an object, found int"),
+        ("locomo", "[1]", ": [0]: expected an object, found a number"),
         ("realmem", "", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
-        ("realmem", "[]", ": expected an object, found list"),
+        ("realmem", "[]", ": expected an object, found a list"),
         (
             "realmem",
             '{"_metadata": {\n"person_name": "A"},\n"dialogues": [',
@@ -169,7 +169,7 @@ def test_a_conversation_without_turns_is_refused(tmp_path: Path) -> None:
 
 def test_probes_of_a_golden_set_come_with_the_recordings(write: Write) -> None:
     golden = GoldenSet((_probe(), _probe(id="asked", turn=None, query="Which?")), ("one note",))
-    assert read_library(write("one.jsonl"), "lab", golden=golden).golden == golden
+    assert with_golden(read_library(write("one.jsonl"), "lab"), golden).golden == golden
 
 
 DEAD: list[tuple[str, tuple[Probe, ...], str]] = [
@@ -203,7 +203,7 @@ def test_a_probe_that_names_what_is_not_there_is_refused(write: Write, probes: t
     path = write("one.jsonl")
     message = rf"^golden set: {re.escape(problem)}$"
     with pytest.raises(UnusableInput, match=message):
-        read_library(path, "lab", golden=GoldenSet(probes))
+        with_golden(read_library(path, "lab"), GoldenSet(probes))
     with pytest.raises(UnusableInput, match=message):
         check_probes(read_library(path, "lab").recordings, probes)
 
@@ -213,7 +213,7 @@ def test_a_memory_of_another_conversation_is_not_there(tmp_path: Path, write: Wr
     write("two.jsonl")
     probe = _probe(relevant=(Judgement("two/s01/t01#0"),))
     with pytest.raises(UnusableInput, match=r"names memory 'two/s01/t01#0', which the recording does not have$"):
-        read_library(tmp_path, "lab", golden=GoldenSet((probe,)))
+        with_golden(read_library(tmp_path, "lab"), GoldenSet((probe,)))
 
 
 def test_probes_that_fit_are_accepted(write: Write) -> None:
@@ -223,7 +223,7 @@ def test_probes_that_fit_are_accepted(write: Write) -> None:
 
 def test_the_shipped_recordings_fit_their_golden_set(operators: Path) -> None:
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
-    library = read_library(operators, "lab", golden=golden)
+    library = with_golden(read_library(operators, "lab"), golden)
     assert library.golden == golden
     assert {probe.conversation for probe in golden.probes} == {one.conversation for one in library.recordings}
 

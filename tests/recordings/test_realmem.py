@@ -154,18 +154,26 @@ def test_a_query_whose_gold_does_not_resolve_is_left_out_with_a_note(
 
 SPOILED: list[tuple[str, dict[str, Any], str]] = [
     ("no uuid", {key: FIRST[key] for key in FIRST if key != "session_uuid"}, "has no field 'session_uuid'"),
-    ("no turns", FIRST | {"dialogue_turns": None}, "field 'dialogue_turns': expected list, found NoneType"),
-    ("turn as text", _session("u1", "hello"), "dialogue_turns[0]: expected an object, found str"),
+    ("no turns", FIRST | {"dialogue_turns": None}, "field 'dialogue_turns': expected a list, found null"),
+    ("turn as text", _session("u1", "hello"), "dialogue_turns[0]: expected an object, found a string"),
     ("no speaker", _session("u1", {"content": "hello"}), "dialogue_turns[0]: has no field 'speaker'"),
-    ("content number", _session("u1", _user("x") | {"content": 3}), "dialogue_turns[0]: field 'content': expected str"),
+    (
+        "content number",
+        _session("u1", _user("x") | {"content": 3}),
+        "dialogue_turns[0]: field 'content': expected a string",
+    ),
     ("date", FIRST | {"current_time": "23.12.2025"}, "current_time '23.12.2025' does not begin with YYYY-MM-DD"),
     ("memory without content", FIRST | {"extracted_memory": [{}]}, "extracted_memory[0]: has no field 'content'"),
     (
         "gold no list",
         _session("u1", _query("Q"), _answer("A") | {"memory_used": None}),
-        "dialogue_turns[0]: memory_used of the answer: expected list, found NoneType",
+        "dialogue_turns[0]: the answer: field 'memory_used': expected a list, found null",
     ),
-    ("answer as text", _session("u1", _query("Q"), "A"), "dialogue_turns[1]: expected an object, found str"),
+    (
+        "answer as text",
+        _session("u1", _query("Q"), "A"),
+        "dialogue_turns[0]: the answer: expected an object, found a string",
+    ),
 ]
 
 
@@ -189,7 +197,7 @@ def test_a_reference_that_is_no_object_is_unusable_and_no_traceback(read: Read, 
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ([], "expected an object, found list"),
+        ([], "expected an object, found a list"),
         ({}, "has no field '_metadata'"),
         ({"_metadata": {}}, "has no field 'person_name'"),
         ({"_metadata": {"person_name": "Ada"}}, "has no field 'dialogues'"),

@@ -58,8 +58,8 @@ def test_probes_from_outside_are_asked_after_the_last_turn_and_are_no_recall_tur
     found = list(moments(RECORDING, probes, recall_turns))
     assert [moment.key for moment in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
     assert found[-2:] == [
-        Moment("late", 7, "where", "global", 1061, False, probes[0]),
-        Moment("later", 7, "when", "global", 1061, False, probes[2]),
+        Moment("late", 7, "where", None, 1061, False, probes[0]),
+        Moment("later", 7, "when", None, 1061, False, probes[2]),
     ]
 
 

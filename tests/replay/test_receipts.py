@@ -38,8 +38,8 @@ def answered(desk: Any) -> list[Answered]:
         )
         for turn in range(12)
     ]
-    desk.say("果園/east", ("orchard", turns[:6]), ("global", turns[6:]))
-    desk.judge("果園/east/s1/t2#0", id="果園/east/q", conversation="果園/east", query="pears")
+    desk.say("果園 east", ("orchard", turns[:6]), ("global", turns[6:]))
+    desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
     plan = make_plan(desk.asked(*ARMS))
     (recording,) = plan.recordings
     texts, vectors = texts_of(plan, recording), Vectors(plan.embedder)
@@ -79,7 +79,7 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
             one.arm.name,
             one.moment.key,
             one.moment.seq,
-            one.moment.scope,
+            one.moment.scope or "global",
             one.moment.recalls,
             one.moment.probe.id if one.moment.probe else None,
             one.recall.injected,

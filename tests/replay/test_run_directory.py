@@ -235,7 +235,8 @@ def test_a_file_name_tells_its_conversation_and_stays_in_its_folder(name: str) -
 
 
 def test_conversations_with_any_name_are_replayed_and_resumed(desk: Any) -> None:
-    names = sorted(name for name in NAMES if name not in ("", "\x00"))
+    # The project's own form refuses names that keys cannot be made with.
+    names = sorted(name for name in NAMES if name.strip() and "/" not in name and name != "\x00")
     for name in names:
         desk.say(name, ("global", [("user", f"this is {name!r}", f"about {name!r}"), ("user", "and now")]))
     outcome = desk.run("recency")

@@ -67,7 +67,7 @@ DRAW: dict[str, Callable[[], Figure]] = {
     "tradeoff": lambda: tradeoff_figure(MEASURES),
     "forest": lambda: forest_figure(DIFFERENCES, "base", "cand"),
     "composition": lambda: composition_figure(SHARES),
-    "timeline": lambda: timeline_figure(TURNS, LABELS, "desk"),
+    "timeline": lambda: timeline_figure(TURNS, LABELS),
 }
 
 
@@ -130,7 +130,7 @@ def test_a_forest_leaves_out_what_has_no_interval() -> None:
 
 
 def test_a_timeline_places_each_memory_in_its_row_by_first_appearance() -> None:
-    figure = timeline_figure(TURNS, LABELS, "desk")
+    figure = timeline_figure(TURNS, LABELS)
     drawn = [
         {(line.get_label(), line.get_color(), spot) for line in axes.lines for spot in _points(line)}
         for axes in figure.axes
@@ -149,7 +149,7 @@ def test_a_timeline_places_each_memory_in_its_row_by_first_appearance() -> None:
 
 
 def test_a_timeline_of_an_arm_that_injects_nothing_can_be_drawn() -> None:
-    figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS, "desk")
+    figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
     assert [axes.get_title() for axes in figure.axes] == ["none: 0 different memories", "hybrid: 1 different memories"]
 
 

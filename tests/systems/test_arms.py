@@ -111,7 +111,7 @@ def test_a_file_that_is_no_json_names_its_line(tmp_path: Path) -> None:
         ({"autoRecall": {"quota": {}}}, "my.json: autoRecall: unknown key 'quota'"),
         ({"autoRecall": {"quotas": {"nice": 1}}}, "my.json: autoRecall.quotas: unknown key 'nice'"),
         ({"lab": {"textLane": {"stem": 1}}}, "my.json: lab.textLane.stem: expected true or false, found 1"),
-        ([1], "my.json: expected an object, found list"),
+        ([1], "my.json: expected an object, found a list"),
     ],
 )
 def test_an_error_in_an_arms_file_names_the_file_and_the_key(
