@@ -108,7 +108,7 @@ def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None
     ("name", "data", "problem"),
     [
         ("lab", "", ": is empty; its first line must be the recording"),
-        ("lab", "[]", ":1: expected one JSON object a line, found list"),
+        ("lab", "[]", ":1: expected one JSON object a line, found a list"),
         (
             "lab",
             '{"kind": "recording", "sch',
