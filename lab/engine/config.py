@@ -7,7 +7,7 @@ project's own: what the plugin does not know, such as the text lane's stop words
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lab.engine.recall.select.outcome import Quota
@@ -90,11 +90,6 @@ def resolve(
             _choice(lane, "lane", ("index", "scan"), "scan" if upstream else "index", f"{lab_at}.textLane"),
         ),
     )
-
-
-def with_max_items(config: EngineConfig, max_items: int) -> EngineConfig:
-    """The same configuration with another number of places."""
-    return replace(config, max_items=max_items)
 
 
 def _section(value: Any, known: set[str], where: str) -> Mapping[str, Any]:

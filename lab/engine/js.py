@@ -17,7 +17,7 @@ _RADIX = {"0x": 16, "0o": 8, "0b": 2}
 
 def js_length(text: str) -> int:
     """Length in UTF-16 code units: an astral character counts 2."""
-    return len(text) + sum(character > "\uffff" for character in text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def round6(value: float) -> float:

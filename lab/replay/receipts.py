@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.engine.js import js_length
 from lab.errors import CannotMeasure
 from lab.files import whole_file
 from lab.replay.loop import Answered
@@ -64,7 +65,7 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "injected": pa.array([one.recall.injected for one in answers], pa.int32()),
             "visible": pa.array([one.visible for one in answers], pa.int32()),
             "visible_nice": pa.array([one.visible_nice for one in answers], pa.int32()),
-            "chars": pa.array([len(one.recall.context) for one in answers], pa.int32()),
+            "chars": pa.array([js_length(one.recall.context) for one in answers], pa.int32()),
             **listed,
             "receipt": pa.array(
                 [_ENCODER.encode(one.recall.receipt) for one in answers],

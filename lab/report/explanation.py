@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
+from lab.engine.js import js_length
 from lab.replay.explain import Explanation, Place
 
 NOWHERE = Place(None, None, None, None, None)
@@ -28,7 +29,7 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
         lines += wrap(f"quotas: {used}; tiers searched: {', '.join(recall.receipt['tiersSearched'])}", WIDTH)
     elif recall.receipt["tiersSearched"]:
         lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
-    lines += ["", f"injected {recall.injected}, {len(recall.context)} characters"]
+    lines += ["", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(

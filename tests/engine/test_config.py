@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import EngineConfig, resolve, with_max_items
+from lab.engine.config import EngineConfig, resolve
 from lab.engine.recall.select.outcome import Quota
 from lab.engine.store.tokens import TextSettings
 from lab.errors import UnusableInput
@@ -121,13 +121,6 @@ def test_an_unknown_profile_is_named() -> None:
 )
 def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int) -> None:
     assert EngineConfig(max_items=max_items, tier_search_multiplier=multiplier).search_limit == limit
-
-
-def test_another_number_of_places_changes_nothing_else() -> None:
-    config = resolve(recall(quotas={"mustMax": 5}), "upstream")
-    changed = with_max_items(config, 25)
-    assert changed.max_items == 25
-    assert with_max_items(changed, config.max_items) == config
 
 
 def test_a_configuration_describes_itself_in_plain_values() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.embedding.vectors import Vectors
+from lab.engine.js import js_length
 from lab.engine.store.tokens import TextSettings, words_under
 from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
@@ -85,7 +86,7 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
             one.recall.injected,
             one.visible,
             one.visible_nice,
-            len(one.recall.context),
+            js_length(one.recall.context),
         ]
         assert tuple(item(row, rank) for rank in range(len(row["item_key"]))) == one.recall.items
         assert json.loads(row["receipt"]) == one.recall.receipt
