@@ -232,9 +232,9 @@ def test_blank_lines_are_skipped_and_still_counted(tmp_path: Path, newline: str)
     [
         ('{"a": 3', f"not JSON: Expecting ',' delimiter at column 8{CUT}"),
         ('{"a": 3}}', "not JSON: Extra data at column 9"),
-        ("[1]", "expected one JSON object a line, found list"),
-        ('"text"', "expected one JSON object a line, found str"),
-        ("null", "expected one JSON object a line, found NoneType"),
+        ("[1]", "expected one JSON object a line, found a list"),
+        ('"text"', "expected one JSON object a line, found a string"),
+        ("null", "expected one JSON object a line, found null"),
     ],
     ids=["cut off", "one brace too many", "a list", "a string", "null"],
 )
