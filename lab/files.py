@@ -124,7 +124,8 @@ def _parse(text: str, path: Path, first_line: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        cut = "" if text.rstrip().endswith(("}", "]")) else " (the file seems cut off)"
+        unfinished = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        cut = " (the file seems cut off)" if unfinished else ""
         what = error.msg.removesuffix(" starting at")
         raise UnusableInput(f"{path}:{line}: not JSON: {what} at column {error.colno}{cut}") from None
     except ValueError as error:

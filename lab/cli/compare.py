@@ -30,8 +30,8 @@ def compare(
 
     Differences with clustered intervals and exact sign-flips: the conversation is the unit of inference.
     """
-    from lab.compare.paired import PRIMARY, compare_arms, locate
-    from lab.golden.lint import ENOUGH_CONVERSATIONS
+    from lab.compare.paired import compare_arms, locate
+    from lab.compare.statistics import smallest_p
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
@@ -42,10 +42,10 @@ def compare(
     emit(f"{candidate} minus {baseline}")
     rows = []
     for one in found.differences:
-        if every or one.measure in PRIMARY:
+        if every or one.measure in found.primary:
             low, high = one.estimate.low, one.estimate.high
             interval = f"{low:+.3f} … {high:+.3f}" if low is not None and high is not None else "–"
-            p = one.p if one.p_holm is None else one.p_holm
+            p = f"({one.p:.3f})" if one.p_holm is None else f"{one.p_holm:.3f}"
             rows.append(
                 [
                     one.measure,
@@ -53,22 +53,22 @@ def compare(
                     one.candidate,
                     f"{one.estimate.mean:+.3f}",
                     interval,
-                    f"{p:.3f}",
+                    p,
                     f"{one.wins}/{one.ties}/{one.losses}",
                 ]
             )
     emit_table(["measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down"], rows)
     conversations = max((one.conversations for one in found.differences), default=0)
     emit_folded(
-        f"{conversations} conversations; p by sign-flip of conversations, Holm-adjusted over the primary measures."
+        f"{conversations} conversations. p: sign-flips of whole conversations, Holm-adjusted over the "
+        f"{len(found.primary)} primary measures; in brackets: not adjusted, exploratory."
     )
-    if conversations < ENOUGH_CONVERSATIONS:
-        emit_folded(
-            "With fewer than 6 conversations no two-sided sign-flip test can reach p < .05: read the intervals."
-        )
+    least = smallest_p(conversations, len(found.primary))
+    if least > 0.05:
+        emit_folded(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
     where, arm = locate(opened, candidate)
     for title, flips in (("gained", found.gained), ("lost", found.lost)):
-        emit(f"{title} a hit at 6: {len(flips)} probes")
+        emit(f"{title} a hit at {found.cutoff}: {len(flips)} probes")
         for turn in flips[:SHOWN_FLIPS]:
             emit(f"  {join(['lab', 'explain', str(where.path), turn, '--arm', arm])}")
 

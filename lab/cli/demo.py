@@ -19,13 +19,12 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="The run directory.")] = Path("reports/demo"),
-    jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Replay, score and chart the shipped conversations."""
-    from lab.cli.replay import HEADLINES
-    from lab.compare.paired import PRIMARY, compare_arms
-    from lab.measures.score import read_gold, score_run, summarise
+    from lab.compare.paired import compare_arms
+    from lab.measures.score import headlines, read_gold, score_run, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.build import build_report
@@ -40,7 +39,10 @@ def demo(
     summary = summarise(scores, read_gold(run), run.arms)
     if not (run.path / "saturation.parquet").exists():
         announce("growing the must pool")
-        write_points(saturation(recordings, "lab", golden=golden, seeds=3, jobs=jobs), run.path / "saturation.parquet")
+        write_points(
+            saturation(recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded"),
+            run.path / "saturation.parquet",
+        )
     announce("drawing")
     files = build_report(run, "tier_first_v1", "tier_quota_v1")
     comparison = compare_arms(run, "tier_first_v1", "tier_quota_v1")
@@ -58,14 +60,15 @@ def demo(
         f"{len(run.conversations)} hand-written conversations, {summary['arms']['none']['n']} probes with gold, "
         "labels and scopes as recorded"
     )
+    first = headlines(run.cutoff)
     emit_table(
-        ["arm", *HEADLINES],
-        [[name, *(one["measures"].get(measure) for measure in HEADLINES)] for name, one in summary["arms"].items()],
+        ["arm", *first],
+        [[name, *(one["measures"].get(measure) for measure in first)] for name, one in summary["arms"].items()],
     )
     for one in comparison.differences:
-        if one.measure in PRIMARY and one.estimate.low is not None and one.estimate.high is not None:
+        if one.measure in comparison.primary and one.estimate.low is not None and one.estimate.high is not None:
             emit(
-                f"tier_quota_v1 - tier_first_v1  {one.measure:<11} {one.estimate.mean:+.3f}"
+                f"quota minus first  {one.measure:<11} {one.estimate.mean:+.3f}"
                 f"  (95 % interval {one.estimate.low:+.3f} … {one.estimate.high:+.3f})"
             )
     emit(f"Open {files[0]}")

@@ -10,8 +10,6 @@ import typer
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 
-HEADLINES = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
-
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
@@ -36,20 +34,26 @@ def replay(
     labels: Annotated[
         str | None, typer.Option(help="recorded, sampled or distractors; recorded where there are any, else sampled.")
     ] = None,
-    must_share: Annotated[float, typer.Option(help="Share of all memories drawn must_remember.")] = 0.10,
-    nice_share: Annotated[float, typer.Option(help="Share of all memories drawn nice_to_have.")] = 0.63,
+    must_share: Annotated[
+        float | None, typer.Option(help="Share of all memories drawn must_remember. [default: 0.10]")
+    ] = None,
+    nice_share: Annotated[
+        float | None, typer.Option(help="Share drawn nice_to_have; by default .7 of what is not must.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of drawn labels and of the random arm.")] = 0,
     scope: Annotated[
         str, typer.Option(help="none: one pool. recorded: a turn reaches memories of its own scope alone.")
     ] = "none",
     recall_turns: Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")] = None,
-    max_items: Annotated[int, typer.Option(help="Items injected at most.")] = 6,
+    max_items: Annotated[
+        int | None, typer.Option(help="Items injected at most; by default what the profile allows: 6 or 5.")
+    ] = None,
     depth: Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")] = 50,
     limit: Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")] = None,
     conversation: Annotated[
         list[str] | None, typer.Option(help="Replay this conversation alone. Repeat for more.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes to use.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 1,
     config: Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")] = None,
     embedder: Annotated[
         str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
@@ -114,7 +118,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import read_gold, score_run, summarise
+    from lab.measures.score import canonical, headlines, read_gold, score_run, summarise
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
@@ -123,10 +127,11 @@ def score(
         emit_json(summary)
         return
     known = {name for arm in summary["arms"].values() for name in arm["measures"]}
-    for name in measure or ():
+    asked = [canonical(name) for name in measure or ()]
+    for name in asked:
         if name not in known:
             raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
-    wanted = measure or [name for name in HEADLINES if name in known]
+    wanted = asked or [name for name in headlines(opened.cutoff) if name in known]
     _emit_means("arm", summary["arms"], wanted)
     if slices:
         for name, values in summary["slices"].items():

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.errors import UnusableInput
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,32 +23,27 @@ def saturation(
     golden: Annotated[
         Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
     ] = None,
+    scope: Annotated[str, typer.Option(help="none, or recorded: a turn reaches its own scope alone.")] = "none",
     seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
-    jobs: Annotated[int, typer.Option(help="Processes to use.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
     as_json: Json = False,
 ) -> None:
     """Watch both policies while the must_remember pool grows."""
     from lab.report.figures import saturation_figure, save
+    from lab.sweep.saturation import means, write_points
     from lab.sweep.saturation import saturation as sweep
-    from lab.sweep.saturation import write_points
 
-    points = sweep(path, format, golden=golden, seeds=seeds, jobs=jobs, announce=announce)
+    if (out / "manifest.json").exists():
+        raise UnusableInput(f"{out}: is a run directory; choose another --out, so that its report keeps its own chart")
+    points = sweep(path, format, golden=golden, seeds=seeds, scope=scope, jobs=jobs, announce=announce)
     write_points(points, out / "saturation.parquet")
     files = save(saturation_figure(points), out / "saturation")
     if as_json:
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
         return
     rows = [
-        [
-            f"{one.mode} {one.share:.2f}" if one.share is not None else one.mode,
-            one.arm,
-            one.must,
-            one.hit,
-            one.gold_nice,
-            one.repeat,
-        ]
-        for one in points
-        if not one.seed
+        [name, arm, None if must is None else round(must), hit, nice, repeat]
+        for (name, arm), (must, hit, nice, repeat) in means(points).items()
     ]
-    emit_table(["must share (seed 0)", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate"], rows)
+    emit_table(["mode, must share", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate"], rows)
     emit(f"Charts: {', '.join(str(file) for file in files)}")

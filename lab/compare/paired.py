@@ -9,13 +9,10 @@ from typing import Any
 
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
-from lab.measures.score import Score, score_run
+from lab.measures.score import Score, headlines, score_run
 from lab.replay.run_directory import RunDirectory, open_run
 
-# Declared before looking: Holm's correction covers these and no others.
-PRIMARY = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
 LOWER_IS_BETTER = {
-    "Forbidden@6",
     "RepeatRate",
     "RepeatRate(probes)",
     "RepeatDominance",
@@ -45,10 +42,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that a comparison found. ``gained`` and ``lost`` are the probes whose hit at 6 changed."""
+    """Everything that a comparison found. ``gained`` and ``lost`` are the probes whose hit at the cutoff changed.
+
+    ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
+    """
 
     baseline: str
     candidate: str
+    cutoff: int
+    primary: tuple[str, ...]
     differences: tuple[Difference, ...]
     gained: tuple[str, ...]
     lost: tuple[str, ...]
@@ -58,6 +60,8 @@ class Comparison:
         return {
             "baseline": self.baseline,
             "candidate": self.candidate,
+            "cutoff": self.cutoff,
+            "primary": list(self.primary),
             "differences": {
                 one.measure: {name: value for name, value in asdict(one).items() if name not in ("measure", "estimate")}
                 | one.estimate._asdict()
@@ -79,25 +83,34 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
     if (base_run.path.resolve(), base_arm) == (cand_run.path.resolve(), cand_arm):
         raise UnusableInput(f"baseline and candidate are both {baseline!r}: nothing to compare")
     require_comparable(base_run, cand_run)
+    cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
+    primary = headlines(cutoff)
     base_scores = score_run(base_run)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
     base, cand = _of_arm(base_scores, base_arm), _of_arm(cand_scores, cand_arm)
     measures = list(dict.fromkeys(score.measure for score in base_scores))
     found = [one for measure in measures if (one := _difference(measure, base, cand))]
-    adjusted = holm({one.measure: one.p for one in found if one.measure in PRIMARY})
+    adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
     differences = tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
     flips = [
-        (at, cand[at, "Success@6"][1] - value)
+        (at, cand[at, primary[0]][1] - value)
         for (at, measure), (_, value) in base.items()
-        if measure == "Success@6" and (at, measure) in cand
+        if measure == primary[0] and (at, measure) in cand
     ]
     return Comparison(
         baseline,
         candidate,
+        cutoff,
+        primary,
         differences,
         tuple(at for at, change in flips if change > 0),
         tuple(at for at, change in flips if change < 0),
     )
+
+
+def lower_is_better(measure: str) -> bool:
+    """Whether less of a measure is more."""
+    return measure in LOWER_IS_BETTER or measure.startswith("Forbidden@")
 
 
 def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:

@@ -103,3 +103,8 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         highest = max(highest, min(1.0, p * (len(p_values) - position)))
         adjusted[name] = highest
     return adjusted
+
+
+def smallest_p(clusters: int, family: int) -> float:
+    """The least Holm-adjusted p that an exact sign-flip over ``clusters`` can give in a family of measures."""
+    return min(1.0, family * 2.0 / 2.0**clusters)

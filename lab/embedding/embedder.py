@@ -62,6 +62,8 @@ class SentenceTransformerEmbedder:
                 raise UnusableInput(
                     f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model"
                 )
+            if not (self._folder / "modules.json").is_file():
+                raise UnusableInput(f"embedder {model!r}: holds no sentence-transformers model (no modules.json)")
             self.dimension = int(self._load().get_embedding_dimension())
 
     def identity(self) -> dict[str, Any]:

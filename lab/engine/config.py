@@ -51,8 +51,9 @@ def resolve(
 ) -> EngineConfig:
     """Resolve a plugin configuration under a profile.
 
-    ``max_items`` is used where the configuration names none. Unknown keys, wrong types and values out of range raise
-    :class:`UnusableInput` with the path of the key.
+    ``max_items`` is used where the configuration names none. Numbers out of range are clamped, as the plugin clamps
+    them; unknown keys and wrong types raise :class:`UnusableInput` with the path of the key. ``selectionMode`` is read
+    over: which policy runs is the arm's own.
     """
     if profile not in PROFILES:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")

@@ -34,6 +34,8 @@ def read_golden(path: Path) -> GoldenSet:
 
 
 def _probe(line: dict[str, Any], at: str) -> Probe:
+    if line.get("kind") in ("recording", "session", "turn", "memory"):
+        raise UnusableInput(f"{at}: this is a {line['kind']} line of a recording, not a probe of a golden set")
     unknown = set(line) - FIELDS
     if unknown:
         raise UnusableInput(f"{at}: a probe has no field {sorted(unknown)[0]!r}")

@@ -43,10 +43,12 @@ MEASURES = {"Success": success, "R": recall, "P": precision, "nDCG": ndcg, "RR":
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 
 
-def rank_measures(ranking: Sequence[str], grades: Mapping[str, int], depth: int) -> dict[str, float | None]:
-    """Every measure at every default cutoff; null where the cutoff is beyond what the arm can return."""
+def rank_measures(
+    ranking: Sequence[str], grades: Mapping[str, int], depth: int, cutoffs: Sequence[int] = CUTOFFS
+) -> dict[str, float | None]:
+    """Every measure at every cutoff; null where the cutoff is beyond what the arm can return."""
     return {
         f"{name}@{k}": measure(ranking, grades, k) if k <= depth else None
-        for k in CUTOFFS
+        for k in cutoffs
         for name, measure in MEASURES.items()
     }

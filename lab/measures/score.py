@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lab.files import read_json_lines
 from lab.measures.injection import forbidden, gold_nice, nice_presence, wrong_scope
-from lab.measures.ranking import rank_measures
+from lab.measures.ranking import CUTOFFS, rank_measures
 from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, repeat_rates
 from lab.replay.receipts import read_table, write_table
 from lab.replay.run_directory import RunDirectory
@@ -31,6 +31,7 @@ COLUMNS = (
     "item_label",
     "item_scope",
 )
+ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG"}
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
 
@@ -55,6 +56,17 @@ class Gold(NamedTuple):
     slices: dict[str, str]
 
 
+def headlines(cutoff: int) -> tuple[str, ...]:
+    """The measures that come first, and the primary family of every comparison: declared before anybody looks."""
+    return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
+
+
+def canonical(name: str) -> str:
+    """A measure under its own name: ``hit@5`` is Success@5, ``MRR`` and ``recall`` are RR and R."""
+    stem, at, k = name.partition("@")
+    return f"{ALIASES.get(stem.lower(), stem)}{at}{k}"
+
+
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
     """The probes of a run by id."""
     return {
@@ -73,7 +85,8 @@ def score_run(run: RunDirectory) -> list[Score]:
     """Score a finished run, write ``scores.parquet`` and return its rows."""
     run.require_done()
     gold = read_gold(run)
-    limits = {arm["name"]: (arm["depth"], arm["config"]["max_items"]) for arm in run.manifest["resolved"]["arms"]}
+    cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
+    limits = {name: (run.depths[name], most, cutoffs) for name, most in run.max_items.items()}
     scores = [
         score
         for conversation in run.conversations
@@ -86,14 +99,16 @@ def score_run(run: RunDirectory) -> list[Score]:
 
 
 def _conversation(
-    conversation: str, rows: list[dict[str, Any]], gold: dict[str, Gold], limits: dict[str, tuple[int, int]]
+    conversation: str,
+    rows: list[dict[str, Any]],
+    gold: dict[str, Gold],
+    limits: dict[str, tuple[int, int, tuple[int, ...]]],
 ) -> Iterator[Score]:
-    for arm, (depth, max_items) in limits.items():
+    for arm, limit in limits.items():
         mine = [row for row in rows if row["arm"] == arm]
         for row in mine:
             yield from (
-                Score(arm, conversation, row["turn"], name, value)
-                for name, value in _probe_measures(row, gold, depth, max_items)
+                Score(arm, conversation, row["turn"], name, value) for name, value in _probe_measures(row, gold, *limit)
             )
         turns = [row for row in mine if row["recalls"]]
         yield from (
@@ -102,16 +117,19 @@ def _conversation(
 
 
 def _probe_measures(
-    row: dict[str, Any], gold: dict[str, Gold], depth: int, max_items: int
+    row: dict[str, Any], gold: dict[str, Gold], depth: int, max_items: int, cutoffs: Sequence[int]
 ) -> Iterator[tuple[str, float | None]]:
     judged = gold.get(row["probe"]) if row["probe"] else None
     if judged is None:
         return
     injected = row["item_key"][: row["injected"]]
+    within = [k for k in cutoffs if k <= max_items]
     if judged.grades:
-        yield from rank_measures(row["item_key"], judged.grades, depth).items()
-        yield f"GoldNice@{max_items}", gold_nice(injected, judged.visible)
-    yield f"Forbidden@{max_items}", forbidden(injected, judged.forbidden)
+        yield from rank_measures(row["item_key"], judged.grades, depth, cutoffs).items()
+        for k in within:
+            yield f"GoldNice@{k}", gold_nice(injected[:k], judged.visible)
+    for k in within:
+        yield f"Forbidden@{k}", forbidden(injected[:k], judged.forbidden)
 
 
 def _turn_measures(conversation: str, turns: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, float | None]]:

@@ -23,6 +23,8 @@ from lab.systems.contract import Candidates, Recall, Request, Selector
 from lab.systems.engine import Tiers
 from lab.systems.retrievers import StoreRetriever, make_store
 
+RUNNERS_UP = 3
+
 
 class Place(NamedTuple):
     """Where a row stood in its tier.
@@ -125,10 +127,14 @@ def _tell(
             rank, score = fused.get(key, (None, None))
             places[key] = Place(plan.tier, rank, score, fts.get(key), vec.get(key))
     injected = {item.key for item in recall.items[: recall.injected]}
-    ranked = sorted(
-        ((place.score, key) for key, place in places.items() if place.score is not None and key not in injected),
-        key=lambda pair: (-pair[0], by_key[pair[1]].id),
-    )
+    if recall.receipt["tiersSearched"]:
+        ranked = sorted(
+            ((place.score, key) for key, place in places.items() if place.score is not None and key not in injected),
+            key=lambda pair: (-pair[0], by_key[pair[1]].id),
+        )
+        next_keys = [key for _, key in ranked[:RUNNERS_UP]]
+    else:
+        next_keys = [item.key for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]
     gold = moment.probe.grades if moment.probe else {}
     born = {memory.key: memory.visible_from for memory in recording.memories}
     reasons = {
@@ -138,7 +144,7 @@ def _tell(
     }
     reachable = [row for row in candidates.rows if scope is None or row.scope == scope]
     visible = {label: sum(row.importance_label == label for row in reachable) for label in LABELS}
-    return Explanation(moment, arm, recall, by_key, places, tuple(key for _, key in ranked[:3]), reasons, visible)
+    return Explanation(moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible)
 
 
 def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, recall: Recall, arm: Selector) -> str:
@@ -161,7 +167,10 @@ def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, reca
     if place.fused is None:
         return f"not among the {arm.config.search_limit} candidates of tier {place.tier}; {lanes}"
     taken = sum(item.tier == place.tier for item in recall.items[: recall.injected])
+    where = f"candidate {place.fused} of tier {place.tier} ({place.score:.4f})"
+    cap = {"must": arm.config.quota.must_max, "unknown": arm.config.quota.unknown_max}.get(place.tier or "")
+    if recall.receipt.get("quota") and arm.config.strict_caps and cap is not None and taken >= cap:
+        return f"{where}, but the cap of {cap} for that tier was full; {lanes}"
     wildcard = [item.score for item in recall.items[: recall.injected] if item.decision == "wildcard"]
     beyond = f", wildcards to scores from {min(wildcard):.4f}" if wildcard else ""
-    where = f"candidate {place.fused} of tier {place.tier} ({place.score:.4f})"
     return f"{where}: {taken} places went to that tier{beyond}; {lanes}"

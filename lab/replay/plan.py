@@ -37,12 +37,12 @@ class Asked:
     profile: str = "seed"
     memories: str | None = None
     labels: str | None = None
-    must_share: float = 0.10
-    nice_share: float = 0.63
+    must_share: float | None = None
+    nice_share: float | None = None
     seed: int = 0
     scope: str = "none"
     recall_turns: str | None = None
-    max_items: int = 6
+    max_items: int | None = None
     depth: int = 50
     limit: int | None = None
     conversation: tuple[str, ...] = ()
@@ -90,7 +90,6 @@ class Plan:
             "arms": [arm.describe() for arm in self.arms],
             "store": self.asked.store,
             "profile": self.asked.profile,
-            "max_items": self.asked.max_items,
             "depth": self.asked.depth,
             "embedder": self.embedder.identity(),
         }

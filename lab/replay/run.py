@@ -44,7 +44,10 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
     run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable())
     write_gold(plan, run)
     if asked.labels is None and plan.labels.mode != "recorded":
-        announce(f"labels are drawn, for the recordings have none: {plan.labels.describe()}")
+        announce(
+            f"the recordings have no labels, so they are drawn: must {plan.labels.must_share:.2f}, "
+            f"nice {plan.labels.nice_share:.2f}, seed {plan.labels.seed}"
+        )
     for note in plan.library.golden.notes:
         announce(note)
     skipped = tuple(run.done())

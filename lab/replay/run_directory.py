@@ -43,9 +43,19 @@ class RunDirectory:
         return list(self.manifest["resolved"]["conversations"])
 
     @property
-    def max_items(self) -> int:
-        """Items that an arm injects at most."""
-        return int(self.manifest["resolved"]["max_items"])
+    def max_items(self) -> dict[str, int]:
+        """Items that each arm injects at most."""
+        return {arm["name"]: int(arm["config"]["max_items"]) for arm in self.manifest["resolved"]["arms"]}
+
+    @property
+    def depths(self) -> dict[str, int]:
+        """Places of each arm's ranking."""
+        return {arm["name"]: int(arm["depth"]) for arm in self.manifest["resolved"]["arms"]}
+
+    @property
+    def cutoff(self) -> int:
+        """The cutoff of the headline measures: what every arm can inject."""
+        return min(self.max_items.values())
 
     def receipts(self, conversation: str) -> Path:
         """Where a conversation's receipts are, or will be."""
@@ -88,9 +98,7 @@ def open_run(path: Path) -> RunDirectory:
         raise NotARun(f"{path}: no such run directory")
     manifest_path = path / "manifest.json"
     if not manifest_path.is_file():
-        raise NotARun(
-            f"{path}: is no run directory (it has no manifest.json); `lab replay … --out {path.name}` makes one"
-        )
+        raise NotARun(f"{path}: is no run directory (it has no manifest.json)")
     manifest = read_json(manifest_path)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise NotARun(f"{manifest_path}: is no manifest of a run")
@@ -99,7 +107,7 @@ def open_run(path: Path) -> RunDirectory:
             f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}"
         )
     missing = [name for name in REQUIRED if not isinstance(manifest.get(name), dict | str)]
-    if missing or not {"arms", "conversations", "max_items"} <= set(manifest["resolved"]):
+    if missing or not {"arms", "conversations"} <= set(manifest["resolved"]):
         raise NotARun(f"{manifest_path}: is incomplete; run the replay again into another --out")
     return RunDirectory(path, manifest)
 

@@ -10,16 +10,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab.compare.paired import LOWER_IS_BETTER, PRIMARY, Comparison, Difference, compare_arms
+from lab.compare.paired import Comparison, Difference, compare_arms, lower_is_better
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.receipts import read_table
 from lab.replay.run_directory import RunDirectory
 from lab.report import figures
 from lab.sweep.saturation import Point
 
-COLUMNS = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak", "NicePresence", "InjectedChars")
+EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars")
 TIER_OF = {"must_remember": "must", "nice_to_have": "nice", "unknown": "unknown", "ignore": "ignore"}
 SHOWN_FLIPS = 12
 
@@ -66,14 +66,14 @@ def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | N
         points = [Point(**row) for row in read_table(saturation).to_pylist()]
         drawn["saturation"] = figures.save(figures.saturation_figure(points), folder / "saturation")
     if comparison:
-        primary = [one for one in comparison.differences if one.measure in PRIMARY]
+        primary = [one for one in comparison.differences if one.measure in comparison.primary]
         if any(one.estimate.low is not None for one in primary):
             drawn["forest"] = figures.save(
                 figures.forest_figure(primary, comparison.baseline, comparison.candidate), folder / "forest"
             )
-    drawn["tradeoff"] = figures.save(
-        figures.tradeoff_figure({arm: one["measures"] for arm, one in summary["arms"].items()}), folder / "tradeoff"
-    )
+    measures = {arm: one["measures"] for arm, one in summary["arms"].items()}
+    if figures.tradeoff_points(measures, run.cutoff):
+        drawn["tradeoff"] = figures.save(figures.tradeoff_figure(measures, run.cutoff), folder / "tradeoff")
     drawn["composition"] = figures.save(figures.composition_figure(_composition(run, rows)), folder / "composition")
     longest = max(rows, key=lambda name: (sum(row["recalls"] for row in rows[name]), name))
     if any(row["recalls"] for row in rows[longest]):
@@ -124,23 +124,27 @@ def _model(
         "scope": resolved["scope"],
         "profile": resolved["profile"],
         "store": resolved["store"],
-        "items injected at most": resolved["max_items"],
+        "items injected at most": run.cutoff,
         "embedder": resolved["embedder"]["model"],
         "run key": run.manifest["run_key"][:12],
     }
-    names = [name for name in COLUMNS if any(one["measures"].get(name) is not None for one in summary["arms"].values())]
+    names = [
+        name
+        for name in (*headlines(run.cutoff), *EXTRA_COLUMNS)
+        if any(one["measures"].get(name) is not None for one in summary["arms"].values())
+    ]
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
     svg = {name: _inline(files[0]) for name, files in drawn.items()}
     return {
         "title": "Recall report",
-        "sentence": _sentence(comparison),
+        "sentence": _sentence(comparison, drawn_labels),
         "facts": facts,
         "arms": run.arms,
         "columns": names,
         "table": table,
         "comparison": comparison.as_json() if comparison else None,
-        "primary": PRIMARY,
-        "lower": sorted(LOWER_IS_BETTER),
+        "primary": list(comparison.primary) if comparison else [],
+        "cutoff": run.cutoff,
         "slices": summary["slices"],
         "gained": list(comparison.gained[:SHOWN_FLIPS]) if comparison else [],
         "lost": list(comparison.lost[:SHOWN_FLIPS]) if comparison else [],
@@ -154,7 +158,7 @@ CAPTIONS = {
         "Each share of must_remember memories was drawn several times; the band is the range over draws. "
         "Upper row: none of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on "
         "an ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is "
-        "must_remember and the tiers cease to matter. Scopes are not enforced here."
+        "must_remember and the tiers cease to matter."
     ),
     "forest": "The conversation is the unit: the interval says what another set of conversations would show.",
     "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing.",
@@ -167,33 +171,39 @@ CAPTIONS = {
 
 
 SAID = {
-    "Success@6": "a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
-    "GoldNice@6": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
+    "Success": "a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
+    "GoldNice": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
     "RepeatRate": "{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
 }
 
 
-def _sentence(comparison: Comparison | None) -> str:
-    """The result in one sentence, each part with how sure it is."""
-    found = {one.measure: one for one in comparison.differences} if comparison else {}
+def _sentence(comparison: Comparison | None, labels: str) -> str:
+    """The result in one sentence, each part with its interval; ``labels`` says where importance came from."""
+    found = (
+        {one.measure.split("@")[0]: one for one in comparison.differences if one.measure in comparison.primary}
+        if comparison
+        else {}
+    )
     parts = [
-        f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_certainty(found[name])})"
+        f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_interval(found[name])})"
         for name, said in SAID.items()
         if name in found
     ]
     if comparison is None or not parts:
         return "This run has no two arms to compare on gold."
     conversations = max(one.conversations for one in comparison.differences)
-    return f"{comparison.candidate} against {comparison.baseline}, {conversations} conversations: {'; '.join(parts)}."
+    return (
+        f"{comparison.candidate} against {comparison.baseline}, {conversations} conversations, labels {labels}: "
+        f"{'; '.join(parts)}."
+    )
 
 
-def _certainty(one: Difference) -> str:
+def _interval(one: Difference) -> str:
     low, high = one.estimate.low, one.estimate.high
     if low is None or high is None:
         return "one conversation says nothing about others"
-    if low <= 0 <= high:
-        return "not decided"
-    return "shown better" if (high < 0) == (one.measure in LOWER_IS_BETTER) else "shown worse"
+    side = "not decided" if low <= 0 <= high else "better" if (high < 0) == lower_is_better(one.measure) else "worse"
+    return f"{side}: {one.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 
 def _inline(svg: Path) -> str:

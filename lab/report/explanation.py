@@ -39,12 +39,17 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
         lines += _text(found, item.key, with_text)
     if found.runners_up:
         lines += ["", "next in line, not taken"]
+        ranks = {item.key: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
         for key in found.runners_up:
-            place = found.places.get(key, NOWHERE)
-            lines.append(
-                f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {place.score or 0:6.4f} "
-                f"{_rank(place.fts)} {_rank(place.vec)} {_grade(grades, key)} {key}"
-            )
+            if key in ranks:
+                rank, item = ranks[key]
+                head = f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f}"
+                lanes = f"{_rank(item.fts_rank)} {_rank(item.vec_rank)}"
+            else:
+                place = found.places.get(key, NOWHERE)
+                head = f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {place.score or 0:6.4f}"
+                lanes = f"{_rank(place.fts)} {_rank(place.vec)}"
+            lines.append(f"{head} {lanes} {_grade(grades, key)} {key}")
             lines += _text(found, key, with_text)
     if grades:
         injected = {item.key for item in recall.items[: recall.injected]}

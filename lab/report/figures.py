@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from lab.compare.paired import LOWER_IS_BETTER, Difference
+from lab.compare.paired import Difference, lower_is_better
 from lab.files import write_whole
 from lab.sweep.saturation import MODES, REFERENCES, Point
 
@@ -39,6 +39,8 @@ TITLES = {
     "distractors": "pool of unwanted memories",
     "independent": "pool of any memories",
 }
+# Text on a bar of that colour.
+INKS = {"must": "white", "nice": "white", "unknown": "black", "ignore": "black"}
 STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -129,18 +131,21 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
 
 
 @styled
-def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figure:
+def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]], cutoff: int = 6) -> Figure:
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
     figure, ((axes,),) = _subplots(1, 1, (8, 4.4))
-    for (arm, values), marker in zip(measures.items(), cycle("osD^v<>PX"), strict=False):
-        hit, repeat = values.get("Success@6"), values.get("RepeatRate")
-        if hit is not None and repeat is not None:
-            axes.plot(repeat, hit, marker, markersize=10, color=_colour(arm), label=f"{arm}  {hit:.2f} / {repeat:.2f}")
+    points = tradeoff_points(measures, cutoff)
+    for (arm, (hit, repeat)), marker in zip(points.items(), cycle("osD^v<>PX"), strict=False):
+        # The policies under study lie on top: good arms lie close together.
+        top = 3 if arm.startswith("tier_") else 2
+        axes.plot(
+            repeat, hit, marker, markersize=9, color=_colour(arm), zorder=top, label=f"{arm}  {hit:.2f} / {repeat:.2f}"
+        )
     axes.set(
         xlim=(-0.02, 1.02),
         ylim=(-0.02, 1.05),
         xlabel="repeat rate (lower is better)",
-        ylabel="hit@6 (higher is better)",
+        ylabel=f"hit@{cutoff} (higher is better)",
     )
     # Named in a legend and not beside the points: good arms lie close together.
     if axes.lines:
@@ -149,27 +154,37 @@ def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]]) -> Figur
     return figure
 
 
+def tradeoff_points(
+    measures: Mapping[str, Mapping[str, float | None]], cutoff: int = 6
+) -> dict[str, tuple[float, float]]:
+    """Hit and repeat rate of the arms that have both."""
+    pairs = {arm: (values.get(f"Success@{cutoff}"), values.get("RepeatRate")) for arm, values in measures.items()}
+    return {arm: (hit, repeat) for arm, (hit, repeat) in pairs.items() if hit is not None and repeat is not None}
+
+
 @styled
 def forest_figure(differences: Sequence[Difference], baseline: str, candidate: str) -> Figure:
     """Candidate minus baseline with 95 % intervals; the zero line is "no difference"."""
     shown = [one for one in differences if one.estimate.low is not None and abs(one.estimate.mean) <= 1]
     figure, ((axes,),) = _subplots(1, 1, (8, 1.2 + 0.42 * max(1, len(shown))))
     for place, one in enumerate(reversed(shown)):
-        better = (one.estimate.mean < 0) if one.measure in LOWER_IS_BETTER else (one.estimate.mean > 0)
-        colour = "#0072B2" if better else "#D55E00" if one.estimate.mean else "#555555"
-        axes.plot([one.estimate.low, one.estimate.high], [place, place], color=colour, linewidth=2)
-        axes.plot(one.estimate.mean, place, "o" if better else "s", color=colour)
+        low, high = one.estimate.low or 0.0, one.estimate.high or 0.0
+        better = high < 0 if lower_is_better(one.measure) else low > 0
+        decided = low > 0 or high < 0
+        colour, marker = ("#0072B2", "o") if better else ("#D55E00", "s") if decided else ("#777777", "D")
+        axes.plot([low, high], [place, place], color=colour, linewidth=2)
+        axes.plot(one.estimate.mean, place, marker, color=colour)
     axes.axvline(0, color="#333333", linewidth=1)
     axes.set_yticks(
         range(len(shown)),
         [
-            f"{one.measure} ({'lower' if one.measure in LOWER_IS_BETTER else 'higher'} is better)"
+            f"{one.measure} ({'lower' if lower_is_better(one.measure) else 'higher'} is better)"
             for one in reversed(shown)
         ],
     )
     axes.set(
-        xlabel=f"{candidate} minus {baseline}",
-        title="Difference and its 95 % interval (blue circles: better)",
+        xlabel=f"{candidate} minus {baseline}, with its 95 % interval",
+        title="Blue circle: better. Orange square: worse. Grey diamond: not decided.",
         ylim=(-0.6, len(shown) - 0.4),
     )
     figure.tight_layout()
@@ -187,7 +202,9 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
             width = shares[arm].get(tier, 0.0)
             axes.barh(place, width, left=start, color=colour, label=tier if place == 0 else None)
             if width >= 0.08:
-                axes.text(start + width / 2, place, f"{width:.0%}", ha="center", va="center", color="white", fontsize=9)
+                axes.text(
+                    start + width / 2, place, f"{width:.0%}", ha="center", va="center", color=INKS[tier], fontsize=9
+                )
             start += width
     axes.set_yticks(range(len(arms)), list(reversed(arms)))
     axes.set(xlim=(0, 1), title="What fills the places")

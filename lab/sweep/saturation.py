@@ -24,7 +24,7 @@ from lab.measures.injection import gold_nice
 from lab.measures.ranking import success
 from lab.measures.repetition import repeat_rates
 from lab.recordings.model import Recording
-from lab.replay.labels import Labels
+from lab.replay.labels import NICE_OF_REST, Labels
 from lab.replay.loop import rows_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 MODES = ("distractors", "independent")
 SHARES = (0.01, 0.03, 0.06, 0.10, 0.15, 0.20, 0.30, 0.45, 0.60, 0.80, 1.0)
-# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
-NICE_OF_REST = 0.70
 REFERENCES = ("hybrid", "oracle")
 
 
@@ -83,6 +81,7 @@ def saturation(
     *,
     golden: Path | None = None,
     seeds: int = 3,
+    scope: str = "none",
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
@@ -92,7 +91,12 @@ def saturation(
     :class:`UnusableInput` for recordings without gold.
     """
     asked = Asked(
-        str(path), format_name, (*POLICIES, *REFERENCES), golden=str(golden) if golden else None, labels="sampled"
+        str(path),
+        format_name,
+        (*POLICIES, *REFERENCES),
+        golden=str(golden) if golden else None,
+        labels="sampled",
+        scope=scope,
     )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
@@ -143,6 +147,7 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     by_id = {row.id: row for row in rows}
     views = list(_views(plan, recording, rows, happening))
     gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
+    scoped = plan.asked.scope == "recorded"
     tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
     for mode, share, seed in draws:
@@ -152,10 +157,11 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
         codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
-        for view, count in views:
+        for moment, (view, count) in zip(happening, views, strict=True):
             candidates = Candidates(view.with_labels(codes), rows[:count], by_id)
+            within = moment.scope if scoped else None
             for arm in tiered:
-                picked = arm.choose(Tiers(candidates, None, arm.config.search_limit)).picked
+                picked = arm.choose(Tiers(candidates, within, arm.config.search_limit)).picked
                 chosen[arm.name].append([one.candidate.id for one in picked])
         for name, selections in chosen.items():
             found[mode, share, seed, name] = _tally(selections, happening, views, rows, labels, must)
@@ -193,7 +199,13 @@ def _references(
             continue
         selections = []
         for moment, (view, count) in zip(happening, views, strict=True):
-            request = Request(moment.key, moment.text, None, moment.now_ms, moment.probe.grades if moment.probe else {})
+            request = Request(
+                moment.key,
+                moment.text,
+                moment.scope if plan.asked.scope == "recorded" else None,
+                moment.now_ms,
+                moment.probe.grades if moment.probe else {},
+            )
             recall = arm.select(request, Candidates(view, rows[:count], by_id))
             selections.append([item.id for item in recall.items[: recall.injected]])
         found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)
@@ -237,3 +249,19 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
     )
     write_table(table, path)
     return table
+
+
+def means(points: Sequence[Point]) -> dict[tuple[str, str], list[float | None]]:
+    """Must memories, hit, nice gold and repeats, each the mean over seeds, by ``(mode and share, arm)``."""
+    groups: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        name = point.mode if point.share is None else f"{point.mode} {point.share:.2f}"
+        groups.setdefault((name, point.arm), []).append(point)
+    return {
+        key: [_mean(values) for values in zip(*(one[4:] for one in some), strict=True)] for key, some in groups.items()
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -49,6 +49,8 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
         system = own.get("arm", name) if isinstance(own, dict) and file else name
         if system not in SYSTEMS:
             raise UnusableInput(f"unknown arm {system!r}; known: {', '.join(SYSTEMS)}")
+        if name in SYSTEMS and system != name:
+            raise UnusableInput(f"arm {name!r} would run {system!r}, as {path} says; give it a name of its own")
         if not name.strip():
             raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
         if any(spec.name == name for spec in specs):
@@ -57,7 +59,7 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
     return tuple(specs)
 
 
-def make_arm(spec: ArmSpec, *, profile: str, max_items: int, depth: int, seed: int) -> Selector:
+def make_arm(spec: ArmSpec, *, profile: str, max_items: int | None, depth: int, seed: int) -> Selector:
     """The arm itself, configuration resolved."""
     config = resolve(spec.config, profile, max_items=max_items, where=spec.where)
     if spec.tiered:
