@@ -25,8 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Replay recorded conversations through an agent-memory engine and measure what it recalls.",
-    epilog="Exit codes: 0 pass, 1 the thing checked failed, 2 unusable input or usage, "
-    "3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
+    "3 runs that cannot be compared, 4 could not measure, 130 interrupted.",
 )
 for room in (demo, replay, compare, report, saturation, checks, runs):
     room.add_to(app)

@@ -57,7 +57,7 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
     ("arguments", "keys"),
     [
         (("score", "run"), ["arms", "slices"]),
-        (COMPARE, ["baseline", "candidate", "differences", "gained", "lost"]),
+        (COMPARE, ["baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"]),
         (
             EXPLAIN,
             EXPLAINED,
@@ -229,7 +229,7 @@ def test_the_commands_that_compare_prints_can_be_run(
 def test_a_comparison_that_cannot_decide_says_so(lab: Lab, place: Path) -> None:
     text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
     assert "2 conversations" in text
-    assert "With fewer than 6 conversations" in text
+    assert "So few conversations cannot give an adjusted p below" in text
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.compare.paired import PRIMARY, Comparison, Difference, compare_arms
+from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import clustered, holm, sign_flip
 from lab.errors import NotARun, NotComparable, UnusableInput
+from lab.measures.score import headlines
 from lab.replay.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
@@ -64,8 +65,10 @@ def test_a_difference_is_that_of_the_pairs_which_both_arms_have(
 
 def test_holm_covers_the_primary_measures_and_no_others(found: Comparison) -> None:
     by_measure = _by_measure(found)
-    assert {name for name, one in by_measure.items() if one.p_holm is not None} == set(PRIMARY)
-    assert {name: by_measure[name].p_holm for name in PRIMARY} == holm({name: by_measure[name].p for name in PRIMARY})
+    assert {name for name, one in by_measure.items() if one.p_holm is not None} == set(headlines(6))
+    assert {name: by_measure[name].p_holm for name in headlines(6)} == holm(
+        {name: by_measure[name].p for name in headlines(6)}
+    )
 
 
 def test_the_probes_that_flipped_are_those_whose_hit_changed(run: RunDirectory, found: Comparison) -> None:
@@ -155,7 +158,7 @@ def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None
 
 def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> None:
     value = found.as_json()
-    assert list(value) == ["baseline", "candidate", "differences", "gained", "lost"]
+    assert list(value) == ["baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"]
     one = _by_measure(found)["R@6"]
     assert value["differences"]["R@6"] == {
         "n": one.n,

@@ -168,7 +168,7 @@ def test_independent_is_another_name_of_sampled() -> None:
 
 def test_recorded_labels_are_the_default_where_every_recording_has_them_and_sampled_ones_where_not() -> None:
     graded, bare = conversation(2, "a", NICE), conversation(2, "b")
-    assert choose_labels(None, [graded, conversation(2, "b", MUST)], 0.1, 0.6, 0).mode == "recorded"
+    assert choose_labels(None, [graded, conversation(2, "b", MUST)], None, None, 0).mode == "recorded"
     assert choose_labels(None, [bare], 0.2, 0.5, 9) == Labels("sampled", 0.2, 0.5, 9)
     assert choose_labels("distractors", [graded], 0.1, 0.6, 0).mode == "distractors"
 
@@ -176,8 +176,8 @@ def test_recorded_labels_are_the_default_where_every_recording_has_them_and_samp
 def test_a_recording_without_any_memory_does_not_take_the_grades_of_the_others_away() -> None:
     """It has nothing to grade, so it cannot be said to lack grades."""
     recordings = [conversation(2, "a", NICE), conversation(0, "b")]
-    assert choose_labels(None, recordings, 0.1, 0.6, 0).mode == "recorded"
-    assert choose_labels("recorded", recordings, 0.1, 0.6, 0).mode == "recorded"
+    assert choose_labels(None, recordings, None, None, 0).mode == "recorded"
+    assert choose_labels("recorded", recordings, None, None, 0).mode == "recorded"
 
 
 def test_recorded_labels_without_any_recorded_are_an_error_that_names_the_way_out() -> None:
@@ -191,3 +191,14 @@ def test_only_drawn_labels_describe_themselves_with_shares_and_seed() -> None:
     assert Labels("recorded", 0.2, 0.3, 4).describe() == {"mode": "recorded"}
     for mode in ("sampled", "distractors"):
         assert Labels(mode, 0.2, 0.3, 4).describe() == {"mode": mode, "must_share": 0.2, "nice_share": 0.3, "seed": 4}
+
+
+@pytest.mark.parametrize(("must", "nice"), [(0.1, 0.63), (0.5, 0.35), (1.0, 0.0)])
+def test_a_nice_share_that_nobody_gave_is_most_of_what_is_left(must: float, nice: float) -> None:
+    assert choose_labels("sampled", [conversation(2)], must, None, 0) == Labels("sampled", must, nice, 0)
+
+
+@pytest.mark.parametrize("shares", [(0.1, None), (None, 0.6)])
+def test_shares_beside_recorded_labels_are_refused(shares: tuple[float | None, float | None]) -> None:
+    with pytest.raises(UnusableInput, match="add --labels sampled"):
+        choose_labels(None, [conversation(2, "a", NICE)], *shares, 0)

@@ -26,7 +26,7 @@ from lab.sweep.saturation import Point
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BETTER, WORSE, SAME = "#0072B2", "#D55E00", "#555555"
+BETTER, WORSE, UNDECIDED = "#0072B2", "#D55E00", "#777777"
 
 
 def _difference(measure: str, mean: float, low: float | None, high: float | None) -> Difference:
@@ -104,7 +104,7 @@ def test_a_forest_draws_each_difference_with_its_interval() -> None:
     ]
     assert means == [[(one.estimate.mean, place)] for place, one in enumerate(reversed(DIFFERENCES))]
     assert zero.get_xdata()[0] == zero.get_xdata()[1] == 0
-    assert axes.get_xlabel() == "cand minus base"
+    assert axes.get_xlabel() == "cand minus base, with its 95 % interval"
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "nDCG@6 (higher is better)",
         "RepeatRate (lower is better)",
@@ -113,14 +113,22 @@ def test_a_forest_draws_each_difference_with_its_interval() -> None:
     ]
 
 
-def test_a_forest_colours_by_what_is_better_not_by_the_sign() -> None:
-    axes = forest_figure(DIFFERENCES, "base", "cand").axes[0]
-    means = axes.lines[1:-1:2]
+def test_a_forest_colours_by_what_is_shown_better_not_by_the_sign() -> None:
+    """An interval that crosses zero decides nothing, whatever its middle says."""
+    decided = [
+        _difference("Success@6", 0.1, 0.05, 0.15),
+        _difference("R@6", -0.1, -0.15, -0.05),
+        _difference("RepeatRate", -0.2, -0.3, -0.1),
+        _difference("Forbidden@6", 0.2, 0.1, 0.3),
+        _difference("nDCG@6", 0.1, -0.05, 0.25),
+    ]
+    means = forest_figure(decided[::-1], "base", "cand").axes[0].lines[1:-1:2]
     assert [(line.get_color(), line.get_marker()) for line in means] == [
-        (SAME, "s"),
         (BETTER, "o"),
         (WORSE, "s"),
         (BETTER, "o"),
+        (WORSE, "s"),
+        (UNDECIDED, "D"),
     ]
 
 
