@@ -61,13 +61,16 @@ class LanceStore:
         self.rows: list[Row] = []
         self.settings = settings
         self.compact_every = compact_every
-        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="recall-lab-")
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="recall-lab-")
+            folder = Path(self._temporary.name)
         self._schema = schema(dimension)
         self._number: dict[str, int] = {}
         self._waiting = 0
         lancedb = import_lancedb()
         with quiet_lance():
-            database = lancedb.connect(str(folder or self._temporary.name))  # type: ignore[union-attr]
+            database = lancedb.connect(str(folder))
             self.table = database.create_table(TABLE, schema=self._schema)
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
