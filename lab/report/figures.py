@@ -182,9 +182,9 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
             for one in reversed(shown)
         ],
     )
+    axes.set_title("Blue circle: better. Orange square: worse. Grey diamond: not decided.", fontsize=10)
     axes.set(
         xlabel=f"{candidate} minus {baseline}, with its 95 % interval",
-        title="Blue circle: better. Orange square: worse. Grey diamond: not decided.",
         ylim=(-0.6, len(shown) - 0.4),
     )
     figure.tight_layout()
