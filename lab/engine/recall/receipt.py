@@ -100,10 +100,11 @@ def _top(lists: Iterable[Sequence[Hit]], rows: Sequence[Row]) -> list[tuple[str,
 
     Each list is ordered already, so its first few hold all that can be among the first few of the whole.
     """
-    best: dict[int, Hit] = {}
-    for hits in lists:
-        for hit in hits[:MAX_LISTED]:
-            if hit.row not in best or hit.score > best[hit.row].score:
-                best[hit.row] = hit
-    ordered = sorted(best.values(), key=lambda hit: (-hit.score, rows[hit.row].id))[:MAX_LISTED]
-    return [(rows[hit.row].id, round6(hit.score), round6(hit.distance)) for hit in ordered]
+    leaders = sorted((-hit.score, rows[hit.row].id, hit.distance) for hits in lists for hit in hits[:MAX_LISTED])
+    found: dict[str, tuple[str, float, float]] = {}
+    for negative, identity, distance in leaders:
+        if len(found) == MAX_LISTED:
+            break
+        if identity not in found:
+            found[identity] = (identity, round6(-negative), round6(distance))
+    return list(found.values())
