@@ -5,7 +5,6 @@ Nothing heavy is imported before a verb runs.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from typing import Annotated
@@ -15,6 +14,7 @@ import typer
 from lab.cli import checks, compare, demo, replay, report, runs, saturation
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
+from lab.processes import set_up
 
 INTERRUPTED = 130
 
@@ -51,10 +51,7 @@ def root(
 
 def main() -> None:
     """Run a verb and end with the exit code of what went wrong, if anything did."""
-    # More threads of one small product are slower, and their number must not matter.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # A replay holds many small records without cycles; looking for some among them costs a tenth of its time.
-    gc.set_threshold(200_000, 20, 20)
+    set_up()
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

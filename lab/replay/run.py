@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from lab.embedding.vectors import Vectors
 from lab.engine.store.tokens import TextSettings, Words, words_under
 from lab.errors import LabError
 from lab.files import dump_json, write_whole
+from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.loop import replay, rows_of
 from lab.replay.moments import moments
@@ -164,9 +163,7 @@ def _each(
         for recording in waiting:
             yield recording.conversation, _attempt(plan, recording, run, sources)
         return
-    # Spawn, never fork: neither LanceDB's threads nor torch's survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(waiting)), mp_context=context) as pool:
+    with helpers(min(jobs, len(waiting))) as pool:
         futures = [(one.conversation, pool.submit(_attempt, plan, one, run)) for one in waiting]
         for conversation, future in futures:
             try:

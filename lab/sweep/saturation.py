@@ -10,9 +10,7 @@ Candidates are found once per turn; every draw of labels is then a mask over the
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +21,7 @@ from lab.errors import UnusableInput
 from lab.measures.injection import gold_nice
 from lab.measures.ranking import success
 from lab.measures.repetition import repeat_rates
+from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.labels import NICE_OF_REST, Labels
 from lab.replay.loop import rows_of
@@ -134,7 +133,7 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[tuple[str, float | 
     if jobs <= 1 or len(jobs_to_do) == 1:
         yield from map(_conversation, jobs_to_do)
         return
-    with ProcessPoolExecutor(min(jobs, len(jobs_to_do)), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with helpers(min(jobs, len(jobs_to_do))) as pool:
         yield from pool.map(_conversation, jobs_to_do)
 
 

@@ -90,7 +90,8 @@ SHAPE = 'each judgement is {"memory": KEY, "grade": 1 or 2, "reason": TEXT}'
 GRADE = "is not a whole number from 1"
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("no kind", {"turn": TURN}, '"kind" must be "probe"'),
-    ("other kind", _line(kind="turn"), '"kind" must be "probe"'),
+    ("other kind", _line(kind="question"), '"kind" must be "probe"'),
+    ("a recording", _line(kind="turn"), "this is a turn line of a recording, not a probe of a golden set"),
     ("typo", _line(relevent=[]), "a probe has no field 'relevent'"),
     ("neither turn nor query", {"kind": "probe"}, "a probe has either a turn or a query of its own"),
     ("turn and query", _line(query="Which?"), "a probe has either a turn or a query of its own"),
