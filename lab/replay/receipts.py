@@ -6,7 +6,6 @@ never by text.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 KIND, VERSION = "lab.receipts", "1"
 ITEM_FIELDS = tuple(Item._fields)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def receipts_table(answers: Sequence[Answered]) -> pa.Table:
@@ -31,6 +29,7 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
     Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, receipt``, and a list
     column ``item_…`` for each field of an item.
     """
+    import orjson
     import pyarrow as pa
 
     offsets = [0]
@@ -68,7 +67,7 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "chars": pa.array([js_length(one.recall.context) for one in answers], pa.int32()),
             **listed,
             "receipt": pa.array(
-                [_ENCODER.encode(one.recall.receipt) for one in answers],
+                [orjson.dumps(one.recall.receipt).decode() for one in answers],
                 pa.string(),
             ),
         }

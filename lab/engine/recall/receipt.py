@@ -100,7 +100,8 @@ def _top(lists: Iterable[Sequence[Hit]], rows: Sequence[Row]) -> list[tuple[str,
 
     Each list is ordered already, so its first few hold all that can be among the first few of the whole.
     """
-    leaders = sorted((-hit.score, rows[hit.row].id, hit.distance) for hits in lists for hit in hits[:MAX_LISTED])
+    leaders = [(-hit.score, rows[hit.row].id, hit.distance) for hits in lists for hit in hits[:MAX_LISTED]]
+    leaders.sort()
     found: dict[str, tuple[str, float, float]] = {}
     for negative, identity, distance in leaders:
         if len(found) == MAX_LISTED:
