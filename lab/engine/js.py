@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 _MICRO = Decimal("0.000001")
 # JavaScript's white space (spec 0.5): not quite Python's.
@@ -42,3 +44,31 @@ def js_number(text: str) -> float | None:
     if trimmed in ("Infinity", "+Infinity", "-Infinity"):
         return float(trimmed)
     return float(trimmed) if _DECIMAL.fullmatch(trimmed) else None
+
+
+_ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+def ascii_lower(text: str) -> str:
+    """A text as JavaScript's case-insensitive patterns see it: outside ASCII, nothing folds into it."""
+    return text.translate(_ASCII_LOWER)
+
+
+def js_slice(text: str, units: int) -> str:
+    """The first ``units`` UTF-16 code units; a surrogate pair that the cut falls into leaves its first half."""
+    return text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "surrogatepass")
+
+
+def to_number(value: Any) -> float:
+    """A parsed JSON value as JavaScript's ``Number`` makes one of it; NaN where it makes none."""
+    if value is None:
+        return 0.0
+    if isinstance(value, bool | int | float):
+        return float(value)
+    if isinstance(value, str):
+        number = js_number(value)
+        return math.nan if number is None else number
+    # A list becomes the text of its items: none is blank, a single one is itself, several hold a comma.
+    if isinstance(value, list) and len(value) < 2:
+        return to_number(value[0]) if value else 0.0
+    return math.nan

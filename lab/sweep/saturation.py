@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MODES = ("distractors", "independent")
-SHARES = (0.01, 0.03, 0.06, 0.10, 0.15, 0.20, 0.30, 0.45, 0.60, 0.80, 1.0)
+SHARES = (0.01, 0.03, 0.06, 0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.90, 1.0)
 REFERENCES = ("hybrid", "oracle")
 
 

@@ -19,13 +19,16 @@ def escape(text: str) -> str:
     return text.replace('"', "&quot;").replace("'", "&#39;")
 
 
-def wrap(slots: Sequence[tuple[str, str, str]]) -> str:
-    """The block for ``(category, label, text)`` slots in injection order; the empty string for none.
+def wrap(slots: Sequence[tuple[str, str, str]], *, empty: bool = False) -> str:
+    """The block for ``(category, label, text)`` slots in injection order.
+
+    Without slots there is no block, unless an ``empty`` one is asked for: the plugin injects that when a budget has
+    dropped them all.
 
     Lines are joined with LF and there is none at the end. A line break inside a text is kept, so one memory may span
     several lines.
     """
-    if not slots:
+    if not slots and not empty:
         return ""
     lines = (
         f"{number}. [{category}|{label}] {escape(text)}" for number, (category, label, text) in enumerate(slots, 1)

@@ -1,0 +1,97 @@
+"""The hard ceiling on what is put before a prompt (spec 8): slots are dropped one by one, then the text is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lab.engine.js import js_length, js_slice
+from lab.engine.recall.wrap import wrap
+
+MAX_LISTED = 10
+
+
+class Slot(NamedTuple):
+    """One item of the injected block."""
+
+    id: str
+    created_at: float
+    category: str
+    label: str
+    text: str
+
+
+class Budget(NamedTuple):
+    """The plugin's ``budget``."""
+
+    enabled: bool = True
+    max_chars: int = 1800
+    min_recent_slots: int = 1
+    overflow_action: str = "truncate_oldest"
+
+
+class Packed(NamedTuple):
+    """The text that is injected, the slots left in it, and the receipt of what had to go."""
+
+    context: str
+    kept: tuple[Slot, ...]
+    receipt: dict[str, Any]
+
+
+def compose(slots: Sequence[Slot], comment: str = "") -> str:
+    """The receipt comment, if there is one, and the block of the slots."""
+    block = wrap([(slot.category, slot.label, slot.text) for slot in slots], empty=True)
+    return f"{comment}\n{block}" if comment else block
+
+
+def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
+    """Fit slots into the budget. Lengths are UTF-16 units.
+
+    The most recent slots are protected; of the others the oldest go first, or the last in the order of injection
+    (under any other action none does). What is still too long is cut anywhere, even inside the closing tag: the
+    plugin does so, too. Dropping goes by id, so slots that share one go together.
+    """
+    whole = compose(slots, comment)
+    before = js_length(whole)
+    if not budget.enabled:
+        return Packed(whole, tuple(slots), _receipt(budget, budget.min_recent_slots, before, before, [], 0))
+    protected_count = min(max(0, budget.min_recent_slots), len(slots))
+    kept, context = list(slots), whole
+    dropped: list[str] = []
+    if before > budget.max_chars:
+        recent = sorted(slots, key=lambda slot: (-slot.created_at, slot.id))[:protected_count]
+        protected = {slot.id for slot in recent}
+        removable = [slot for slot in slots if slot.id not in protected]
+        if budget.overflow_action == "truncate_oldest":
+            removable.sort(key=lambda slot: (slot.created_at, slot.id))
+        elif budget.overflow_action == "truncate_tail":
+            removable.reverse()
+        else:
+            removable = []
+        for slot in removable:
+            if js_length(context) <= budget.max_chars:
+                break
+            kept = [one for one in kept if one.id != slot.id]
+            dropped.append(slot.id)
+            context = compose(kept, comment)
+    overflow = max(0, js_length(context) - budget.max_chars)
+    context = js_slice(context, budget.max_chars) if overflow else context
+    return Packed(
+        context, tuple(kept), _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
+    )
+
+
+def _receipt(budget: Budget, recent: int, before: int, after: int, dropped: list[str], cut: int) -> dict[str, Any]:
+    return {
+        "enabled": budget.enabled,
+        "maxChars": budget.max_chars,
+        "minRecentSlots": recent,
+        "overflowAction": budget.overflow_action,
+        "beforeChars": before,
+        "afterChars": after,
+        "droppedCount": len(dropped),
+        "droppedIds": dropped[:MAX_LISTED],
+        "truncatedChars": cut,
+        "truncated": before > after,
+        "minRecentSlotsHonored": True,
+    }
