@@ -315,7 +315,9 @@ def test_wrong_usage_ends_with_2(lab: Lab, place: Path, arguments: tuple[str, ..
 def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "golden.jsonl"
     os.mkfifo(pipe)
-    command = [Path(sys.executable).with_name("lab"), "golden", "lint", pipe, "--recordings", place / "datasets/tiny"]
+    # A shell's background job hands its children an ignored SIGINT; the command must have one to be interrupted by.
+    program = "from signal import *; signal(SIGINT, default_int_handler); from lab.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "golden", "lint", pipe, "--recordings", place / "datasets/tiny"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # The pipe opens once the command reads it: then it is at work and waits for us.
     with running, pipe.open("wb"):
