@@ -69,9 +69,7 @@ def build_working_set(
     """Build the digest of a scope. It is empty where open questions alone would fill it, or a single line of no rule."""
     newest = sorted((row for row in rows if not row.id.startswith(PREFIX)), key=lambda row: (-row.created_at, row.id))
     ranked = sorted(newest, key=lambda row: _RANKS.get(row.label or "", 2))
-    constraints = _section(
-        newest, lambda row: row.category in ("preference", "decision") and _is_rule(row.text), limits
-    )
+    constraints = _section(newest, _is_constraint, limits)
     decisions = _section(ranked, lambda row: row.category == "decision", limits)
     actions = _section(newest, lambda row: row.category == "todo", limits)
     questions = open_questions(prompt, limits.max_items_per_section, limits.max_item_chars)
