@@ -66,7 +66,7 @@ def open_questions(prompt: str, limit: int, max_chars: int) -> list[str]:
 def build_working_set(
     scope: str, prompt: str, now_ms: float, limits: WorkingSetLimits, rows: Sequence[WorkingSetRow]
 ) -> WorkingSet:
-    """Build the digest of a scope. It is empty where open questions alone would fill it, or a single line of no rule."""
+    """Build the digest of a scope: none where open questions alone would fill it, or a single line that is no rule."""
     newest = sorted((row for row in rows if not row.id.startswith(PREFIX)), key=lambda row: (-row.created_at, row.id))
     ranked = sorted(newest, key=lambda row: _RANKS.get(row.label or "", 2))
     constraints = _section(newest, _is_constraint, limits)
