@@ -14,7 +14,11 @@ RECALL_TURNS = ("user", "all", "none")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One recall. ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged."""
+    """One recall.
+
+    ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` is None
+    for a probe from outside, which reaches every scope.
+    """
 
     key: str
     seq: int
