@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 def validate(
     path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
+    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
     as_json: Json = False,
 ) -> None:
     """Read recordings as a replay would and list what is wrong or was repaired."""

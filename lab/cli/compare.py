@@ -80,6 +80,9 @@ def explain(
     ],
     arm: Annotated[str | None, typer.Option(help="An arm of the run; the first by default.")] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Show the texts of the turn and of memories.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show every candidate, every factor and, with texts, the injected block.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Explain one turn: why each memory has its place, or lost it."""
@@ -92,4 +95,4 @@ def explain(
     if as_json:
         emit_json(explanation_json(found, with_text=with_text))
     else:
-        emit(explanation_text(found, with_text=with_text))
+        emit(explanation_text(found, with_text=with_text, full=full))

@@ -46,11 +46,13 @@ def complain(text: str) -> None:
     sys.stderr.write(f"error: {' '.join(text.split())}\n")
 
 
-def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1) -> None:
+def emit_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1, *, whole_keys: bool = False
+) -> None:
     """Print a table.
 
     The first ``left`` columns stand to the left, the others to the right; None is a dash. rich keeps it to the width of
-    the terminal.
+    the terminal. The first column is not broken where there are more than three, or ``whole_keys`` asks for it.
     """
     from rich import box
     from rich.console import Console, JustifyMethod
@@ -59,7 +61,7 @@ def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: i
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, header in enumerate(headers):
         side: JustifyMethod = "left" if place < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and len(headers) > 3)
+        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and (whole_keys or len(headers) > 3))
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
     console = Console(highlight=False, markup=False, emoji=False)

@@ -19,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
 
 def replay(
     path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
+    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
     arm: Annotated[
         list[str],
         typer.Option("--arm", help="An arm, or NAME=FILE for one with its own configuration. Repeat for more."),
@@ -31,8 +31,18 @@ def replay(
     store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
     memories: Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")] = None,
+    memories_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A LanceDB folder, or an export of it (.jsonl, .json), whose memories take the place of the "
+            "recording's own. It is only read. Its vectors are not used: texts are embedded anew."
+        ),
+    ] = None,
     labels: Annotated[
-        str | None, typer.Option(help="recorded, sampled or distractors; recorded where there are any, else sampled.")
+        str | None,
+        typer.Option(
+            help="recorded, heuristic-v1, sampled or distractors; recorded where there are any, else sampled."
+        ),
     ] = None,
     must_share: Annotated[
         float | None, typer.Option(help="Share of all memories drawn must_remember. [default: 0.10]")
@@ -46,7 +56,8 @@ def replay(
     ] = "none",
     recall_turns: Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")] = None,
     max_items: Annotated[
-        int | None, typer.Option(help="Items injected at most; by default what the profile allows: 6 or 5.")
+        int | None,
+        typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
     ] = None,
     depth: Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")] = 50,
     limit: Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")] = None,
@@ -84,6 +95,7 @@ def replay(
         conversation=tuple(conversation or ()),
         config=str(config) if config else None,
         embedder=embedder,
+        memories_from=str(memories_from) if memories_from else None,
     )
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     if as_json:

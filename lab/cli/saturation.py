@@ -18,7 +18,7 @@ def add_to(app: typer.Typer) -> None:
 
 def saturation(
     path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo or realmem.")],  # noqa: A002 - the name of the option
+    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
     golden: Annotated[
         Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")

@@ -20,7 +20,10 @@ LOWER_IS_BETTER = {
     "WrongScope",
     "LongestStreak",
     "InjectedChars",
+    "BackboneDuplication",
 }
+# Conversation and value, by place and measure.
+Values = dict[tuple[str, str], tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,7 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
     base_scores = score_run(base_run)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
     base, cand = _of_arm(base_scores, base_arm), _of_arm(cand_scores, cand_arm)
-    measures = list(dict.fromkeys(score.measure for score in base_scores))
-    found = [one for measure in measures if (one := _difference(measure, base, cand))]
-    adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
-    differences = tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
+    differences = _differences(base, cand, primary)
     flips = [
         (at, cand[at, primary[0]][1] - value)
         for (at, measure), (_, value) in base.items()
@@ -106,6 +106,14 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
         tuple(at for at, change in flips if change > 0),
         tuple(at for at, change in flips if change < 0),
     )
+
+
+def paired_differences(
+    scores: Sequence[Score], baseline: str, candidate: str, primary: Sequence[str]
+) -> dict[str, Difference]:
+    """Differences of two arms of one run by measure, over the places where both have a value."""
+    found = _differences(_of_arm(scores, baseline), _of_arm(scores, candidate), primary)
+    return {one.measure: one for one in found}
 
 
 def lower_is_better(measure: str) -> bool:
@@ -136,7 +144,7 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {', '.join(reasons)}")
 
 
-def _of_arm(scores: Sequence[Score], arm: str) -> dict[tuple[str, str], tuple[str, float]]:
+def _of_arm(scores: Sequence[Score], arm: str) -> Values:
     """Value and conversation by place and measure, where there is a value."""
     return {
         (one.at, one.measure): (one.conversation, one.value)
@@ -145,9 +153,14 @@ def _of_arm(scores: Sequence[Score], arm: str) -> dict[tuple[str, str], tuple[st
     }
 
 
-def _difference(
-    measure: str, base: dict[tuple[str, str], tuple[str, float]], cand: dict[tuple[str, str], tuple[str, float]]
-) -> Difference | None:
+def _differences(base: Values, cand: Values, primary: Sequence[str]) -> tuple[Difference, ...]:
+    measures = dict.fromkeys(measure for _, measure in base)
+    found = [one for measure in measures if (one := _difference(measure, base, cand))]
+    adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
+    return tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
+
+
+def _difference(measure: str, base: Values, cand: Values) -> Difference | None:
     shared = [(key, *base[key]) for key in base if key[1] == measure and key in cand]
     if not shared:
         return None

@@ -46,6 +46,7 @@ def js_number(text: str) -> float | None:
     return float(trimmed) if _DECIMAL.fullmatch(trimmed) else None
 
 
+_HALF = re.compile("[\ud800-\udfff]")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 
@@ -59,12 +60,29 @@ def js_slice(text: str, units: int) -> str:
     return text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "surrogatepass")
 
 
+def js_tail(text: str, units: int) -> str:
+    """The last ``units`` UTF-16 code units; a pair that the cut falls into leaves its second half."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded[max(0, len(encoded) - 2 * units) :].decode("utf-16-le", "surrogatepass")
+
+
+def js_utf8(text: str) -> bytes:
+    """UTF-8 as JavaScript writes it: half of a pair becomes U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", text).encode()
+
+
 def to_number(value: Any) -> float:
     """A parsed JSON value as JavaScript's ``Number`` makes one of it; NaN where it makes none."""
     if value is None:
         return 0.0
     if isinstance(value, bool | int | float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # a whole number beyond every double
+            return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
         number = js_number(value)
         return math.nan if number is None else number

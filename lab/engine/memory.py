@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.engine.js import js_number
+from lab.engine.js import WHITESPACE, js_number
 
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
@@ -21,13 +21,19 @@ _ALIASES = {
     "low": IGNORE,
     "trivial": IGNORE,
 }
+_SPACES = re.compile(f"[{WHITESPACE}-]+")
 # A namespace of the project's own: the same key gives the same id in every run and on every machine.
 _NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_HARD_TAG = re.compile(r"\s*\[(?:HARD|ALWAYS_PIN)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One memory as the engine stores it. ``key`` is the lab's name for it, ``id`` the engine's."""
+    """One memory as the engine stores it. ``key`` is the lab's name for it, ``id`` the engine's.
+
+    ``hard_rule`` is a column of the lab's own (spec 16.5): the public table has none.
+    """
 
     id: str
     key: str
@@ -39,12 +45,14 @@ class Row:
     scope: str = "global"
     trust_tier: str = "user"
     importance: float | None = None
+    hard_rule: bool = False
 
 
 class Candidate(NamedTuple):
     """A hit after fusion, as selection sees it.
 
-    ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it.
+    ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it. ``distance`` is squared L2,
+    0 where the vector lane did not return it.
     """
 
     id: str
@@ -52,11 +60,16 @@ class Candidate(NamedTuple):
     created_at: int = 0
     fts_rank: int | None = None
     vec_rank: int | None = None
+    distance: float = 0.0
 
 
 def engine_id(key: str) -> str:
-    """The engine's id of a memory key: a UUIDv5, so that it is a function of the key."""
-    return str(uuid.uuid5(_NAMESPACE, key))
+    """The engine's id of a memory key.
+
+    A UUIDv5, so that it is a function of the key; a key that is a UUID is the id of a row that was stored already, and
+    stays as it is.
+    """
+    return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
 
 
 def importance_score(value: Any) -> float | None:
@@ -83,7 +96,7 @@ def label_of_score(score: float | None) -> str:
 
 def normal_label(value: Any) -> str | None:
     """A label or one of its aliases, however it is cased and spaced; None for anything else."""
-    return _ALIASES.get(re.sub(r"[\s-]+", "_", value.strip().lower())) if isinstance(value, str) else None
+    return _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower())) if isinstance(value, str) else None
 
 
 def resolve_label(label: Any, score: Any = None) -> str:
@@ -93,7 +106,7 @@ def resolve_label(label: Any, score: Any = None) -> str:
 
 def normal_category(value: Any) -> str:
     """A known category, trimmed and lower-cased; unknown ones become ``other``."""
-    category = value.strip().lower() if isinstance(value, str) else ""
+    category = value.strip(WHITESPACE).lower() if isinstance(value, str) else ""
     return category if category in CATEGORIES else "other"
 
 
@@ -107,8 +120,13 @@ def normal_row(
     label: Any,
     scope: Any,
     importance: Any = None,
+    trust: Any = "user",
+    hard_rule: bool = False,
 ) -> Row:
-    """A row with every field normalised as spec 0.2 and 0.3 say."""
+    """A row with every field normalised as spec 0.2 and 0.3 say.
+
+    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is a hard rule, too (spec 16.5).
+    """
     score = importance_score(importance)
     return Row(
         engine_id(key),
@@ -119,6 +137,7 @@ def normal_row(
         normal_category(category),
         resolve_label(label, score),
         scope if isinstance(scope, str) and scope else "global",
-        "user",
+        trust if isinstance(trust, str) and trust else "unknown",
         score,
+        hard_rule or _HARD_TAG.match(text) is not None,
     )

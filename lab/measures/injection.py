@@ -1,4 +1,4 @@
-"""What one injection held: nice memories, gold among them, wrong scopes, superseded ones, characters."""
+"""What one injection held: nice memories, gold among them, wrong scopes, superseded ones, duplicates, hard rules."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def wrong_scope(scopes: Sequence[str], home: str) -> float | None:
 def forbidden(injected: Sequence[str], unwanted: Sequence[str]) -> float | None:
     """Forbidden@k: 1 if a memory judged misleading for this probe was injected; None where none was judged so."""
     return float(any(key in injected for key in unwanted)) if unwanted else None
+
+
+def present(injected: Sequence[str], pinned: Sequence[str], gold: Mapping[str, int]) -> float:
+    """Present: 1 if a gold memory reached the prompt, as an item of its own or as a line of the Working Set."""
+    return float(any(key in gold for key in (*injected, *pinned)))
+
+
+def backbone_duplication(duplicates: int | None, injected: int) -> float | None:
+    """BackboneDuplication: the share of injected memories that say what the Working Set says already.
+
+    None without a Working Set, and where nothing else was injected.
+    """
+    return None if duplicates is None or not injected else duplicates / injected
+
+
+def hard_rules(kept: int, visible: int) -> float | None:
+    """HardRules: the share of the hard rules in reach whose text stands in what was injected; None where none is."""
+    return kept / visible if visible else None

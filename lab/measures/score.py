@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.files import read_json_lines
-from lab.measures.injection import forbidden, gold_nice, nice_presence, wrong_scope
+from lab.measures.injection import (
+    backbone_duplication,
+    forbidden,
+    gold_nice,
+    hard_rules,
+    nice_presence,
+    present,
+    wrong_scope,
+)
 from lab.measures.ranking import CUTOFFS, rank_measures
 from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, repeat_rates
 from lab.replay.receipts import read_table, write_table
@@ -27,6 +35,10 @@ COLUMNS = (
     "injected",
     "chars",
     "visible_nice",
+    "hard_rules",
+    "hard_kept",
+    "pinned",
+    "duplicates",
     "item_key",
     "item_label",
     "item_scope",
@@ -128,6 +140,7 @@ def _probe_measures(
         yield from rank_measures(row["item_key"], judged.grades, depth, cutoffs).items()
         for k in within:
             yield f"GoldNice@{k}", gold_nice(injected[:k], judged.visible)
+        yield "Present", present(injected, row["pinned"], judged.grades)
     for k in within:
         yield f"Forbidden@{k}", forbidden(injected[:k], judged.forbidden)
 
@@ -139,6 +152,8 @@ def _turn_measures(conversation: str, turns: Sequence[dict[str, Any]]) -> Iterat
         "RepeatDominance": dominance(selections),
         "Jaccard": neighbour_jaccard(selections),
         "NicePresence": [nice_presence(row["item_label"][: row["injected"]], row["visible_nice"]) for row in turns],
+        "BackboneDuplication": [backbone_duplication(row["duplicates"], row["injected"]) for row in turns],
+        "HardRules": [hard_rules(row["hard_kept"], row["hard_rules"]) for row in turns],
         "WrongScope": [wrong_scope(row["item_scope"][: row["injected"]], row["scope"]) for row in turns],
         "InjectedItems": [float(row["injected"]) for row in turns],
         "InjectedChars": [float(row["chars"]) for row in turns],

@@ -1,13 +1,17 @@
 """LoCoMo-10 (snap-research, CC BY-NC 4.0): two people talk over months; questions name the turns that answer them.
 
-Questions are asked from outside after the last session. Every turn is a memory. Evidence strings are repaired: joined
+Questions are asked from outside after the last session. Every turn is a memory; or, as ``observations``, the statements
+that the set's authors drew from each session, which exist once it has ended. Evidence strings are repaired: joined
 ids are split, ``D:11:26`` and ``D30:05`` are read as ``D11:26`` and ``D30:5``. A question is kept where every
-evidence id then names a turn; the rest are left out and noted.
+evidence id then names a turn; the rest are left out and noted. The gold of an evidence turn is its own memory, or every
+observation that cites it; a question whose evidence no observation cites is left out, too.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,22 +27,24 @@ SESSION = re.compile(r"session_(\d+)")
 EVIDENCE = re.compile(r"D:?0*(\d+):0*(\d+)")
 
 
-def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read every conversation of a LoCoMo file."""
+def read(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
+    """Read every conversation of a LoCoMo file; ``memories`` are its ``turns`` or its ``observations``."""
     return [
-        _conversation(sample, f"{path}: [{number}]")
+        _conversation(sample, f"{path}: [{number}]", observed=memories == "observations")
         for number, sample in enumerate(expect(read_json(path), list, str(path)))
     ]
 
 
-def _conversation(sample: Any, where: str) -> tuple[Recording, GoldenSet]:
+def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording, GoldenSet]:
     name = field(sample, "sample_id", str, where)
     conversation = field(sample, "conversation", dict, where)
     # The file holds dates of sessions that were never spoken; only sessions with turns count.
     numbers = sorted(int(match[1]) for key in conversation if (match := SESSION.fullmatch(key)) and conversation[key])
     turns: list[Turn] = []
     memories: list[Memory] = []
-    by_evidence: dict[str, str] = {}
+    gold: dict[str, list[str]] = {}
+    cited: list[tuple[str, list[str]]] = []
+    observations = field(sample, "observation", dict, where) if observed else {}
     clock = 0
     for number in numbers:
         at = f"{where}: session_{number}"
@@ -61,15 +67,44 @@ def _conversation(sample: Any, where: str) -> tuple[Recording, GoldenSet]:
                 speaker=speaker,
             )
             turns.append(turn)
-            memory = Memory(f"{turn.key}#0", said, f"{date}\n{date} {said}", visible_from=len(turns), created_at=clock)
-            memories.append(memory)
-            by_evidence[identity] = memory.key
-    golden = _questions(name, field(sample, "qa", list, where), by_evidence, where)
+            gold[identity] = []
+            if not observed:
+                key, dated = f"{turn.key}#0", f"{date}\n{date} {said}"
+                memories.append(Memory(key, said, dated, visible_from=len(turns), created_at=clock))
+                gold[identity].append(key)
+        what = f"session_{number}_observation"
+        for ordinal, (text, ids) in enumerate(_statements(observations.get(what, {}), f"{where}: {what}")):
+            key = f"{name}/session_{number}#{ordinal}"
+            memories.append(Memory(key, text, text, visible_from=len(turns), created_at=clock))
+            cited.append((key, ids))
+    notes = []
+    for key, ids in cited:
+        for one in ids:
+            if one in gold:
+                gold[one].append(key)
+            else:
+                notes.append(f"{key}: cites {one!r}, which is no turn")
+    golden = _questions(name, field(sample, "qa", list, where), gold, where)
+    golden = replace(golden, notes=(*notes, *golden.notes))
     return Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden
 
 
-def _questions(name: str, raw_questions: list[Any], by_evidence: dict[str, str], where: str) -> GoldenSet:
+def _statements(speakers: Any, at: str) -> Iterator[tuple[str, list[str]]]:
+    """The observations of one session in their order, each with the dialogue ids that it cites."""
+    for speaker, statements in expect(speakers, dict, at).items():
+        for index, pair in enumerate(expect(statements, list, f"{at}.{speaker}")):
+            spot = f"{at}.{speaker}[{index}]"
+            if len(expect(pair, list, spot)) != 2:
+                raise UnusableInput(f"{spot}: expected a statement and the ids that it cites")
+            cited = pair[1] if isinstance(pair[1], list) else [pair[1]]
+            ids = [one for text in cited for one in split_evidence(expect(text, str, f"{spot}[1]"))]
+            yield expect(pair[0], str, f"{spot}[0]"), ids
+
+
+def _questions(name: str, raw_questions: list[Any], gold: dict[str, list[str]], where: str) -> GoldenSet:
+    """Probes of the questions; ``gold`` gives the memories that hold each turn."""
     probes, notes = [], []
+    uncited = partly = 0
     for index, raw in enumerate(raw_questions):
         at = f"{where}: qa[{index}]"
         identity = f"{name}/q{index + 1:03d}"
@@ -77,16 +112,19 @@ def _questions(name: str, raw_questions: list[Any], by_evidence: dict[str, str],
         ids = [one for text in evidence for one in split_evidence(expect(text, str, f"{at}: evidence"))]
         if ids != evidence:
             notes.append(f"{identity}: evidence {evidence} read as {ids}")
-        if not ids or any(one not in by_evidence for one in ids):
+        if not ids or any(one not in gold for one in ids):
             reason = (
-                "it names no evidence"
-                if not ids
-                else f"evidence {[one for one in ids if one not in by_evidence]} is no turn"
+                "it names no evidence" if not ids else f"evidence {[one for one in ids if one not in gold]} is no turn"
             )
             notes.append(f"{identity}: left out, {reason}")
             continue
+        relevant = tuple(Judgement(key) for key in dict.fromkeys(key for one in ids for key in gold[one]))
+        if not relevant:
+            uncited += 1
+            notes.append(f"{identity}: left out, no observation cites {ids}")
+            continue
+        partly += any(not gold[one] for one in ids)
         category = field(raw, "category", int, at)
-        relevant = tuple(Judgement(key) for key in dict.fromkeys(by_evidence[one] for one in ids))
         probes.append(
             Probe(
                 identity,
@@ -96,6 +134,11 @@ def _questions(name: str, raw_questions: list[Any], by_evidence: dict[str, str],
                 relevant,
                 slices={"category": CATEGORIES.get(category, str(category))},
             )
+        )
+    if uncited or partly:
+        notes.append(
+            f"{name}: {uncited} of {len(raw_questions)} questions are left out because no observation cites their "
+            f"evidence; {partly} of the {len(probes)} kept are judged by the part that is cited"
         )
     return GoldenSet(tuple(probes), tuple(notes))
 

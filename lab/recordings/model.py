@@ -28,7 +28,8 @@ class Memory:
     """A memory as the recording gives it.
 
     ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text``
-    embedded and searched. ``label`` is None where the recording grades nothing.
+    embedded and searched. ``label`` is None where the recording grades nothing. ``trust`` is who vouches for it;
+    ``hard_rule`` says that it must never be lost.
     """
 
     key: str
@@ -40,6 +41,8 @@ class Memory:
     scope: str = "global"
     label: str | None = None
     supersedes: tuple[str, ...] = ()
+    trust: str = "user"
+    hard_rule: bool = False
 
 
 @dataclass(frozen=True, slots=True)

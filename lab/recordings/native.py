@@ -28,7 +28,17 @@ ROLES = ("user", "assistant", "tool", "system")
 FIELDS = {
     "session": {"kind", "session", "time", "scope"},
     "turn": {"kind", "turn", "role", "text"},
-    "memory": {"kind", "text", "index_text", "category", "importance_label", "scope", "supersedes"},
+    "memory": {
+        "kind",
+        "text",
+        "index_text",
+        "category",
+        "importance_label",
+        "scope",
+        "supersedes",
+        "trust",
+        "hard_rule",
+    },
 }
 
 
@@ -134,6 +144,8 @@ class _Lines:
                 scope=optional(line, "scope", str, turn.scope, at),
                 label=None if label is None else _one_of(label, LABELS, "importance_label", at),
                 supersedes=supersedes,
+                trust=optional(line, "trust", str, "user", at),
+                hard_rule=optional(line, "hard_rule", bool, False, at),
             )
         )
 

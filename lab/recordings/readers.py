@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
 from lab.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
-from lab.recordings import locomo, native, realmem
+from lab.recordings import locomo, native, openclaw, realmem
 from lab.recordings.model import Recording
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
@@ -23,8 +24,8 @@ ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 class Format:
     """A format.
 
-    Which files of a folder are its own, what it offers as memories (first is the default), when recall happens by
-    default.
+    Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
+    default), when recall happens by default.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Format:
     memories: tuple[str, ...]
     recall_turns: str
     about: str
+    ignored: tuple[str, ...] = ()
 
 
 FORMATS: dict[str, Format] = {
@@ -50,9 +52,18 @@ FORMATS: dict[str, Format] = {
             "locomo",
             locomo.read,
             "*.json",
-            ("turns",),
+            ("turns", "observations"),
             "none",
             "LoCoMo-10: two people, questions asked after the last session",
+        ),
+        Format(
+            "openclaw",
+            openclaw.read,
+            "*.jsonl",
+            ("recorded",),
+            "user",
+            "OpenClaw session transcripts, one session a file",
+            openclaw.IGNORED,
         ),
         Format(
             "realmem",
@@ -68,13 +79,17 @@ FORMATS: dict[str, Format] = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What was read: recordings in order of conversation id, their probes, and the files they came from."""
+    """What was read: recordings in order of conversation id, their probes, and the files they came from.
+
+    ``stored`` is the digest of the memories that took the place of the recordings' own, if any did.
+    """
 
     format: Format
     memories: str
     recordings: tuple[Recording, ...]
     golden: GoldenSet
     files: tuple[Path, ...]
+    stored: str | None = None
 
 
 def format_named(name: str) -> Format:
@@ -92,7 +107,13 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
     if not path.exists():
         raise UnusableInput(f"{path}: no such file or folder")
     found = tuple(
-        sorted(child for child in path.glob(form.pattern) if child.is_file() and not child.name.startswith("."))
+        sorted(
+            child
+            for child in path.glob(form.pattern)
+            if child.is_file()
+            and not child.name.startswith(".")
+            and not any(fnmatchcase(child.name, ignored) for ignored in form.ignored)
+        )
     )
     if not found:
         raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")

@@ -6,22 +6,26 @@ turn that was.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.engine.memory import LABELS, Row
+from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.tiers import recall_plans
+from lab.engine.recall.todo import is_stale
+from lab.engine.recall.turn import Memories, Turn
 from lab.engine.store.contract import Filter
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording
-from lab.replay.loop import replay, rows_of
+from lab.replay.loop import Answered, replay, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.run import open_sources, prepare
 from lab.replay.run_directory import RunDirectory
-from lab.systems.contract import Candidates, Recall, Request, Selector
-from lab.systems.engine import Tiers
-from lab.systems.retrievers import StoreRetriever, make_store
+from lab.systems.contract import Recall, Request, Selector
+from lab.systems.engine import FlowRecall
+from lab.systems.retrievers import StoreRetriever
 
 RUNNERS_UP = 3
 
@@ -41,7 +45,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One turn of one arm. ``places`` speaks of every row that matters: injected, runner-up or gold."""
+    """One turn of one arm.
+
+    ``places`` speaks of every row that matters: injected, runner-up or gold. ``turn`` is what the flow's stages left;
+    None for an arm that is selection alone.
+    """
 
     moment: Moment
     arm: Selector
@@ -51,6 +59,7 @@ class Explanation:
     runners_up: tuple[str, ...]
     reasons: dict[str, str]
     visible: dict[str, int]
+    turn: Turn | None = None
 
 
 def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
@@ -69,26 +78,40 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
     recording, moment = _find(plan, key)
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
-    rows = rows_of(recording, plan.labels_of(recording))
-    kept: list[Candidates] = []
+    rows = plan.rows_of(recording)
+    kept: list[Memories] = []
 
-    class Keeping(StoreRetriever):
-        def retrieve(self, request: Request) -> Candidates:
-            kept.append(super().retrieve(request))
-            return kept[-1]
+    class Keeping:
+        """Keeps the last view: the explanation asks it further."""
+
+        def __init__(self, retriever: StoreRetriever) -> None:
+            self.observe = retriever.observe
+            self._retriever = retriever
+
+        def retrieve(self, request: Request) -> Memories:
+            kept[:] = [self._retriever.retrieve(request)]
+            return kept[0]
 
         def close(self) -> None:
-            """Stay open: the explanation asks further."""
+            """Stay open."""
 
-    def retriever(_: object) -> StoreRetriever:
-        # The exact store answers as LanceDB does and is here at once.
-        return Keeping(
-            make_store("exact", plan.embedder.dimension, arm.retrieval), sources.vectors, sources.words[arm.retrieval]
-        )
-
-    scoped = plan.asked.scope == "recorded"
-    answered = next(iter(replay(recording, rows, [moment], [arm], retriever, enforce_scope=scoped)))
-    return _tell(recording, rows, moment, arm, answered.recall, kept[0], moment.scope if scoped else None)
+    happening = list(moments(recording, plan.probes(recording), plan.recall_turns))
+    if not isinstance(arm, FlowRecall):
+        happening = [moment]
+    before = happening[: happening.index(moment) + 1]
+    # The exact store answers as LanceDB does and is here at once.
+    answers = replay(
+        recording,
+        rows,
+        before,
+        [arm],
+        lambda retrieval: Keeping(sources.retriever(retrieval, "exact")),
+        scoping=plan.scoping,
+        faults=plan.faults,
+    )
+    (answered,) = deque(answers, maxlen=1)
+    request = request_of(moment, plan.scoping, plan.faults)
+    return _tell(recording, rows, answered, kept[0], request.scope)
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
@@ -106,33 +129,32 @@ def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
 
 
 def _tell(
-    recording: Recording,
-    rows: list[Row],
-    moment: Moment,
-    arm: Selector,
-    recall: Recall,
-    candidates: Candidates,
-    scope: str | None,
+    recording: Recording, rows: list[Row], answered: Answered, memories: Memories, scope: str | None
 ) -> Explanation:
+    moment, arm, recall = answered.moment, answered.arm, answered.recall
+    turn = arm.turn if isinstance(arm, FlowRecall) else None
+    scope = turn.filter_scope if turn else scope
     by_key = {row.key: row for row in rows}
-    tiers = Tiers(candidates, scope, arm.config.search_limit)
+    keys = {row.id: row.key for row in memories.rows}
+    tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, {})
     places: dict[str, Place] = {}
     for plan in recall_plans():
-        whole = candidates.view.search(Filter(scope, plan.labels), len(candidates.rows))
-        fts = {candidates.rows[hit.row].key: rank for rank, hit in enumerate(whole.fts, 1)}
-        vec = {candidates.rows[hit.row].key: rank for rank, hit in enumerate(whole.vec, 1)}
-        keys = {row.id: row.key for row in candidates.rows}
-        fused = {keys[one.id]: (rank, one.score) for rank, one in enumerate(tiers.fused(plan), 1)}
+        whole = memories.view.search(Filter(scope, plan.labels), len(memories.rows))
+        fts = {memories.rows[hit.row].key: rank for rank, hit in enumerate(whole.fts, 1)}
+        vec = {memories.rows[hit.row].key: rank for rank, hit in enumerate(whole.vec, 1)}
+        fused = {keys[one.id]: (rank, one.score) for rank, one in enumerate(tiers.fused(plan, scope), 1)}
         for key in {**fts, **vec}:
             rank, score = fused.get(key, (None, None))
             places[key] = Place(plan.tier, rank, score, fts.get(key), vec.get(key))
     injected = {item.key for item in recall.items[: recall.injected]}
-    if recall.receipt["tiersSearched"]:
+    if recall.receipt.get("tiersSearched"):
         ranked = sorted(
-            ((place.score, key) for key, place in places.items() if place.score is not None and key not in injected),
+            ((_final_score(turn, by_key[key], place), key) for key, place in places.items() if place.score is not None),
             key=lambda pair: (-pair[0], by_key[pair[1]].id),
         )
-        next_keys = [key for _, key in ranked[:RUNNERS_UP]]
+        # What the digest says is no runner-up: it is there already.
+        there = injected | ({keys[one] for one in (*turn.digested, *turn.excluded)} if turn else set())
+        next_keys = [key for _, key in ranked if key not in there][:RUNNERS_UP]
     else:
         next_keys = [item.key for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]
     gold = moment.probe.grades if moment.probe else {}
@@ -142,35 +164,66 @@ def _tell(
         for key in gold
         if key not in injected
     }
-    reachable = [row for row in candidates.rows if scope is None or row.scope == scope]
+    reachable = [row for row in memories.rows if row.key in by_key and (scope is None or row.scope == scope)]
     visible = {label: sum(row.importance_label == label for row in reachable) for label in LABELS}
-    return Explanation(moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible)
+    return Explanation(moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible, turn)
+
+
+def _final_score(turn: Turn | None, row: Row, place: Place) -> float:
+    if turn and row.id in turn.factors:
+        return turn.factors[row.id].product
+    return place.score or 0.0
 
 
 def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, recall: Recall, arm: Selector) -> str:
     """Why a gold memory was not injected, in a sentence."""
     if unborn:
         return "it did not exist yet"
+    turn = arm.turn if isinstance(arm, FlowRecall) else None
+    if turn is not None:
+        said = _in_the_flow(turn, row)
+        if said:
+            return said
     if scope is not None and row.scope != scope:
         return f"it is of scope {row.scope}, the turn of {scope}"
     ranked = next((rank for rank, item in enumerate(recall.items, 1) if item.key == row.key), None)
     if ranked is not None:
         return f"ranked {ranked}, beyond the {recall.injected} that are injected"
-    searched = recall.receipt["tiersSearched"]
+    searched = [count.tier for count in turn.selection.tier_counts] if turn else recall.receipt["tiersSearched"]
     if not searched:
         return f"not among the first {arm.depth} of this arm"
-    if place is None or (place.tier == "unknown" and not arm.config.include_unknown_fallback):
+    if place is None or (place.tier == "unknown" and not arm.config.auto_recall.include_unknown_fallback):
         return f"its label is {row.importance_label}, which no tier of this arm holds"
     lanes = f"text rank {place.fts or 'none'}, vector rank {place.vec or 'none'} in its tier"
     if place.tier not in searched:
         return f"tier {place.tier} was not searched: {searched[-1]} had filled all places; {lanes}"
     if place.fused is None:
-        return f"not among the {arm.config.search_limit} candidates of tier {place.tier}; {lanes}"
+        return f"not among the {arm.config.auto_recall.search_limit} candidates of tier {place.tier}; {lanes}"
     taken = sum(item.tier == place.tier for item in recall.items[: recall.injected])
     where = f"candidate {place.fused} of tier {place.tier} ({place.score:.4f})"
-    cap = {"must": arm.config.quota.must_max, "unknown": arm.config.quota.unknown_max}.get(place.tier or "")
-    if recall.receipt.get("quota") and arm.config.strict_caps and cap is not None and taken >= cap:
+    quota = arm.config.auto_recall.quota
+    cap = {"must": quota.must_max, "unknown": quota.unknown_max}.get(place.tier or "")
+    if recall.receipt.get("quota") and arm.config.auto_recall.strict_caps and cap is not None and taken >= cap:
         return f"{where}, but the cap of {cap} for that tier was full; {lanes}"
     wildcard = [item.score for item in recall.items[: recall.injected] if item.decision == "wildcard"]
     beyond = f", wildcards to scores from {min(wildcard):.4f}" if wildcard else ""
     return f"{where}: {taken} places went to that tier{beyond}; {lanes}"
+
+
+def _in_the_flow(turn: Turn, row: Row) -> str | None:
+    """What a stage of the flow did to a memory before or after selection, in a sentence; None if nothing."""
+    if turn.skip_reason:
+        return f"the prompt was passed over: {turn.skip_reason}"
+    if row.id in turn.digested:
+        return "it is in the Working Set, which speaks for it"
+    if any(one.candidate.id == row.id for one in turn.final):
+        return "it was selected, and the budget dropped it"
+    if turn.excluded.get(row.id):
+        return f"it says what the Working Set says already (same {turn.excluded[row.id]})"
+    stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
+    if stale:
+        return f"it is a TODO older than {turn.config.todo_stale_ttl_days} days"
+    factors = turn.factors.get(row.id)
+    if factors and factors.repeat < 1.0:
+        return f"it was injected lately: its score was multiplied by {factors.repeat:.3f}"
+    return None

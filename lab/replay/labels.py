@@ -1,4 +1,4 @@
-"""Which importance label each memory has in a replay: as recorded, or drawn.
+"""Which importance label each memory has in a replay: as recorded, graded by its words, or drawn.
 
 A draw is ``hash(seed, key)``: it depends on no order, no shard and no other share, and the must set of a smaller
 share lies inside that of a larger one.
@@ -6,16 +6,20 @@ share lies inside that of a larger one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from lab.engine.memory import MUST, NICE, UNKNOWN
+from lab.engine.heuristic import grade_observation
+from lab.engine.memory import IGNORE, LABELS, MUST, NICE, UNKNOWN
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording
-from lab.systems.baselines import draw
+from lab.systems.draw import draw
 
-MODES = ("recorded", "sampled", "distractors")
+HEURISTIC = "heuristic-v1"
+MODES = ("recorded", "sampled", "distractors", HEURISTIC)
 # "independent" says what a sampled label is: independent of relevance.
 MUST_SHARE = 0.10
 # Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
@@ -28,7 +32,8 @@ class Labels:
     """How labels are made. Shares are shares of all memories.
 
     ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown,
-    in the proportion that the shares give) and lets the pool grow from the others.
+    in the proportion that the shares give) and lets the pool grow from the others. ``heuristic-v1`` grades the text of
+    each memory as the sidecar would a note of it (spec 15.2): an observation with no tool and no kind.
     """
 
     mode: str = "recorded"
@@ -48,8 +53,8 @@ class Labels:
             )
 
     def describe(self) -> dict[str, Any]:
-        """The settings that were used: a recorded label knows no share and no seed."""
-        if self.mode == "recorded":
+        """The settings that were used: a recorded or graded label knows no share and no seed."""
+        if self.mode in ("recorded", HEURISTIC):
             return {"mode": self.mode}
         return {"mode": self.mode, "must_share": self.must_share, "nice_share": self.nice_share, "seed": self.seed}
 
@@ -57,6 +62,8 @@ class Labels:
         """Label by memory key for one recording; ``gold`` are the keys that any of its probes wants."""
         if self.mode == "recorded":
             return {memory.key: memory.label or UNKNOWN for memory in recording.memories}
+        if self.mode == HEURISTIC:
+            return {memory.key: _graded(memory.text) for memory in recording.memories}
         keys = [memory.key for memory in recording.memories]
         if self.mode == "sampled":
             return {key: self._split(draw(self.seed, key), self.must_share) for key in keys}
@@ -76,6 +83,12 @@ class Labels:
         return NICE if draw(self.seed, f"nice {rest}") < nice else UNKNOWN
 
 
+@lru_cache(maxsize=1 << 16)
+def _graded(text: str) -> str:
+    """The label of a text; a store's memories come back in every conversation."""
+    return grade_observation({"summary": text}).label
+
+
 def choose_labels(
     asked: str | None, recordings: Iterable[Recording], must_share: float | None, nice_share: float | None, seed: int
 ) -> Labels:
@@ -86,14 +99,37 @@ def choose_labels(
     with_memories = [recording for recording in recordings if recording.memories]
     graded = bool(with_memories) and all(recording.has_labels for recording in with_memories)
     mode = ALIASES.get(asked, asked) if asked else ("recorded" if graded else "sampled")
-    if mode == "recorded":
-        if not graded:
-            raise UnusableInput(
-                "labels 'recorded': this recording grades no memory; "
-                "use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0"
-            )
-        if must_share is not None or nice_share is not None:
-            raise UnusableInput("must-share and nice-share draw labels, and these are recorded; add --labels sampled")
+    if mode == "recorded" and not graded:
+        raise UnusableInput(
+            "labels 'recorded': this recording grades no memory; "
+            "use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0"
+        )
+    if mode in ("recorded", HEURISTIC) and not (must_share is None and nice_share is None):
+        graded_by = "recorded" if mode == "recorded" else f"graded by {HEURISTIC}"
+        raise UnusableInput(f"must-share and nice-share draw labels, and these are {graded_by}; add --labels sampled")
     must = MUST_SHARE if must_share is None else must_share
     nice = max(0.0, round(NICE_OF_REST * (1 - must), 6)) if nice_share is None else nice_share
     return Labels(mode, must, nice, seed)
+
+
+def tell_labels(labels: Labels, asked: str | None, drawn: Iterable[dict[str, str]]) -> str | None:
+    """A sentence on labels that the recordings do not hold themselves; None where there is nothing to say.
+
+    ``drawn`` are the labels of each recording; a memory that several of them share counts once.
+    """
+    if labels.mode == HEURISTIC:
+        by_key: dict[str, str] = {}
+        for one in drawn:
+            by_key |= one
+        counts = Counter(by_key.values())
+        shares = ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
+        return (
+            f"labels by {HEURISTIC}: {shares}; {counts[IGNORE]} of {counts.total()} memories are labelled {IGNORE}, "
+            "which no tier holds, so the tiered arms cannot reach them"
+        )
+    if asked is None and labels.mode != "recorded":
+        return (
+            f"the recordings have no labels, so they are drawn: must {labels.must_share:.2f}, "
+            f"nice {labels.nice_share:.2f}, seed {labels.seed}"
+        )
+    return None

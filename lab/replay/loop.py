@@ -3,37 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
+from lab.engine.capture.categories import detect_category
 from lab.engine.memory import NICE, Row, normal_row
-from lab.engine.store.tokens import TextSettings
+from lab.engine.recall.scope import ScopePolicy, resolve_scope
+from lab.engine.recall.turn import Memories
+from lab.engine.recall.wrap import escape
 from lab.recordings.model import Recording
 from lab.replay.moments import Moment
-from lab.systems.contract import Candidates, Recall, Request, Retriever, Selector
+from lab.systems.contract import MakeRetriever, Recall, Request, Retrieval, Retriever, Selector
+from lab.systems.faults import FaultPlan
 
 
 class Answered(NamedTuple):
-    """What one arm answered at one moment; ``visible`` memories (nice ones among them) were in its reach."""
+    """What one arm answered at one moment.
+
+    ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them; ``hard_kept`` of these rules stand
+    in what was injected.
+    """
 
     moment: Moment
     arm: Selector
     recall: Recall
     visible: int
     visible_nice: int
+    hard_rules: int = 0
+    hard_kept: int = 0
 
 
-def rows_of(recording: Recording, labels: dict[str, str]) -> list[Row]:
-    """The recording's memories as engine rows, in order of birth."""
+def rows_of(
+    recording: Recording, labels: dict[str, str], hard: Container[str] = (), *, detect: bool = False
+) -> list[Row]:
+    """The recording's memories as engine rows, in order of birth.
+
+    ``hard`` are keys of memories that are made hard rules. ``detect`` finds the category in the words, as capture does,
+    where those say any.
+    """
     return [
         normal_row(
             memory.key,
             memory.text,
             memory.index_text,
             memory.created_at,
-            category=memory.category,
+            category=(detect_category(memory.text) if detect else None) or memory.category,
             label=labels[memory.key],
             scope=memory.scope,
+            trust=memory.trust,
+            hard_rule=memory.hard_rule or memory.key in hard,
         )
         for memory in recording.memories
     ]
@@ -44,16 +62,19 @@ def replay(
     rows: Sequence[Row],
     moments: Sequence[Moment],
     arms: Sequence[Selector],
-    make_retriever: Callable[[TextSettings], Retriever],
+    make_retriever: MakeRetriever,
     *,
-    enforce_scope: bool,
+    scoping: str,
+    faults: FaultPlan | None = None,
 ) -> Iterator[Answered]:
-    """Yield every answer, moments in order and arms in the order given.
+    """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
 
     A memory is visible at a moment if its ``visible_from`` is not later. ``make_retriever`` is called once for each
-    distinct retrieval.
+    distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
     """
+    arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
+    plan = faults or FaultPlan()
     born = 0
     try:
         for moment in moments:
@@ -64,24 +85,44 @@ def replay(
                 for retriever in retrievers.values():
                     retriever.observe(rows[born:ready])
                 born = ready
-            yield from _answer(moment, arms, retrievers, rows[:born], enforce_scope)
+            request = request_of(moment, scoping, plan)
+            yield from _answer(moment, request, arms, retrievers, rows[:born])
     finally:
         for retriever in retrievers.values():
             retriever.close()
 
 
+def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:
+    """What is asked at a moment. A probe from outside has no scope of its own, so it is asked of all."""
+    scope, how = None, "open"
+    if scoping == "tags":
+        scope, how = resolve_scope(None, moment.text, ScopePolicy())[1].scope, scoping
+    elif scoping == "given" and moment.scope is not None:
+        scope, how = moment.scope, scoping
+    return Request(
+        moment.key,
+        moment.text,
+        scope,
+        moment.now_ms,
+        moment.session,
+        moment.recalls,
+        how,
+        faults.at(moment.key),
+        moment.probe.grades if moment.probe else {},
+    )
+
+
 def _answer(
     moment: Moment,
+    request: Request,
     arms: Sequence[Selector],
-    retrievers: dict[TextSettings, Retriever],
+    retrievers: dict[Retrieval, Retriever],
     visible: Sequence[Row],
-    enforce_scope: bool,
 ) -> Iterator[Answered]:
-    gold = moment.probe.grades if moment.probe else {}
-    request = Request(moment.key, moment.text, moment.scope if enforce_scope else None, moment.now_ms, gold)
-    found: dict[TextSettings, Candidates] = {}
+    found: dict[Retrieval, Memories] = {}
     reachable = [row for row in visible if request.scope is None or row.scope == request.scope]
     nice = sum(row.importance_label == NICE for row in reachable)
+    rules = [escape(" ".join(row.text.split())) for row in reachable if row.hard_rule]
     for arm in arms:
         if arm.retrieval not in found:
             started = time.perf_counter_ns()
@@ -92,4 +133,11 @@ def _answer(
         recall = arm.select(request, found[arm.retrieval])
         if retrieved:
             recall.timings["retrieve"] = retrieved
-        yield Answered(moment, arm, recall, len(reachable), nice)
+        kept = 0
+        if rules:
+            # A digest folds the lines of a text into one.
+            said = " ".join(recall.context.split())
+            kept = sum(rule in said for rule in rules)
+        # A prompt that was passed over injects nothing, and loses nothing.
+        reach = 0 if recall.receipt.get("skipped") else len(rules)
+        yield Answered(moment, arm, recall, len(reachable), nice, reach, kept)

@@ -16,8 +16,8 @@ RECALL_TURNS = ("user", "all", "none")
 class Moment:
     """One recall.
 
-    ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` is None
-    for a probe from outside, which reaches every scope.
+    ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` and
+    ``session`` are None for a probe from outside, which reaches every scope and belongs to no session.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Moment:
     now_ms: int
     recalls: bool
     probe: Probe | None
+    session: str | None = None
 
 
 def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[Moment]:
@@ -43,7 +44,7 @@ def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) ->
         recalls = recall_turns == "all" or (recall_turns == "user" and turn.role == "user")
         probe = inline.get(turn.key)
         if recalls or probe:
-            yield Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, recalls, probe)
+            yield Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, recalls, probe, turn.session)
     end = len(recording.turns)
     after = recording.turns[-1].time_ms + 1
     for probe in probes:

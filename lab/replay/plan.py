@@ -8,7 +8,7 @@ from typing import Any
 
 from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
-from lab.engine.store.tokens import TextSettings
+from lab.engine.memory import MUST, Row
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
@@ -16,13 +16,19 @@ from lab.golden.read import read_golden
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
+from lab.replay.loop import rows_of
+from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS
 from lab.shelf import golden_beside
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
-from lab.systems.contract import Selector
+from lab.systems.contract import Retrieval, Selector
+from lab.systems.draw import draw
+from lab.systems.faults import FaultPlan
 from lab.systems.retrievers import STORES
 
-SCOPES = ("none", "recorded")
+CATEGORIES = ("recorded", "detected")
+# How each choice of --scope is asked of an arm.
+SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,10 @@ class Asked:
     conversation: tuple[str, ...] = ()
     config: str | None = None
     embedder: str = "all-MiniLM-L6-v2"
+    faults: tuple[str, ...] = ()
+    memories_from: str | None = None
+    hard_rules: int = 0
+    categories: str = "recorded"
 
     @classmethod
     def of_manifest(cls, values: dict[str, Any]) -> Asked:
@@ -74,14 +84,31 @@ class Plan:
         """The probes of one conversation."""
         return self.library.golden.of(recording.conversation)
 
-    def text_settings(self) -> tuple[TextSettings, ...]:
-        """The distinct text lanes that the arms search."""
+    @property
+    def scoping(self) -> str:
+        """How scopes are asked for: one of :data:`lab.engine.recall.turn.SCOPING`."""
+        return SCOPES[self.asked.scope]
+
+    @property
+    def faults(self) -> FaultPlan:
+        """The faults that were asked for."""
+        return FaultPlan(self.asked.faults)
+
+    def retrievals(self) -> tuple[Retrieval, ...]:
+        """What the arms search, each once."""
         return tuple(dict.fromkeys(arm.retrieval for arm in self.arms))
 
     def labels_of(self, recording: Recording) -> dict[str, str]:
         """The label of each memory of one conversation."""
         gold = {judgement.memory for probe in self.probes(recording) for judgement in probe.relevant}
         return self.labels.of(recording, gold)
+
+    def rows_of(self, recording: Recording) -> list[Row]:
+        """The memories of one conversation as the engine stores them."""
+        labels = self.labels_of(recording)
+        must = [key for key, label in labels.items() if label == MUST]
+        drawn = sorted(must, key=lambda key: draw(self.asked.seed, f"hard {key}"))[: self.asked.hard_rules]
+        return rows_of(recording, labels, frozenset(drawn), detect=self.asked.categories == "detected")
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
@@ -92,11 +119,13 @@ class Plan:
             "profile": self.asked.profile,
             "depth": self.asked.depth,
             "embedder": self.embedder.identity(),
+            "faults": sorted(self.asked.faults),
         }
 
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
-        return {
+        stored = {"memories_from": self.library.stored} if self.library.stored else {}
+        return stored | {
             "format": self.library.format.name,
             "memories": self.library.memories,
             "recordings": {path.name: sha256_file(path) for path in self.library.files},
@@ -105,6 +134,8 @@ class Plan:
             "labels": self.labels.describe(),
             "scope": self.asked.scope,
             "recall_turns": self.recall_turns,
+            "hard_rules": self.asked.hard_rules,
+            "categories": self.asked.categories,
         }
 
     def run_key(self) -> str:
@@ -118,9 +149,15 @@ def make_plan(asked: Asked) -> Plan:
     Raises :class:`UnusableInput` for what cannot be done.
     """
     specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
-    for what, value, known in (("store", asked.store, STORES), ("scope", asked.scope, SCOPES)):
+    choices = (
+        ("store", asked.store, STORES),
+        ("scope", asked.scope, SCOPES),
+        ("categories", asked.categories, CATEGORIES),
+    )
+    for what, value, known in choices:
         if value not in known:
             raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    FaultPlan(asked.faults).check()
     if asked.depth < 1:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
     arms = tuple(
@@ -128,6 +165,8 @@ def make_plan(asked: Asked) -> Plan:
         for spec in specs
     )
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
+    if asked.memories_from is not None:
+        library = with_stored(library, read_stored(Path(asked.memories_from)))
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
     if golden_path:
         golden = read_golden(golden_path)

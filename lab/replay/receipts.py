@@ -26,8 +26,8 @@ ITEM_FIELDS = tuple(Item._fields)
 def receipts_table(answers: Sequence[Answered]) -> pa.Table:
     """The receipts of one conversation, a row an answer.
 
-    Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, receipt``, and a list
-    column ``item_…`` for each field of an item.
+    Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, hard_rules, hard_kept,
+    pinned, duplicates, log, receipt``, and a list column ``item_…`` for each field of an item.
     """
     import orjson
     import pyarrow as pa
@@ -65,7 +65,12 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "visible": pa.array([one.visible for one in answers], pa.int32()),
             "visible_nice": pa.array([one.visible_nice for one in answers], pa.int32()),
             "chars": pa.array([js_length(one.recall.context) for one in answers], pa.int32()),
+            "hard_rules": pa.array([one.hard_rules for one in answers], pa.int32()),
+            "hard_kept": pa.array([one.hard_kept for one in answers], pa.int32()),
+            "pinned": pa.array([list(one.recall.pinned) for one in answers], pa.list_(pa.string())),
+            "duplicates": pa.array([one.recall.duplicates for one in answers], pa.int32()),
             **listed,
+            "log": pa.array([list(one.recall.log) for one in answers], pa.list_(pa.string())),
             "receipt": pa.array(
                 [orjson.dumps(one.recall.receipt).decode() for one in answers],
                 pa.string(),

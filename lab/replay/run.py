@@ -6,19 +6,29 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from lab.embedding.cache import cache_folder
+from lab.embedding.embedder import embedder_key
 from lab.embedding.vectors import Vectors
+from lab.engine.docs.lane import DocsLane, open_docs
+from lab.engine.settings import DocsSettings
 from lab.engine.store.tokens import TextSettings, Words, words_under
 from lab.errors import LabError
-from lab.files import dump_json, write_whole
+from lab.files import digest, dump_json, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.loop import replay, rows_of
+from lab.replay.labels import tell_labels
+from lab.replay.loop import replay
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import latency_table, receipts_table, write_table
 from lab.replay.run_directory import RunDirectory, create_or_resume
-from lab.systems.retrievers import StoreRetriever, make_store
+from lab.systems.contract import Retrieval
+from lab.systems.retrievers import StoreRetriever, embedded_text, make_store
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Announce = Callable[[str], None]
 
@@ -42,11 +52,9 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
     plan = make_plan(asked)
     run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable())
     write_gold(plan, run)
-    if asked.labels is None and plan.labels.mode != "recorded":
-        announce(
-            f"the recordings have no labels, so they are drawn: must {plan.labels.must_share:.2f}, "
-            f"nice {plan.labels.nice_share:.2f}, seed {plan.labels.seed}"
-        )
+    told = tell_labels(plan.labels, asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
+    if told:
+        announce(told)
     for note in plan.library.golden.notes:
         announce(note)
     skipped = tuple(run.done())
@@ -108,21 +116,50 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Vectors and words of texts: what a conversation is replayed with."""
+    """Vectors and words of texts, and documents: what a conversation is replayed with."""
 
     vectors: Vectors
     words: dict[TextSettings, Words]
+    docs: dict[DocsSettings, DocsLane]
+
+    def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
+        """An empty store of the kind ``store``, ready to be fed and asked."""
+        return StoreRetriever(
+            make_store(store, self.vectors.embedder.dimension, retrieval.text),
+            self.vectors,
+            self.words[retrieval.text],
+            retrieval.clamp,
+            self.docs[retrieval.docs] if retrieval.docs else None,
+            writes=retrieval.owner is not None,
+        )
 
 
 def open_sources(plan: Plan) -> Sources:
     """Open the caches that a plan reads."""
-    return Sources(Vectors(plan.embedder), {settings: words_under(settings) for settings in plan.text_settings()})
+    vectors = Vectors(plan.embedder)
+    asked = plan.retrievals()
+    words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in asked)}
+    wanted = dict.fromkeys(one.docs for one in asked if one.docs)
+    return Sources(vectors, words, {settings: _docs_lane(settings, vectors) for settings in wanted})
+
+
+def _docs_lane(settings: DocsSettings, vectors: Vectors) -> DocsLane:
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        vectors.prepare(texts)
+        return vectors.of(texts)
+
+    roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
+    model = embedder_key(vectors.embedder)
+    place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    return DocsLane(settings, open_docs(settings, place, embed, model=model))
 
 
 def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
     """Embed and tokenise every text that the recordings need; return how many texts were embedded."""
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
-    embedded = sources.vectors.prepare(texts, lambda done, total: announce(f"embedding {done} of {total} texts"))
+    limits = dict.fromkeys(one.clamp for one in plan.retrievals())
+    clamped = list(dict.fromkeys(embedded_text(text, limit) for limit in limits for text in texts))
+    embedded = sources.vectors.prepare(clamped, lambda done, total: announce(f"embedding {done} of {total} texts"))
     for words in sources.words.values():
         words.prepare(texts)
     return embedded
@@ -136,19 +173,15 @@ def texts_of(plan: Plan, recording: Recording) -> list[str]:
 
 def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory, sources: Sources) -> None:
     """Replay one conversation and write its two files, receipts last: they are what says that it is done."""
-
-    def make_retriever(settings: TextSettings) -> StoreRetriever:
-        store = make_store(plan.asked.store, plan.embedder.dimension, settings)
-        return StoreRetriever(store, sources.vectors, sources.words[settings])
-
     answers = list(
         replay(
             recording,
-            rows_of(recording, plan.labels_of(recording)),
+            plan.rows_of(recording),
             list(moments(recording, plan.probes(recording), plan.recall_turns)),
             plan.arms,
-            make_retriever,
-            enforce_scope=plan.asked.scope == "recorded",
+            lambda retrieval: sources.retriever(retrieval, plan.asked.store),
+            scoping=plan.scoping,
+            faults=plan.faults,
         )
     )
     write_table(latency_table(answers), run.latency(recording.conversation))

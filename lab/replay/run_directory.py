@@ -18,7 +18,7 @@ from urllib.parse import quote
 from lab.errors import NotARun, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
 
-KIND, VERSION = "lab.run", 1
+KIND, VERSION = "lab.run", 2
 REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
 # Bytes of a name before its ending; most file systems take 255 in all.
 MAX_NAME = 180
@@ -45,7 +45,7 @@ class RunDirectory:
     @property
     def max_items(self) -> dict[str, int]:
         """Items that each arm injects at most."""
-        return {arm["name"]: int(arm["config"]["max_items"]) for arm in self.manifest["resolved"]["arms"]}
+        return {arm["name"]: int(arm["config"]["autoRecall"]["maxItems"]) for arm in self.manifest["resolved"]["arms"]}
 
     @property
     def depths(self) -> dict[str, int]:
@@ -104,7 +104,8 @@ def open_run(path: Path) -> RunDirectory:
         raise NotARun(f"{manifest_path}: is no manifest of a run")
     if manifest.get("schema_version") != VERSION:
         raise NotARun(
-            f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}"
+            f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}; "
+            "remove the folder, or choose another --out"
         )
     missing = [name for name in REQUIRED if not isinstance(manifest.get(name), dict | str)]
     if missing or not {"arms", "conversations"} <= set(manifest["resolved"]):

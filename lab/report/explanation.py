@@ -7,13 +7,27 @@ from typing import Any
 
 from lab.engine.js import js_length
 from lab.replay.explain import Explanation, Place
+from lab.report.explanation_flow import (
+    candidate_lines,
+    digest_lines,
+    factor_line,
+    flow_json,
+    injected_lines,
+    stages_lines,
+    suppression_lines,
+)
 
 NOWHERE = Place(None, None, None, None, None)
 WIDTH = 80
+# Gold memories whose loss is told on one screen.
+MAX_REASONS = 4
 
 
-def explanation_text(found: Explanation, *, with_text: bool) -> str:
-    """The explanation as lines of at most 80 columns; texts of the turn and of memories only where asked for."""
+def explanation_text(found: Explanation, *, with_text: bool, full: bool = False) -> str:
+    """The explanation as lines of at most 80 columns; texts of the turn and of memories only where asked for.
+
+    One screen, unless ``full`` asks for every candidate, every factor and, with texts, the injected block.
+    """
     config, recall = found.arm.config, found.recall
     grades = found.moment.probe.grades if found.moment.probe else {}
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
@@ -22,12 +36,15 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
         f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:
-        lines.append(f"asked: {_short(found.moment.text, 2 * WIDTH)}")
+        lines.append(f"asked: {_short(found.moment.text, WIDTH - 7)}")
+    turn = found.turn
+    if turn:
+        lines += [*stages_lines(turn), *digest_lines(turn, full=full, with_text=with_text)]
     quota = recall.receipt.get("quota")
     if quota:
         used = ", ".join(f"{name} {value}" for name, value in quota.items())
         lines += wrap(f"quotas: {used}; tiers searched: {', '.join(recall.receipt['tiersSearched'])}", WIDTH)
-    elif recall.receipt["tiersSearched"]:
+    elif recall.receipt.get("tiersSearched"):
         lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
     lines += ["", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     lines.append("   # decision      tier     score text  vec gold memory")
@@ -36,7 +53,11 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
             f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f} {_rank(item.fts_rank)} "
             f"{_rank(item.vec_rank)} {_grade(grades, item.key)} {item.key}"
         )
+        factors = factor_line(turn, found.rows[item.key]) if turn and full and item.key in found.rows else None
+        lines += [factors] if factors else []
         lines += _text(found, item.key, with_text)
+    if turn:
+        lines += suppression_lines(turn, full=full)
     if found.runners_up:
         lines += ["", "next in line, not taken"]
         ranks = {item.key: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
@@ -54,10 +75,17 @@ def explanation_text(found: Explanation, *, with_text: bool) -> str:
     if grades:
         injected = {item.key for item in recall.items[: recall.injected]}
         lines += ["", f"gold {len(grades)}, injected {sum(key in injected for key in grades)}"]
-        for key, reason in found.reasons.items():
+        told = list(found.reasons.items())
+        for key, reason in told if full else told[:MAX_REASONS]:
             lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
             lines += _text(found, key, with_text)
-    return "\n".join(lines)
+        if len(told) > MAX_REASONS and not full:
+            lines.append(f"  and {len(told) - MAX_REASONS} more: --full")
+    if turn and full:
+        lines += candidate_lines(turn)
+    if full and with_text:
+        lines += injected_lines(recall.context)
+    return "\n".join(_printable(line) for line in lines)
 
 
 def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
@@ -75,6 +103,8 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
         "places": {key: found.places.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": found.recall.receipt,
     }
+    if found.turn:
+        value["flow"] = flow_json(found.turn)
     if with_text:
         value |= {
             "text": found.moment.text,
@@ -96,7 +126,12 @@ def _text(found: Explanation, key: str, with_text: bool) -> list[str]:
     return [f"       {_short(found.rows[key].text, WIDTH - 8)}"] if with_text else []
 
 
+def _printable(line: str) -> str:
+    """A line whose control characters are blanks, so that a memory cannot write to the terminal."""
+    return "".join(character if character.isprintable() else " " for character in line)
+
+
 def _short(text: str, width: int) -> str:
-    """One line of a text, control characters shown as blanks so that a memory cannot write to the terminal."""
-    line = "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
+    """One line of a text."""
+    line = _printable(" ".join(text.split()))
     return line if len(line) <= width else line[: width - 1] + "…"

@@ -77,7 +77,7 @@ def saturation_figure(points: Sequence[Point]) -> Figure:
 
     One row a way of growing it, a band for the range over seeds.
     """
-    figure, grid = _subplots(2, 3, (12, 7.2))
+    figure, grid = subplots(2, 3, (12, 7.2))
     panels = (
         ("hit", "hit@6: a wanted memory is injected"),
         ("gold_nice", "GoldNice@6: a wanted nice one is"),
@@ -133,7 +133,7 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
 @styled
 def tradeoff_figure(measures: Mapping[str, Mapping[str, float | None]], cutoff: int = 6) -> Figure:
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
-    figure, ((axes,),) = _subplots(1, 1, (8, 4.4))
+    figure, ((axes,),) = subplots(1, 1, (8, 4.4))
     points = tradeoff_points(measures, cutoff)
     for (arm, (hit, repeat)), marker in zip(points.items(), cycle("osD^v<>PX"), strict=False):
         # The policies under study lie on top: good arms lie close together.
@@ -166,7 +166,7 @@ def tradeoff_points(
 def forest_figure(differences: Sequence[Difference], baseline: str, candidate: str) -> Figure:
     """Candidate minus baseline with 95 % intervals; the zero line is "no difference"."""
     shown = [one for one in differences if one.estimate.low is not None and abs(one.estimate.mean) <= 1]
-    figure, ((axes,),) = _subplots(1, 1, (8, 1.2 + 0.42 * max(1, len(shown))))
+    figure, ((axes,),) = subplots(1, 1, (8, 1.2 + 0.42 * max(1, len(shown))))
     for place, one in enumerate(reversed(shown)):
         low, high = one.estimate.low or 0.0, one.estimate.high or 0.0
         better = high < 0 if lower_is_better(one.measure) else low > 0
@@ -195,7 +195,7 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
 def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """What the injected places hold: the share of each importance label, an arm a bar."""
     arms = [arm for arm, values in shares.items() if sum(values.values())]
-    figure, ((axes,),) = _subplots(1, 1, (8, 1.3 + 0.4 * max(1, len(arms))))
+    figure, ((axes,),) = subplots(1, 1, (8, 1.3 + 0.4 * max(1, len(arms))))
     for place, arm in enumerate(reversed(arms)):
         start = 0.0
         for tier, colour in TIERS.items():
@@ -219,7 +219,7 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
 @styled
 def timeline_figure(selections: Mapping[str, Sequence[Sequence[str]]], labels: Mapping[str, str]) -> Figure:
     """Which memory was injected in which turn, arms side by side: a static prefix shows as long horizontal lines."""
-    figure, (row,) = _subplots(1, len(selections), (6 * len(selections), 5))
+    figure, (row,) = subplots(1, len(selections), (6 * len(selections), 5))
     height = max((len({key for chosen in turns for key in chosen}) for turns in selections.values()), default=1)
     for axes, (arm, turns) in zip(row, selections.items(), strict=True):
         order = {key: place for place, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
@@ -256,7 +256,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     return files
 
 
-def _subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
+def subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
     """A figure without pyplot's global state."""
     from matplotlib.figure import Figure
 

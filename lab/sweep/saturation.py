@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.engine.memory import LABELS, MUST, Row
+from lab.engine.recall.retrieve import Tiers
+from lab.engine.recall.turn import Memories
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore, ExactView
 from lab.errors import UnusableInput
@@ -24,13 +26,11 @@ from lab.measures.repetition import repeat_rates
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.labels import NICE_OF_REST, Labels
-from lab.replay.loop import rows_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import write_table
 from lab.replay.run import open_sources, prepare
-from lab.systems.contract import Candidates
-from lab.systems.engine import POLICIES, TieredRecall, Tiers
+from lab.systems.engine import POLICIES, TieredRecall
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +142,7 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
 
     plan, recording, draws = job
     happening = list(moments(recording, plan.probes(recording), plan.recall_turns))
-    rows = rows_of(recording, plan.labels_of(recording))
+    rows = plan.rows_of(recording)
     by_id = {row.id: row for row in rows}
     views = list(_views(plan, recording, rows, happening))
     gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
@@ -157,10 +157,11 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
         for moment, (view, count) in zip(happening, views, strict=True):
-            candidates = Candidates(view.with_labels(codes), rows[:count], by_id)
+            memories = Memories(view.with_labels(codes), rows[:count], by_id)
             within = moment.scope if scoped else None
             for arm in tiered:
-                picked = arm.choose(Tiers(candidates, within, arm.config.search_limit)).picked
+                tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, memories.shared)
+                picked = arm.choose(tiers, within).picked
                 chosen[arm.name].append([one.candidate.id for one in picked])
         for name, selections in chosen.items():
             found[mode, share, seed, name] = _tally(selections, happening, views, rows, labels, must)
@@ -173,7 +174,7 @@ def _views(
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
     sources = open_sources(plan)
-    vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval]
+    vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:
         ready = born
@@ -203,9 +204,9 @@ def _references(
                 moment.text,
                 moment.scope if plan.asked.scope == "recorded" else None,
                 moment.now_ms,
-                moment.probe.grades if moment.probe else {},
+                relevant=moment.probe.grades if moment.probe else {},
             )
-            recall = arm.select(request, Candidates(view, rows[:count], by_id))
+            recall = arm.select(request, Memories(view, rows[:count], by_id))
             selections.append([item.id for item in recall.items[: recall.injected]])
         found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)
     return found

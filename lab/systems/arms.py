@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lab.engine.config import resolve
+from lab.engine.config_file import read_config
 from lab.errors import UnusableInput
-from lab.files import read_json
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Selector
-from lab.systems.engine import POLICIES, TieredRecall
+from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
+from lab.systems.ladder import RUNGS
 
-SYSTEMS = (*POLICIES, *SEARCHING, *SEARCHLESS)
+# The whole flow as the configuration says, nothing added and nothing taken away.
+ENGINE = "engine"
+TIERED = (*POLICIES, *RUNGS, ENGINE)
+SYSTEMS = (*TIERED, *SEARCHING, *SEARCHLESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class ArmSpec:
     @property
     def tiered(self) -> bool:
         """Whether the arm looks at labels."""
-        return self.system in POLICIES
+        return self.system in TIERED
 
 
 def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpec, ...]:
@@ -44,7 +48,7 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
     for text in texts:
         name, _, file = text.partition("=")
         path = Path(file) if file else shared
-        config = read_json(path) if path else None
+        config = read_config(path) if path else None
         own = config.get("lab", {}) if isinstance(config, dict) else {}
         system = own.get("arm", name) if isinstance(own, dict) and file else name
         if system not in SYSTEMS:
@@ -62,6 +66,14 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
 def make_arm(spec: ArmSpec, *, profile: str, max_items: int | None, depth: int, seed: int) -> Selector:
     """The arm itself, configuration resolved."""
     config = resolve(spec.config, profile, max_items=max_items, where=spec.where)
-    if spec.tiered:
+    if spec.system in POLICIES:
         return TieredRecall(spec.system, config, spec.name)
+    if spec.system == ENGINE:
+        return FlowRecall(spec.system, config, spec.name)
+    if spec.system in RUNGS:
+        if config.upstream:
+            raise UnusableInput(
+                f"arm {spec.name!r}: the public plugin has nothing of the kind; use profile seed, or the arm {ENGINE!r}"
+            )
+        return FlowRecall(spec.system, RUNGS[spec.system].config(config), spec.name)
     return Baseline(spec.system, config, depth, seed, spec.name)

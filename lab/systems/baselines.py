@@ -6,17 +6,19 @@ no search at all.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from lab.engine.config import EngineConfig
 from lab.engine.memory import Candidate, Row
 from lab.engine.recall.fuse import fuse
+from lab.engine.recall.receipt import Found
 from lab.engine.recall.select.outcome import Picked, Selection
+from lab.engine.recall.turn import Memories
+from lab.engine.settings import EngineConfig
 from lab.engine.store.contract import Filter, Hit, Lanes
-from lab.systems.contract import Candidates, Recall, Request
+from lab.systems.contract import Recall, Request, Retrieval
+from lab.systems.draw import draw
 from lab.systems.finish import finish
 
 LANE_DEPTH = 50
@@ -34,26 +36,31 @@ class Baseline:
         self.config = config
         self.depth = depth
         self.seed = seed
-        self.retrieval = config.text
+        self.retrieval = Retrieval(config.text, config.embedding)
+
+    def fresh(self) -> Baseline:
+        """Itself: it has no past."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Name and configuration; the seed is the random arm's alone."""
         about = {"name": self.name, "system": self.kind, "depth": self.depth, "config": self.config.describe()}
         return about | ({"seed": self.seed} if self.kind == "random" else {})
 
-    def select(self, request: Request, candidates: Candidates) -> Recall:
+    def select(self, request: Request, memories: Memories) -> Recall:
         """Rank what is visible in the request's scope."""
         started = time.perf_counter_ns()
         if self.kind in SEARCHING:
-            lanes = candidates.view.search(Filter(request.scope), max(LANE_DEPTH, self.depth))
-            found = self._searched(lanes, candidates.rows)
+            lanes = memories.view.search(Filter(request.scope), max(LANE_DEPTH, self.depth))
+            found = self._searched(lanes, memories.rows)
         else:
             lanes = Lanes([], [])
-            found = self._searchless(request, candidates.rows)
+            found = self._searchless(request, memories.rows)
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in found]
         timings = {"search": lanes.nanoseconds, "select": time.perf_counter_ns() - started}
+        raw = [[Found(memories.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]
         return finish(
-            self.kind, request, Selection(picked, [], []), [lanes], candidates, self.config.max_items, timings
+            self.kind, request, Selection(picked, [], []), (raw[0], raw[1]), memories, self.config.max_items, timings
         )
 
     def _searched(self, lanes: Lanes, rows: Sequence[Row]) -> list[tuple[Row, Candidate]]:
@@ -84,10 +91,3 @@ class Baseline:
             draws = [(draw(self.seed, f"{request.key} {row.key}"), row) for row in pool]
             ordered = sorted(draws, key=lambda pair: (-pair[0], pair[1].id))
         return [(row, Candidate(row.id, score, row.created_at)) for score, row in ordered[: self.depth]]
-
-
-def draw(seed: int, key: str) -> float:
-    """A number in [0, 1) that depends on seed and key alone: not on order, shards or what else is drawn."""
-    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()[:7], "big") / (
-        1 << 56
-    )

@@ -6,21 +6,27 @@ candidates and is shared by all arms with the same ``retrieval``, and a selector
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from lab.engine.config import EngineConfig
-from lab.engine.memory import Candidate, Row
-from lab.engine.store.contract import Filter, Lanes, View
+from lab.engine.clamp import Clamp
+from lab.engine.memory import Row
+from lab.engine.recall.turn import Memories
+from lab.engine.settings import DocsSettings, EngineConfig
 from lab.engine.store.tokens import TextSettings
+from lab.systems.faults import Faults
+
+NO_FAULTS: Faults = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One recall.
 
-    Which turn or probe asks, what it asks, in which scope (None: scopes are not enforced), at what time.
+    Which turn or probe asks, what it asks, in which scope (None: scopes are not enforced), at what time, in which
+    session (None: from outside), and whether it belongs to the conversation. ``scoping`` is
+    :data:`lab.engine.recall.turn.SCOPING`.
 
     ``relevant`` maps gold keys to grades and is filled for the oracle alone.
     """
@@ -29,6 +35,10 @@ class Request:
     text: str
     scope: str | None
     now_ms: int
+    session: str | None = None
+    remembered: bool = True
+    scoping: str = "open"
+    faults: Faults = NO_FAULTS
     relevant: dict[str, int] = field(default_factory=dict)
 
 
@@ -54,6 +64,8 @@ class Recall:
     """What a system answers.
 
     Items in order, how many of them are injected, the exact text, the receipt, and time per stage in nanoseconds.
+    ``pinned`` are the keys of memories that a digest in the text speaks for, ``duplicates`` how many injected items say
+    what the digest says (None: there is no digest), ``log`` the lines that the engine would have logged.
     """
 
     items: tuple[Item, ...]
@@ -61,20 +73,22 @@ class Recall:
     context: str
     receipt: dict[str, Any]
     timings: dict[str, int]
+    pinned: tuple[str, ...] = ()
+    duplicates: int | None = None
+    log: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What a retriever found for one request.
+class Retrieval(NamedTuple):
+    """What candidates depend on. Arms with equal ones share them.
 
-    ``view`` is what to search, ``rows`` what it speaks of (numbers in hits are places in it), ``by_id`` the same rows
-    by engine id. ``fused`` keeps what arms have in common.
+    ``docs`` are the documents to consult, if any; ``owner`` names the arm that writes into its store, which nobody
+    else may share then.
     """
 
-    view: View
-    rows: Sequence[Row]
-    by_id: Mapping[str, Row]
-    fused: dict[tuple[Filter, int], tuple[Lanes, list[Candidate]]] = field(default_factory=dict)
+    text: TextSettings = TextSettings()
+    clamp: Clamp = Clamp()
+    docs: DocsSettings | None = None
+    owner: str | None = None
 
 
 class Retriever(Protocol):
@@ -84,8 +98,8 @@ class Retriever(Protocol):
         """Take in memories born since the last call."""
         ...
 
-    def retrieve(self, request: Request) -> Candidates:
-        """Find candidates for a request among what was observed."""
+    def retrieve(self, request: Request) -> Memories:
+        """Make everything observed ready to be asked about a request."""
         ...
 
     def close(self) -> None:
@@ -93,17 +107,28 @@ class Retriever(Protocol):
         ...
 
 
+MakeRetriever = Callable[[Retrieval], Retriever]
+
+
 class Selector(Protocol):
     """The half that decides: an arm. Arms with equal ``retrieval`` settings share candidates."""
 
     name: str
-    retrieval: TextSettings
     config: EngineConfig
     # Places in a ranking that mean something: a measure with a cutoff beyond it is null.
     depth: int
 
-    def select(self, request: Request, candidates: Candidates) -> Recall:
-        """Choose from the candidates.
+    @property
+    def retrieval(self) -> Retrieval:
+        """What its candidates depend on."""
+        ...
+
+    def fresh(self) -> Selector:
+        """The same arm at the start of a conversation, without a past."""
+        ...
+
+    def select(self, request: Request, memories: Memories) -> Recall:
+        """Choose from what a retriever found.
 
         Fails open: a request it can do nothing with gives an empty recall with a reason.
         """

@@ -1,50 +1,24 @@
-"""openclaw-mem-engine as a system under test: selection policies over a store that tiers can be searched in."""
+"""openclaw-mem-engine as a system under test: its selection policies alone, and the whole flow of a profile."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from lab.engine.config import EngineConfig
-from lab.engine.memory import Candidate
-from lab.engine.recall.fuse import fuse
+from lab.engine.config import describe
+from lab.engine.recall.flow import recall
+from lab.engine.recall.receipt import Found
+from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.select.outcome import Selection
 from lab.engine.recall.select.tier_first import tier_first_v1
 from lab.engine.recall.select.tier_quota import tier_quota_v1
-from lab.engine.recall.tiers import TierPlan, recall_plans
-from lab.engine.store.contract import Filter, Lanes
-from lab.systems.contract import Candidates, Recall, Request
-from lab.systems.finish import finish
+from lab.engine.recall.tiers import recall_plans
+from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.engine.settings import EngineConfig
+from lab.systems.contract import Recall, Request, Retrieval
+from lab.systems.finish import finish, item_of
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
-
-
-class Tiers:
-    """The fused candidates of each tier for one request, kept with the candidates so that arms share them.
-
-    ``searched`` are the lanes of the tiers that this arm asked for, in order; ``waited`` is what searching took here,
-    in nanoseconds, which is less where another arm had searched before.
-    """
-
-    def __init__(self, candidates: Candidates, scope: str | None, limit: int) -> None:
-        self.searched: list[Lanes] = []
-        self.waited = 0
-        self._candidates, self._scope, self._limit = candidates, scope, limit
-
-    def fused(self, plan: TierPlan) -> list[Candidate]:
-        """Candidates of one tier, best first."""
-        where = Filter(self._scope, plan.labels)
-        found = self._candidates.fused.get((where, self._limit))
-        if found is None:
-            started = time.perf_counter_ns()
-            lanes = self._candidates.view.search(where, self._limit)
-            self.waited += time.perf_counter_ns() - started
-            found = self._candidates.fused[where, self._limit] = (
-                lanes,
-                fuse(lanes, self._candidates.rows, self._limit),
-            )
-        self.searched.append(found[0])
-        return found[1]
 
 
 class TieredRecall:
@@ -55,26 +29,100 @@ class TieredRecall:
         self.config = config
         self.name = name or policy
         self.depth = config.max_items
-        self.retrieval = config.text
+        self.retrieval = Retrieval(config.text, config.embedding)
+
+    def fresh(self) -> TieredRecall:
+        """Itself: it has no past."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Name and configuration."""
-        return {"name": self.name, "system": self.policy, "depth": self.depth, "config": self.config.describe()}
+        return {"name": self.name, "system": self.policy, "depth": self.depth, "config": describe(self.config)}
 
-    def select(self, request: Request, candidates: Candidates) -> Recall:
+    def select(self, request: Request, memories: Memories) -> Recall:
         """Choose, then build the injected block and the receipt."""
         started = time.perf_counter_ns()
-        tiers = Tiers(candidates, request.scope, self.config.search_limit)
-        selection = self.choose(tiers)
+        tiers = Tiers(memories.view, memories.rows, self.config.auto_recall.search_limit, memories.shared)
+        selection = self.choose(tiers, request.scope)
         elapsed = time.perf_counter_ns() - started
-        spent = {"search": sum(lanes.nanoseconds for lanes in tiers.searched), "select": elapsed - tiers.waited}
-        return finish(self.policy, request, selection, tiers.searched, candidates, self.config.max_items, spent)
+        spent = {"search": tiers.nanoseconds, "select": elapsed - tiers.waited}
+        return finish(self.policy, request, selection, raw_lanes(tiers), memories, self.config.max_items, spent)
 
-    def choose(self, tiers: Tiers) -> Selection:
+    def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""
-        plans = recall_plans(unknown_fallback=self.config.include_unknown_fallback)
+        settings = self.config.auto_recall
+        plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         if self.policy == "tier_first_v1":
-            return tier_first_v1(plans, self.config.max_items, tiers.fused)
+            return tier_first_v1(plans, settings.max_items, lambda plan: tiers.fused(plan, scope))
         return tier_quota_v1(
-            plans, self.config.max_items, self.config.quota, tiers.fused, strict_caps=self.config.strict_caps
+            plans,
+            settings.max_items,
+            settings.quota,
+            lambda plan: tiers.fused(plan, scope),
+            strict_caps=settings.strict_caps,
         )
+
+
+class FlowRecall:
+    """An arm that runs the whole flow of its profile. It has a past: one instance serves one conversation.
+
+    ``turn`` is the last turn as the flow left it, for explanations.
+    """
+
+    def __init__(self, system: str, config: EngineConfig, name: str | None = None) -> None:
+        self.system = system
+        self.config = config
+        self.name = name or system
+        self.depth = config.max_items
+        self.turn: Turn | None = None
+        self._state = RecallState()
+
+    @property
+    def retrieval(self) -> Retrieval:
+        """What its candidates depend on; the plugin writes its Working Set into the table that it searches."""
+        settings = self.config.working_set
+        writes = self.config.upstream and settings.enabled and settings.persist
+        return Retrieval(
+            self.config.text,
+            self.config.embedding,
+            self.config.docs if self.config.docs.enabled else None,
+            self.name if writes else None,
+        )
+
+    def fresh(self) -> FlowRecall:
+        """The same arm without a past."""
+        return FlowRecall(self.system, self.config, self.name)
+
+    def describe(self) -> dict[str, Any]:
+        """Name and configuration."""
+        return {"name": self.name, "system": self.system, "depth": self.depth, "config": describe(self.config)}
+
+    def select(self, request: Request, memories: Memories) -> Recall:
+        """Run the flow; what is returned is what was kept in the block."""
+        prompt = Prompt(
+            request.text, request.now_ms, request.session, request.scope, request.scoping, request.remembered
+        )
+        turn = self.turn = recall(prompt, self.config, memories, self._state)
+        kept = {slot.id for slot in turn.kept}
+        decided = turn.additions.get("decisions", {})
+        items = tuple(
+            item_of(one, memories.by_id[one.candidate.id], decided.get(one.candidate.id, one.decision))
+            for one in turn.final
+            if one.candidate.id in kept
+        )
+        return Recall(
+            items,
+            len(items),
+            turn.context,
+            turn.receipt or {},
+            turn.timings,
+            tuple(memories.by_id[identity].key for identity in turn.digested),
+            turn.duplicates(),
+            tuple(text for _, text in turn.log),
+        )
+
+
+def raw_lanes(tiers: Tiers) -> tuple[list[Found], list[Found]]:
+    """All raw hits of a run's text lane and of its vector lane."""
+    fts = [hit for one in tiers.searched for hit in one.fts]
+    return fts, [hit for one in tiers.searched for hit in one.vec]

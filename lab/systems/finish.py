@@ -1,4 +1,4 @@
-"""The last steps that every selector shares: rows to items, the injected block, the receipt."""
+"""The last steps that arms of selection alone share: rows to items, the injected block, the receipt."""
 
 from __future__ import annotations
 
@@ -6,48 +6,53 @@ import time
 from collections.abc import Sequence
 
 from lab.engine.memory import Row
-from lab.engine.recall.receipt import recall_receipt
+from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
+from lab.engine.recall.scope import GLOBAL
 from lab.engine.recall.select.outcome import Picked, Selection
+from lab.engine.recall.turn import Memories
 from lab.engine.recall.wrap import wrap
-from lab.engine.store.contract import Lanes
-from lab.systems.contract import Candidates, Item, Recall, Request
+from lab.engine.settings import ReceiptSettings
+from lab.systems.contract import Item, Recall, Request
+
+RECEIPTS = ReceiptSettings()
 
 
 def finish(
     mode: str,
     request: Request,
     selection: Selection,
-    lanes: Sequence[Lanes],
-    candidates: Candidates,
+    lanes: tuple[Sequence[Found], Sequence[Found]],
+    memories: Memories,
     max_items: int,
     timings: dict[str, int],
 ) -> Recall:
     """Build the recall of a selection, of which the first ``max_items`` are injected."""
     started = time.perf_counter_ns()
     injected = selection.picked[:max_items]
-    rows = candidates.by_id
-    slots = [(row.category, row.importance_label, row.text) for row in (rows[one.candidate.id] for one in injected)]
-    context = wrap(slots)
+    chosen = [memories.by_id[one.candidate.id] for one in injected]
+    context = wrap([(row.category, row.importance_label, row.text) for row in chosen])
     timings["wrap"] = time.perf_counter_ns() - started
-    receipt = recall_receipt(
+    scope = request.scope or GLOBAL
+    receipt = lifecycle_receipt(
+        RECEIPTS,
+        scope=scope,
+        scope_mode=GLOBAL if scope == GLOBAL else "inferred",
         mode=mode,
-        scope=request.scope or "global",
         quota=selection.quota,
         tier_counts=selection.tier_counts,
-        lanes=lanes,
-        picked=injected,
-        rows=rows,
-        store_rows=candidates.rows,
-        rejected=selection.rejected,
+        fts=lanes[0],
+        vec=lanes[1],
+        final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
+        rejected=[*selection.rejected, *([memories.no_vector] if memories.no_vector else ())],
         injected=len(injected),
     )
     timings["receipt"] = time.perf_counter_ns() - started - timings["wrap"]
-    return Recall(
-        tuple(_item(one, rows[one.candidate.id]) for one in selection.picked), len(injected), context, receipt, timings
-    )
+    items = tuple(item_of(one, memories.by_id[one.candidate.id], one.decision) for one in selection.picked)
+    return Recall(items, len(injected), context, receipt, timings)
 
 
-def _item(one: Picked, row: Row) -> Item:
+def item_of(one: Picked, row: Row, decision: str) -> Item:
+    """A selected candidate as an item of a recall."""
     found = one.candidate
     return Item(
         row.key,
@@ -58,5 +63,5 @@ def _item(one: Picked, row: Row) -> Item:
         found.score,
         found.fts_rank,
         found.vec_rank,
-        one.decision,
+        decision,
     )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lab.embedding.vectors import Vectors
+from lab.engine.clamp import Clamp, clamp
+from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
-from lab.engine.store.contract import Query, Store
+from lab.engine.recall.turn import Memories
+from lab.engine.store.contract import Query, Store, View
 from lab.engine.store.exact import ExactStore
 from lab.engine.store.lance import LanceStore
+from lab.engine.store.listing import Listing
 from lab.engine.store.tokens import TextSettings, Words
 from lab.errors import UnusableInput
-from lab.systems.contract import Candidates, Request
+from lab.systems.contract import Request
+from lab.systems.faults import NO_VECTOR, FaultyView
+
+if TYPE_CHECKING:
+    import numpy as np
 
 STORES = ("exact", "lancedb")
 
@@ -19,24 +28,61 @@ STORES = ("exact", "lancedb")
 class StoreRetriever:
     """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
 
-    def __init__(self, store: Store, vectors: Vectors, tokens: Words) -> None:
+    def __init__(
+        self,
+        store: Store,
+        vectors: Vectors,
+        tokens: Words,
+        limits: Clamp | None = None,
+        docs: DocsLane | None = None,
+        *,
+        writes: bool = False,
+    ) -> None:
         self.store, self.vectors, self.tokens = store, vectors, tokens
+        self._limits, self._docs, self._writes = limits or Clamp(), docs, writes
         self._by_id: dict[str, Row] = {}
+        self._listing = Listing()
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Add memories born since the last call."""
-        texts = [row.index_text for row in rows]
         self._by_id.update((row.id, row) for row in rows)
-        self.store.add(rows, self.vectors.of(texts), self.tokens.of(texts))
+        self._listing.add(rows)
+        texts = [row.index_text for row in rows]
+        self.store.add(rows, self._vectors_of(texts), self.tokens.of(texts))
 
-    def retrieve(self, request: Request) -> Candidates:
-        """A view of the store for the request's text."""
-        query = Query(request.text, self.tokens.of([request.text])[0], self.vectors.of([request.text])[0])
-        return Candidates(self.store.view(query), self.store.rows, self._by_id)
+    def retrieve(self, request: Request) -> Memories:
+        """A view of the store for the request's text, less what the request's faults take from it."""
+        reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in request.faults), None)
+        vector = None if reason else self._vectors_of([request.text])[0]
+        view: View = self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector))
+        docs = self._docs
+        if request.faults:
+            view = FaultyView(view, request.faults)
+            docs = DocsLane(docs.settings, None) if docs and "docs_missing" in request.faults else docs
+        write = self._write if self._writes else None
+        return Memories(view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write)
 
     def close(self) -> None:
         """Close the store."""
         self.store.close()
+
+    def _vectors_of(self, texts: Sequence[str]) -> np.ndarray:
+        return self.vectors.of([embedded_text(text, self._limits) for text in texts])
+
+    def _write(self, row: Row) -> None:
+        """Keep a row that recall itself wrote, in the place of the one before."""
+        texts = [row.index_text]
+        self.vectors.prepare([embedded_text(row.index_text, self._limits)])
+        self.tokens.prepare(texts)
+        if row.id in self._by_id:
+            self._listing.remove(self._by_id[row.id])
+            self.store.remove(row.id)
+        self.observe([row])
+
+
+def embedded_text(text: str, limits: Clamp) -> str:
+    """What of a text is embedded (spec 14.1). What is stored and injected is never clamped."""
+    return clamp(text, limits).text
 
 
 def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:

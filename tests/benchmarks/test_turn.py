@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from lab.engine.config import EngineConfig
 from lab.engine.memory import LABELS, Row, engine_id
 from lab.engine.recall.fuse import fuse
+from lab.engine.settings import EngineConfig
 from lab.engine.store.contract import Filter, Query, Store
 from lab.engine.store.exact import ExactStore
 from lab.engine.store.lance import LanceStore
 from lab.engine.store.tokens import TextSettings
-from lab.systems.contract import Candidates, Request
+from lab.engine.recall.turn import Memories
+from lab.systems.contract import Request
 from lab.systems.engine import POLICIES, TieredRecall
 
 DIMENSION = 384
@@ -62,7 +63,7 @@ def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: s
     recall = benchmark(
         lambda: arm.select(
             Request("turn", asked.text, None, 0),
-            Candidates(built.view(asked), built.rows, {row.id: row for row in built.rows}),
+            Memories(built.view(asked), built.rows, {row.id: row for row in built.rows}),
         )
     )
     assert recall.injected == 6

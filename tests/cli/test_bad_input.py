@@ -301,8 +301,8 @@ def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here:
     [
         ('{"autoRecall": ', "arm.json:1: not JSON"),
         ("[]", "arm.json"),
-        ('{"autoRecall": {"maxItem": 4}}', "unknown key 'maxItem'; known:"),
-        ('{"autoRecall": {"maxItems": "4"}}', "maxItems: expected a whole number, found '4'"),
+        ('{"autoRecall": {"maxItem": 4}}', "arm.json: autoRecall.maxItem: unknown key; known:"),
+        ('{"autoRecall": {"maxItems": "4"}}', "arm.json: autoRecall.maxItems: expected a number, found '4'"),
         ('{"lab": {"arm": "psychic"}}', "unknown arm 'psychic'"),
     ],
 )
@@ -317,9 +317,9 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
         ("{}", "run/manifest.json: is no manifest of a run"),
         ("[]", "run/manifest.json: is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 1"),
+        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 2"),
         # What a manifest must hold, and this one does not.
-        ('{"kind": "lab.run", "schema_version": 1}', "run/manifest.json"),
+        ('{"kind": "lab.run", "schema_version": 2}', "run/manifest.json"),
     ],
 )
 def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:

@@ -84,6 +84,13 @@ def test_a_whole_recording(read: Read) -> None:
     assert recording.has_labels
 
 
+def test_a_memory_may_say_who_vouches_for_it_and_that_it_is_a_hard_rule(read: Read) -> None:
+    recording = read(_header(), _session(), _turn("t01"), _memory(trust="untrusted"), _memory(hard_rule=True))
+    assert [(one.trust, one.hard_rule) for one in recording.memories] == [("untrusted", False), ("user", True)]
+    with pytest.raises(UnusableInput, match="field 'hard_rule': expected true or false, found a string"):
+        read(_header(), _session(), _turn("t01"), _memory(hard_rule="yes"))
+
+
 def test_a_recording_without_labels_says_so(read: Read) -> None:
     recording = read(_header(), _session(), _turn("t01"), _memory())
     assert not recording.has_labels

@@ -156,7 +156,9 @@ def test_shares_may_sum_to_one_with_the_rounding_of_decimals() -> None:
 
 
 def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnusableInput, match="'graded'; known: recorded, sampled, distractors, independent"):
+    with pytest.raises(
+        UnusableInput, match="'graded'; known: recorded, sampled, distractors, heuristic-v1, independent"
+    ):
         choose_labels("graded", [conversation(2)], 0.1, 0.6, 0)
 
 

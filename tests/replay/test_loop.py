@@ -11,13 +11,14 @@ import pytest
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, Row
-from lab.engine.store.tokens import TextSettings, words_under
+from lab.engine.recall.turn import Memories
+from lab.engine.store.tokens import words_under
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, replay, rows_of
 from lab.replay.moments import moments
 from lab.systems.arms import make_arm, parse_arms
-from lab.systems.contract import Candidates, Request, Selector
+from lab.systems.contract import Request, Retrieval, Selector
 from lab.systems.retrievers import STORES, StoreRetriever, make_store
 
 # The first turn that can recall each memory: several at once, gaps, one after the last turn, one never.
@@ -54,7 +55,8 @@ def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a retriever for ``(store, settings)`` with everything that is said here embedded and tokenised."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
 
-    def make(store: str, settings: TextSettings) -> StoreRetriever:
+    def make(store: str, retrieval: Retrieval) -> StoreRetriever:
+        settings = retrieval.text
         texts = [turn.text for turn in TURNS] + [memory.index_text for memory in MEMORIES] + ["pears"]
         embedder = HashingEmbedder()
         vectors, words = Vectors(embedder), words_under(settings)
@@ -65,11 +67,9 @@ def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def answers(retriever: Any, store: str, arms: Sequence[Selector], *, enforce_scope: bool) -> list[Answered]:
+def answers(retriever: Any, store: str, arms: Sequence[Selector], *, scoping: str) -> list[Answered]:
     happening = list(moments(RECORDING, [AFTER], "all"))
-    return list(
-        replay(RECORDING, ROWS, happening, arms, lambda one: retriever(store, one), enforce_scope=enforce_scope)
-    )
+    return list(replay(RECORDING, ROWS, happening, arms, lambda one: retriever(store, one), scoping=scoping))
 
 
 def keys(answer: Answered) -> list[str]:
@@ -80,7 +80,7 @@ def keys(answer: Answered) -> list[str]:
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
 def test_a_memory_is_visible_exactly_from_its_visible_from(retriever: Any, store: str, arm: str) -> None:
     """All of these arms return whatever there is: it says pears, it is gold, or it is simply there."""
-    found = answers(retriever, store, arms_named(arm), enforce_scope=False)
+    found = answers(retriever, store, arms_named(arm), scoping="open")
     assert len(found) == len(TURNS) + 1
     for answer in found:
         seq = answer.moment.seq
@@ -95,7 +95,7 @@ def test_a_memory_is_visible_exactly_from_its_visible_from(retriever: Any, store
 
 @pytest.mark.parametrize("store", STORES)
 def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(retriever: Any, store: str) -> None:
-    for answer in answers(retriever, store, arms_named("tier_first_v1", "tier_quota_v1"), enforce_scope=False):
+    for answer in answers(retriever, store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
         there = {one.key for one in MEMORIES if one.visible_from <= answer.moment.seq and one.label != "ignore"}
         assert set(keys(answer)) <= there
         assert len(keys(answer)) == min(6, len(there))
@@ -103,7 +103,7 @@ def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(retriever
 
 @pytest.mark.parametrize("store", STORES)
 def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(retriever: Any, store: str) -> None:
-    for answer in answers(retriever, store, arms_named("vector", "recency", "oracle"), enforce_scope=True):
+    for answer in answers(retriever, store, arms_named("vector", "recency", "oracle"), scoping="given"):
         # A probe from outside has no scope of its own, so it reaches all.
         scope = answer.moment.scope
         there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq and one.scope == (scope or one.scope)]
@@ -117,10 +117,10 @@ def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(retriev
 
 @pytest.mark.parametrize("arm", EVERY_ARM)
 def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(retriever: Any, arm: str) -> None:
-    enforced = answers(retriever, "exact", arms_named(arm), enforce_scope=True)
+    enforced = answers(retriever, "exact", arms_named(arm), scoping="given")
     inside = [one for one in enforced if one.moment.scope]
     assert {item.scope for one in inside for item in one.recall.items if item.scope != one.moment.scope} == set()
-    free = answers(retriever, "exact", arms_named(arm), enforce_scope=False)
+    free = answers(retriever, "exact", arms_named(arm), scoping="open")
     crossed = {
         item.scope for one in free if one.moment.scope for item in one.recall.items if item.scope != one.moment.scope
     }
@@ -128,10 +128,10 @@ def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(retriever: Any,
     assert {one.recall.receipt["scope"] for one in free} == {"global"}
 
 
-@pytest.mark.parametrize("enforce_scope", [False, True])
-def test_both_stores_answer_alike(retriever: Any, enforce_scope: bool) -> None:
+@pytest.mark.parametrize("scoping", ["open", "given"])
+def test_both_stores_answer_alike(retriever: Any, scoping: str) -> None:
     exact, lance = (
-        answers(retriever, store, arms_named(*EVERY_ARM), enforce_scope=enforce_scope) for store in ("exact", "lancedb")
+        answers(retriever, store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb")
     )
     assert [(one.arm.name, one.moment, keys(one), one.recall.context) for one in exact] == [
         (one.arm.name, one.moment, keys(one), one.recall.context) for one in lance
@@ -139,19 +139,19 @@ def test_both_stores_answer_alike(retriever: Any, enforce_scope: bool) -> None:
 
 
 def test_visible_nice_counts_the_nice_ones_among_the_visible(retriever: Any) -> None:
-    for answer in answers(retriever, "exact", arms_named("none"), enforce_scope=False):
+    for answer in answers(retriever, "exact", arms_named("none"), scoping="open"):
         there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
 def test_an_arm_answers_the_same_alone_and_among_others(retriever: Any) -> None:
-    together = answers(retriever, "exact", arms_named(*EVERY_ARM), enforce_scope=False)
+    together = answers(retriever, "exact", arms_named(*EVERY_ARM), scoping="open")
     assert [one.arm.name for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
-    reverse = answers(retriever, "exact", arms_named(*EVERY_ARM[::-1]), enforce_scope=False)
+    reverse = answers(retriever, "exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
     for name in EVERY_ARM:
         alone = [(one.moment, one.recall.items, one.recall.receipt) for one in reverse if one.arm.name == name]
         assert [(one.moment, one.recall.items, one.recall.receipt) for one in together if one.arm.name == name] == alone
-        single = answers(retriever, "exact", arms_named(name), enforce_scope=False)
+        single = answers(retriever, "exact", arms_named(name), scoping="open")
         assert [(one.moment, one.recall.items, one.recall.receipt) for one in single] == alone
 
 
@@ -162,7 +162,7 @@ def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(re
     made: list[Watched] = []
 
     class Watched(StoreRetriever):
-        def __init__(self, settings: TextSettings) -> None:
+        def __init__(self, settings: Retrieval) -> None:
             real = retriever("exact", settings)
             super().__init__(real.store, real.vectors, real.tokens)
             self.settings = settings
@@ -175,7 +175,7 @@ def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(re
             self.observed += rows
             super().observe(rows)
 
-        def retrieve(self, request: Request) -> Candidates:
+        def retrieve(self, request: Request) -> Memories:
             self.asked.append((request.key, len(self.observed)))
             return super().retrieve(request)
 
@@ -184,7 +184,7 @@ def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(re
             super().close()
 
     happening = list(moments(RECORDING, [AFTER], "all"))
-    found = list(replay(RECORDING, ROWS, happening, arms, Watched, enforce_scope=False))
+    found = list(replay(RECORDING, ROWS, happening, arms, Watched, scoping="open"))
     assert [one.settings for one in made] == [arms[0].retrieval, arms[2].retrieval]
     for one in made:
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
@@ -198,7 +198,7 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(r
     closed: list[str] = []
 
     class Closing(StoreRetriever):
-        def __init__(self, settings: TextSettings) -> None:
+        def __init__(self, settings: Retrieval) -> None:
             real = retriever("exact", settings)
             super().__init__(real.store, real.vectors, real.tokens)
 
@@ -206,16 +206,19 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(r
             closed.append("closed")
 
     class Raising:
-        name, retrieval = "raising", TextSettings()
+        name, retrieval = "raising", Retrieval()
 
-        def select(self, request: Request, candidates: Candidates) -> None:
+        def fresh(self) -> Any:
+            return self
+
+        def select(self, request: Request, memories: Memories) -> None:
             raise RuntimeError("no")
 
     happening = list(moments(RECORDING, [], "all"))
     with pytest.raises(RuntimeError, match="no"):
-        list(replay(RECORDING, ROWS, happening, [Raising()], Closing, enforce_scope=False))  # type: ignore[list-item]
+        list(replay(RECORDING, ROWS, happening, [Raising()], Closing, scoping="open"))  # type: ignore[list-item]
     assert closed == ["closed"]
-    reading = replay(RECORDING, ROWS, happening, arms_named("recency"), Closing, enforce_scope=False)
+    reading = replay(RECORDING, ROWS, happening, arms_named("recency"), Closing, scoping="open")
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert closed == ["closed", "closed"]
@@ -226,7 +229,7 @@ def test_gold_is_handed_to_the_oracle_with_its_grades(retriever: Any) -> None:
     probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
     happening = [one for one in moments(RECORDING, [probe], "all") if one.seq == 4]
     arms = arms_named("oracle")
-    (found,) = replay(RECORDING, ROWS, happening, arms, lambda one: retriever("exact", one), enforce_scope=False)
+    (found,) = replay(RECORDING, ROWS, happening, arms, lambda one: retriever("exact", one), scoping="open")
     assert [(item.key, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
 
 

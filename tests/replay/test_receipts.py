@@ -58,7 +58,7 @@ def answered(desk: Any) -> list[Answered]:
             list(moments(recording, plan.probes(recording), "user")),
             plan.arms,
             make_retriever,
-            enforce_scope=False,
+            scoping="open",
         )
     )
 

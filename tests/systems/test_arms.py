@@ -44,7 +44,8 @@ def test_one_system_runs_under_two_names(tmp_path: Path) -> None:
         ("tier_quota_v1", "tier_quota_v1"),
     ]
     arms = [make_arm(spec, profile="seed", max_items=6, depth=50, seed=0) for spec in specs]
-    assert [(arm.name, arm.config.quota.must_max) for arm in arms] == [("tight", 1), ("loose", 2), ("tier_quota_v1", 2)]
+    must = [(arm.name, arm.config.auto_recall.quota.must_max) for arm in arms]
+    assert must == [("tight", 1), ("loose", 2), ("tier_quota_v1", 2)]
     assert [arm.describe()["system"] for arm in arms] == ["tier_quota_v1"] * 3
 
 
@@ -107,9 +108,9 @@ def test_a_file_that_is_no_json_names_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        ({"autoRecal": {}}, "my.json: unknown key 'autoRecal'"),
-        ({"autoRecall": {"quota": {}}}, "my.json: autoRecall: unknown key 'quota'"),
-        ({"autoRecall": {"quotas": {"nice": 1}}}, "my.json: autoRecall.quotas: unknown key 'nice'"),
+        ({"autoRecal": {}}, "my.json: autoRecal: unknown key; known:"),
+        ({"autoRecall": {"quota": {}}}, "my.json: autoRecall.quota: unknown key; known:"),
+        ({"autoRecall": {"quotas": {"nice": 1}}}, "my.json: autoRecall.quotas.nice: unknown key; known:"),
         ({"lab": {"textLane": {"stem": 1}}}, "my.json: lab.textLane.stem: expected true or false, found 1"),
         ([1], "my.json: expected an object, found a list"),
     ],

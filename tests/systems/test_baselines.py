@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.config import EngineConfig
 from lab.engine.memory import Row, engine_id
+from lab.engine.settings import AutoRecall, EngineConfig
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore
 from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 from lab.systems.baselines import Baseline, draw
-from lab.systems.contract import Candidates, Item, Recall, Request
+from lab.engine.recall.turn import Memories
+from lab.systems.contract import Item, Recall, Request
 
 LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore", "unknown": "unknown"}
@@ -38,7 +39,7 @@ def rows(count: int, created_at: Sequence[int] | None = None, scopes: Sequence[s
     ]
 
 
-def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Candidates:
+def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Memories:
     """A real store that is asked for words, and for a vector beside that of one row."""
     angles = np.arange(len(stored)) * 0.01
     store = ExactStore(2)
@@ -47,7 +48,7 @@ def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) 
     )
     at = nearest * 0.01 + 0.001
     vector = np.asarray([np.cos(at), np.sin(at)], np.float32)
-    return Candidates(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
+    return Memories(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
 
 
 def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Request:
@@ -165,7 +166,7 @@ def test_a_scope_bounds_every_arm(kind: str) -> None:
 def test_an_arm_ranks_to_its_depth_and_injects_the_first_of_it(kind: str) -> None:
     stored = rows(40)
     gold = {row.key: 1 for row in stored}
-    config = EngineConfig(max_items=3)
+    config = EngineConfig(auto_recall=AutoRecall(max_items=3))
     recall = ask(kind, stored, request(relevant=gold), config=config, depth=10)
     whole = ask(kind, stored, request(relevant=gold), config=config, depth=100)
     assert recall.items == whole.items[:10]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from lab.engine.collation import id_order
 from lab.engine.js import js_length, js_slice
-from lab.engine.recall.wrap import wrap
+from lab.engine.recall.wrap import escape, wrap
 
 MAX_LISTED = 10
 
@@ -59,11 +60,11 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     kept, context = list(slots), whole
     dropped: list[str] = []
     if before > budget.max_chars:
-        recent = sorted(slots, key=lambda slot: (-slot.created_at, slot.id))[:protected_count]
+        recent = sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))[:protected_count]
         protected = {slot.id for slot in recent}
         removable = [slot for slot in slots if slot.id not in protected]
         if budget.overflow_action == "truncate_oldest":
-            removable.sort(key=lambda slot: (slot.created_at, slot.id))
+            removable.sort(key=lambda slot: (slot.created_at, id_order(slot.id)))
         elif budget.overflow_action == "truncate_tail":
             removable.reverse()
         else:
@@ -95,3 +96,71 @@ def _receipt(budget: Budget, recent: int, before: int, after: int, dropped: list
         "truncated": before > after,
         "minRecentSlotsHonored": True,
     }
+
+
+def pack_well_formed(
+    slots: Sequence[Slot],
+    budget: Budget,
+    comment: str = "",
+    *,
+    hard: frozenset[str] = frozenset(),
+    shorten: Callable[[Slot, int], Slot | None] | None = None,
+) -> Packed:
+    """Fit slots into the budget as the seeds ask: hard rules go last and the block stays well formed (spec 8, 16.5).
+
+    First the slots that :func:`pack` would drop go, hard ones excepted. Then a slot that can be made shorter is:
+    ``shorten(slot, units)`` gives one that is shorter by that many UTF-16 units, as far as it can be, or None. Then
+    protected slots that are not hard, then the comment, then hard ones from the last. What is too long even alone is
+    cut inside its text, never inside a character, an entity or the closing tag.
+    """
+    whole = compose(slots, comment)
+    before = js_length(whole)
+    if not budget.enabled or before <= budget.max_chars:
+        recent = min(max(0, budget.min_recent_slots), len(slots)) if budget.enabled else budget.min_recent_slots
+        return Packed(whole, tuple(slots), _receipt(budget, recent, before, before, [], 0))
+    protected_count = min(max(0, budget.min_recent_slots), len(slots))
+    newest = sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))
+    protected = {slot.id for slot in newest[:protected_count]}
+    tail_first = list(reversed(slots))
+    oldest_first = list(reversed(newest))
+    order = tail_first if budget.overflow_action == "truncate_tail" else oldest_first
+    soft = [slot for slot in order if slot.id not in hard]
+    kept, dropped = list(slots), list[str]()
+
+    def over() -> int:
+        return js_length(compose(kept, comment)) - budget.max_chars
+
+    def drop(candidates: Sequence[Slot]) -> None:
+        nonlocal kept
+        for slot in candidates:
+            if over() <= 0 or len(kept) == 1:
+                return
+            kept = [one for one in kept if one.id != slot.id]
+            dropped.append(slot.id)
+
+    drop([slot for slot in soft if slot.id not in protected])
+    if shorten is not None:
+        for at, slot in enumerate(kept):
+            shorter = shorten(slot, over()) if over() > 0 else None
+            if shorter is not None:
+                kept[at] = shorter
+    drop([slot for slot in soft if slot.id in protected])
+    if over() > 0:
+        comment = ""
+    drop([slot for slot in tail_first if slot.id in hard])
+    overflow = max(0, over())
+    if overflow:
+        kept = [kept[0]._replace(text=_cut_escaped(kept[0].text, overflow))]
+    context = compose(kept, comment)
+    return Packed(
+        context, tuple(kept), _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
+    )
+
+
+def _cut_escaped(text: str, overflow: int) -> str:
+    """A text that is at least ``overflow`` units shorter once it is escaped: whole characters go from its end."""
+    end = len(text)
+    while end and overflow > 0:
+        end -= 1
+        overflow -= js_length(escape(text[end]))
+    return text[:end]

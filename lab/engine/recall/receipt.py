@@ -1,18 +1,24 @@
-"""The core of the recall receipt ``openclaw-mem-engine.recall.receipt.v1`` (spec 12.1): ids and scores, no text."""
+"""Receipts of a recall (spec 12): ids and scores, never text.
+
+:func:`lifecycle_receipt` is ``openclaw-mem-engine.recall.receipt.v1``; :func:`prompt_comment` its short form inside the
+prompt.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from lab.engine.js import round6
-from lab.engine.memory import Row
-from lab.engine.recall.select.outcome import Picked, Quota, TierCount
-from lab.engine.store.contract import Hit, Lanes
+from lab.engine.collation import id_order
+from lab.engine.js import WHITESPACE, round6
+from lab.engine.memory import normal_label
+from lab.engine.recall.select.outcome import Quota, TierCount
+from lab.engine.settings import ReceiptSettings
 
 SCHEMA = "openclaw-mem-engine.recall.receipt.v1"
-# Items a list may hold: the plugin's default of receipts.maxItems.
-MAX_LISTED = 3
+MAX_LISTED, MAX_TIERS, MAX_LABELS = 10, 6, 4
 REASONS = (
     "trivial_prompt",
     "no_query",
@@ -22,34 +28,72 @@ REASONS = (
     "provider_unavailable",
     "budget_cap",
 )
-_TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
+TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
+_IN_COMMENT = ("schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop")
+_FALLBACK = ("eligible", "consulted", "consultedScopes", "usedScopes", "contributed", "suppressedReason")
+_COLD_LANE = ("consulted", "returned", "strategy")
+_WORKING_SET = (
+    "enabled",
+    "generated",
+    "id",
+    "chars",
+    "sections",
+    "consumedCount",
+    "suppressedRecallCount",
+    "persisted",
+)
 
 
-def recall_receipt(
+class Found(NamedTuple):
+    """A raw hit of one lane."""
+
+    id: str
+    score: float
+    distance: float
+
+
+class Final(NamedTuple):
+    """A row of the final list. Label and scope are as stored; None or blank where there is none."""
+
+    id: str
+    label: str | None
+    scope: str | None
+
+
+def lifecycle_receipt(
+    settings: ReceiptSettings,
     *,
-    mode: str,
     scope: str,
-    quota: Quota | None,
-    tier_counts: Sequence[TierCount],
-    lanes: Sequence[Lanes],
-    picked: Sequence[Picked],
-    rows: Mapping[str, Row],
-    store_rows: Sequence[Row],
-    rejected: Iterable[str],
-    injected: int,
+    scope_mode: str,
+    skip_reason: str | None = None,
+    rejected: Iterable[str] = (),
+    mode: str | None = None,
+    quota: Quota | None = None,
+    tier_counts: Sequence[TierCount] = (),
+    fts: Sequence[Found] = (),
+    vec: Sequence[Found] = (),
+    final: Sequence[Final] = (),
+    injected: float = 0,
+    parts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The receipt of one recall, keys in the plugin's order. ``rows`` maps the picked ids to their rows."""
+    """The receipt, keys in the plugin's order.
+
+    ``fts`` and ``vec`` are all raw hits of the run. ``parts`` are the receipts of other stages, by their key; they come
+    last.
+    """
+    listed = most_listed(settings)
     found = set(rejected)
     receipt: dict[str, Any] = {
         "schema": SCHEMA,
-        "verbosity": "low",
-        "skipped": False,
-        "skipReason": None,
+        "verbosity": settings.verbosity,
+        "skipped": skip_reason is not None,
+        "skipReason": skip_reason,
         "rejected": [reason for reason in REASONS if reason in found],
         "scope": scope,
-        "scopeMode": "global" if scope == "global" else "inferred",
-        "selectionMode": mode,
+        "scopeMode": scope_mode,
     }
+    if mode is not None:
+        receipt["selectionMode"] = mode
     if quota is not None:
         receipt["quota"] = {
             "mustMax": quota.must_max,
@@ -57,55 +101,96 @@ def recall_receipt(
             "unknownMax": quota.unknown_max,
             "wildcardUsed": quota.wildcard_used,
         }
-    final = [rows[one.candidate.id] for one in picked]
+    shown = tier_counts[:MAX_TIERS]
+    high = settings.verbosity == "high"
+    # A row without an id cannot be explained.
+    named = [row for row in final if row.id]
+    scopes = [(row.scope or "").strip(WHITESPACE) or "global" for row in named]
     by_tier = dict.fromkeys(("must", "nice", "unknown", "ignore"), 0)
-    for row in final:
-        by_tier[_TIERS.get(row.importance_label, "unknown")] += 1
+    for row in named:
+        by_tier[why_tier(row.label)] += 1
+    primary = sum(one == scope for one in scopes)
+    lanes = (("fts", {one.id for one in fts}), ("vec", {one.id for one in vec}))
     receipt |= {
-        "tiersSearched": [count.tier for count in tier_counts],
+        "tiersSearched": [count.tier for count in shown],
         "tierCounts": [
-            {"tier": count.tier, "labels": [], "candidates": count.candidates, "selected": count.selected}
-            for count in tier_counts[:6]
+            {
+                "tier": count.tier,
+                "labels": list(count.labels[:MAX_LABELS]) if high else [],
+                "candidates": _whole(count.candidates),
+                "selected": _whole(count.selected),
+            }
+            for count in shown
         ],
-        "ftsTop": [{"id": row, "score": score} for row, score, _ in _top((one.fts for one in lanes), store_rows)],
-        "vecTop": [
-            {"id": row, "score": score, "distance": distance}
-            for row, score, distance in _top((one.vec for one in lanes), store_rows)
-        ],
-        "fusedTop": [row.id for row in final[:MAX_LISTED]],
-        "whySummary": {"byTier": by_tier, "fromPrimaryScope": len(final), "fromFallbackScope": 0},
+        "ftsTop": [{"id": one.id, "score": one.score} for one in _top(fts, listed)],
+        "vecTop": [one._asdict() for one in _top(vec, listed)],
+        "fusedTop": [row.id for row in final[:listed]],
+        "whySummary": {
+            "byTier": by_tier,
+            "fromPrimaryScope": primary,
+            "fromFallbackScope": len(named) - primary,
+        },
         "whyTheseIds": [
             {
                 "id": row.id,
-                "tier": _TIERS.get(row.importance_label, "unknown"),
-                "scope": row.scope,
-                "origin": "primary",
-                "signals": _signals(one),
+                "tier": why_tier(row.label),
+                "scope": home,
+                "origin": "primary" if home == scope else "fallback",
+                "signals": [lane for lane, ids in lanes if row.id in ids],
             }
-            for row, one in list(zip(final, picked, strict=True))[:MAX_LISTED]
+            for row, home in list(zip(named, scopes, strict=True))[:listed]
         ],
         "finalCount": len(final),
-        "injectedCount": injected,
+        "injectedCount": _whole(injected),
     }
-    return receipt
+    return receipt | dict(parts or {})
 
 
-def _signals(one: Picked) -> list[str]:
-    ranks = (("fts", one.candidate.fts_rank), ("vec", one.candidate.vec_rank))
-    return [lane for lane, rank in ranks if rank is not None]
+def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str:
+    """The comment that precedes the block (spec 12.3): only where receipts are on and say much."""
+    if not settings.enabled or settings.verbosity != "high":
+        return ""
+    value = {name: receipt[name] for name in _IN_COMMENT if name in receipt}
+    value |= {"whySummary": receipt["whySummary"], "whyTheseIds": receipt["whyTheseIds"]}
+    # The old name of the same facts, which readers of earlier comments still look for.
+    value["why"] = receipt["whySummary"] | {"ids": receipt["whyTheseIds"]}
+    value["injectedCount"] = receipt["injectedCount"]
+    for name, keys in (("fallback", _FALLBACK), ("coldLane", _COLD_LANE), ("workingSet", _WORKING_SET)):
+        if receipt.get(name) is not None:
+            value[name] = {key: receipt[name][key] for key in keys if key in receipt[name]}
+    return f"<!-- openclaw-mem-engine:autoRecall {compact_json(value)} -->"
 
 
-def _top(lists: Iterable[Sequence[Hit]], rows: Sequence[Row]) -> list[tuple[str, float, float]]:
-    """The best hits over all raw results of a lane: per id its best score, score descending, id ascending.
+def compact_json(value: Any) -> str:
+    """JSON as the plugin writes it: no spaces, nothing escaped that need not be."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    Each list is ordered already, so its first few hold all that can be among the first few of the whole.
-    """
-    leaders = [(-hit.score, rows[hit.row].id, hit.distance) for hits in lists for hit in hits[:MAX_LISTED]]
-    leaders.sort()
-    found: dict[str, tuple[str, float, float]] = {}
-    for negative, identity, distance in leaders:
-        if len(found) == MAX_LISTED:
-            break
-        if identity not in found:
-            found[identity] = (identity, round6(-negative), round6(distance))
-    return list(found.values())
+
+def most_listed(settings: ReceiptSettings) -> int:
+    """Items that a list of a receipt may hold."""
+    return max(1, min(int(settings.max_items), MAX_LISTED))
+
+
+def why_tier(label: str | None) -> str:
+    """The tier that a stored label stands for; one that is not recognised is unknown."""
+    return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
+
+
+def _whole(count: float) -> int:
+    return max(0, int(count)) if math.isfinite(count) else 0
+
+
+def _number(value: float) -> float:
+    return round6(value) if math.isfinite(value) else 0
+
+
+def _top(hits: Sequence[Found], count: int) -> list[Found]:
+    """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
+    best: dict[str, tuple[float, float]] = {}
+    for identity, score, distance in hits:
+        # Rounded first: scores that look alike in the receipt stand in the order of their ids.
+        score = _number(score)
+        if identity and (identity not in best or score > best[identity][0]):
+            best[identity] = (score, distance)
+    ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
+    return [Found(identity, -negative, _number(best[identity][1])) for negative, _, identity in ordered]

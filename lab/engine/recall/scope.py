@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.engine.js import WHITESPACE, js_slice
 
@@ -17,6 +17,7 @@ _DECORATION = re.compile(
     rf"{_SPACE}*(?:>+|[-+*•‣▪◦·–—−・]|\[[ xX✓✔]?\]|\([0-9]{{1,3}}\)|[0-9]{{1,3}}[.)-]|[A-Za-z][.)-]){_SPACE}*"
 )
 _TAG = re.compile(rf"\[(ISO|SCOPE){_SPACE}*:{_SPACE}*([^\]]*)\]", re.IGNORECASE | re.ASCII)
+_NO_SCOPE = re.compile("[^a-z0-9._:/-]")
 _STRICT = re.compile(r"[a-z0-9][a-z0-9._:/-]*")
 
 
@@ -29,6 +30,8 @@ class ScopePolicy:
     fallback_scopes: tuple[str, ...] = ()
     validation_mode: str = "strict"
     max_length: int = 64
+    fallback_marker: bool = True
+    skip_fallback_on_invalid: bool = True
 
 
 class Normalised(NamedTuple):
@@ -92,15 +95,25 @@ def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
     if policy.validation_mode == "none":
         return Normalised(js_slice(candidate, policy.max_length), False, False)
     if policy.validation_mode == "normalize":
-        scope = re.sub(f"{_SPACE}+", "-", candidate)
-        scope = re.sub(r"-+", "-", re.sub(r"[^a-z0-9._:/-]", "-", scope)).strip("-./_:")
-        scope = js_slice(scope, policy.max_length)
+        scope = js_slice(scope_token(candidate) or "", policy.max_length)
         if not scope:
             return Normalised(policy.default_scope or GLOBAL, True, False)
         return Normalised(scope, False, scope != candidate)
     if len(candidate) <= policy.max_length and _STRICT.fullmatch(candidate):
         return Normalised(candidate, False, candidate != trimmed)
     return Normalised(policy.default_scope or GLOBAL, True, True)
+
+
+def scope_token(raw: Any) -> str | None:
+    """A scope made of any text by replacing what it may not hold (spec 7.2); None for what is blank or no text.
+
+    What is left may be nothing at all: "---" gives the empty text.
+    """
+    text = raw.strip(WHITESPACE) if isinstance(raw, str) else ""
+    if not text:
+        return None
+    hyphenated = _NO_SCOPE.sub("-", re.sub(f"{_SPACE}+", "-", text.lower()))
+    return re.sub("-+", "-", hyphenated).strip("-./_:")
 
 
 def scope_plan(primary: str, policy: ScopePolicy, *, allow_fallback: bool = True) -> Sequence[tuple[str, str]]:

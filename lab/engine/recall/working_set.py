@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from lab.engine.collation import id_order
 from lab.engine.js import WHITESPACE, js_length, js_slice
 from lab.engine.memory import MUST, NICE
 from lab.engine.recall.budget import Slot
@@ -20,7 +22,7 @@ _RULE_WORDS = re.compile(
     r"\b(?:must|only|never|don't|do not|avoid|required|forbid|forbidden)\b", re.IGNORECASE | re.ASCII
 )
 _RULE_CHARACTERS = ("必須", "只能", "不要", "禁止", "務必")
-_RANKS = {MUST: 0, NICE: 1}
+RANKS = {MUST: 0, NICE: 1}
 
 
 class WorkingSetRow(NamedTuple):
@@ -49,6 +51,7 @@ class WorkingSet(NamedTuple):
     sections: dict[str, Any]
 
 
+@lru_cache(maxsize=16_384)
 def normal_line(text: str, limit: int) -> str:
     """One line of a text, cut with an ellipsis to ``limit`` units."""
     line = _SPACE_OR_CONTROL.sub(" ", text).strip(WHITESPACE)
@@ -67,9 +70,10 @@ def build_working_set(
     scope: str, prompt: str, now_ms: float, limits: WorkingSetLimits, rows: Sequence[WorkingSetRow]
 ) -> WorkingSet:
     """Build the digest of a scope: none where open questions alone would fill it, or a single line that is no rule."""
-    newest = sorted((row for row in rows if not row.id.startswith(PREFIX)), key=lambda row: (-row.created_at, row.id))
-    ranked = sorted(newest, key=lambda row: _RANKS.get(row.label or "", 2))
-    constraints = _section(newest, _is_constraint, limits)
+    own = (row for row in rows if not row.id.startswith(PREFIX))
+    newest = sorted(own, key=lambda row: (-row.created_at, id_order(row.id)))
+    ranked = sorted(newest, key=lambda row: RANKS.get(row.label or "", 2))
+    constraints = _section(newest, lambda row: is_constraint(row.category, row.text), limits)
     decisions = _section(ranked, lambda row: row.category == "decision", limits)
     actions = _section(newest, lambda row: row.category == "todo", limits)
     questions = open_questions(prompt, limits.max_items_per_section, limits.max_item_chars)
@@ -95,9 +99,11 @@ def build_working_set(
     return WorkingSet(slot, tuple(dict.fromkeys(consumed)), sections)
 
 
-def _is_constraint(row: WorkingSetRow) -> bool:
-    worded = _RULE_WORDS.search(row.text) is not None or any(word in row.text for word in _RULE_CHARACTERS)
-    return worded and row.category in ("preference", "decision")
+@lru_cache(maxsize=16_384)
+def is_constraint(category: str, text: str) -> bool:
+    """Whether a memory states a rule: a preference or decision in words such as must, never, 不要."""
+    worded = _RULE_WORDS.search(text) is not None or any(word in text for word in _RULE_CHARACTERS)
+    return worded and category in ("preference", "decision")
 
 
 def _section(

@@ -19,6 +19,11 @@ def escape(text: str) -> str:
     return text.replace('"', "&quot;").replace("'", "&#39;")
 
 
+def line(number: int, category: str, label: str, text: str) -> str:
+    """One memory in the block; its number counts from 1."""
+    return f"{number}. [{category}|{label}] {escape(text)}"
+
+
 def wrap(slots: Sequence[tuple[str, str, str]], *, empty: bool = False) -> str:
     """The block for ``(category, label, text)`` slots in injection order.
 
@@ -30,7 +35,5 @@ def wrap(slots: Sequence[tuple[str, str, str]], *, empty: bool = False) -> str:
     """
     if not slots and not empty:
         return ""
-    lines = (
-        f"{number}. [{category}|{label}] {escape(text)}" for number, (category, label, text) in enumerate(slots, 1)
-    )
+    lines = (line(number, *slot) for number, slot in enumerate(slots, 1))
     return "\n".join((OPEN, POLICY, *lines, CLOSE))

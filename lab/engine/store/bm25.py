@@ -66,6 +66,20 @@ class Postings:
             self.rows += 1
         self._length_array = None
 
+    def remove(self, row: int) -> None:
+        """Take a row out of every statistic; its number stays taken."""
+        for word, (rows, counts) in list(self._lists.items()):
+            if row in rows:
+                at = rows.index(row)
+                del rows[at], counts[at]
+                self._arrays.pop(word, None)
+                if not rows:
+                    del self._lists[word]
+        self.worded -= bool(self._lengths[row])
+        self.words -= self._lengths[row]
+        self._lengths[row] = 0
+        self._length_array = None
+
     @property
     def lengths(self) -> np.ndarray:
         """float32 ``[rows]``: words of each row."""

@@ -51,7 +51,10 @@ class Query:
 
 
 class View(Protocol):
-    """A query on a store as it stands. Ties are ordered by engine id, ascending; asking again costs nothing."""
+    """A query on a store as it stands; asking again costs nothing.
+
+    Ties stand in the order of ids (:mod:`lab.engine.collation`).
+    """
 
     def search(self, where: Filter, limit: int) -> Lanes:
         """The first ``limit`` hits of each lane under ``where``."""
@@ -65,6 +68,10 @@ class Store(Protocol):
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
         """Append rows with unit vectors (float32 ``[len(rows), dimension]``) and the tokens of their ``index_text``."""
+        ...
+
+    def remove(self, identity: str) -> None:
+        """Take a row out of every search; its number stays taken."""
         ...
 
     def view(self, query: Query) -> View:

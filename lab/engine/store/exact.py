@@ -12,6 +12,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
+from lab.engine.collation import id_order
 from lab.engine.memory import LABELS, Row
 from lab.engine.store.bm25 import Postings, index_scores, scan_hits
 from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
@@ -36,6 +37,7 @@ class ExactStore:
         self.scope_codes: dict[str, int] = {}
         self._scopes = np.zeros(0, np.int32)
         self._labels = np.zeros(0, np.int8)
+        self._places: list[str] = []
         self._by_id = np.zeros(0, np.intp)
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
@@ -60,7 +62,15 @@ class ExactStore:
         self._labels = np.concatenate(
             [self._labels, np.asarray([LABELS.index(row.importance_label) for row in rows], np.int8)]
         )
-        self._by_id = np.asarray(sorted(range(len(self.rows)), key=lambda row: self.rows[row].id), np.intp)
+        self._places += [id_order(row.id) for row in rows]
+        self._by_id = np.asarray(sorted(range(len(self.rows)), key=self._places.__getitem__), np.intp)
+
+    def remove(self, identity: str) -> None:
+        """Take the row of an id out of every search; its number stays taken."""
+        number = max(number for number, row in enumerate(self.rows) if row.id == identity)
+        # A code that no filter asks for.
+        self._scopes[number], self._labels[number] = -1, -1
+        self._postings.remove(number)
 
     def view(self, query: Query) -> ExactView:
         """Score every row for ``query``."""

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.engine.collation import id_order
 from lab.engine.memory import Row
 from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
 from lab.engine.store.quiet import import_lancedb, quiet_lance
@@ -116,6 +117,11 @@ class LanceStore:
                 self.table.optimize(cleanup_older_than=timedelta(0))
         self._waiting = 0
 
+    def remove(self, identity: str) -> None:
+        """Delete the row of an id; its number stays taken."""
+        self.table.delete(f"id = {_quoted(identity)}")
+        self._number.pop(identity, None)
+
     def view(self, query: Query) -> LanceView:
         """A query on the table as it stands."""
         return LanceView(self, query)
@@ -139,7 +145,7 @@ class LanceStore:
         found = _past_the_tie(fetch, "_score", limit)
         numbers = [self._number[identity] for identity in found["id"].to_pylist()]
         hits = [Hit(number, score) for number, score in zip(numbers, found["_score"].to_pylist(), strict=True)]
-        return sorted(hits, key=lambda hit: (-hit.score, self.rows[hit.row].id))[:limit]
+        return sorted(hits, key=lambda hit: (-hit.score, id_order(self.rows[hit.row].id)))[:limit]
 
     def search_vectors(self, query: Query, where: Filter, limit: int) -> list[Hit]:
         """The vector lane.
@@ -166,7 +172,7 @@ class LanceStore:
         hits = [
             Hit(*values) for values in zip(numbers, vector_score(distances).tolist(), distances.tolist(), strict=True)
         ]
-        return sorted(hits, key=lambda hit: (-hit.score, self.rows[hit.row].id))[:limit]
+        return sorted(hits, key=lambda hit: (-hit.score, id_order(self.rows[hit.row].id)))[:limit]
 
 
 class LanceView:

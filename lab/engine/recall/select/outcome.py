@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lab.engine.collation import id_order
 from lab.engine.memory import Candidate
 
 
@@ -40,3 +41,8 @@ class Selection(NamedTuple):
     tier_counts: list[TierCount]
     rejected: list[str]
     quota: Quota | None = None
+
+
+def by_rank(one: Candidate) -> tuple[float, float, str]:
+    """The key that orders hits against each other: best score first, then newest, then the order of ids."""
+    return -one.score, -one.created_at, id_order(one.id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from lab.engine.memory import Candidate
-from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount
+from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount, by_rank
 from lab.engine.recall.tiers import TierPlan
 
 CAPPED = ("must", "unknown")
+_SCORE = attrgetter("score")
 
 
 def tier_quota_v1(
@@ -29,7 +31,10 @@ def tier_quota_v1(
     unknown beyond its maximum only where no other candidate is left. Without it the maxima bind the first pass alone,
     as in the public plugin.
     """
-    buckets = {plan.tier: list(search(plan)) for plan in plans}
+    # Of two plans with one tier's name the quotas see the last and the wildcard both; a tier without a name is none.
+    plans = [plan for plan in plans if plan.tier]
+    found = [(plan.tier, list(search(plan))) for plan in plans]
+    buckets = dict(found)
     size = {tier: len(bucket) for tier, bucket in buckets.items()}
     nice = min(quota.nice_min, limit, size.get("nice", 0))
     must = min(quota.must_max, max(0, limit - nice), size.get("must", 0))
@@ -46,7 +51,7 @@ def tier_quota_v1(
                 picked.append(Picked(candidate, tier, f"{tier}_quota"))
                 target -= 1
 
-    wildcards = _wildcards(plans, buckets, seen, limit - len(picked), picked, quota if strict_caps else None)
+    wildcards = _wildcards(found, seen, limit - len(picked), picked, quota if strict_caps else None)
     picked.extend(wildcards)
     counts = [
         TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked))
@@ -59,8 +64,7 @@ def tier_quota_v1(
 
 
 def _wildcards(
-    plans: Sequence[TierPlan],
-    buckets: dict[str, list[Candidate]],
+    found: Sequence[tuple[str, list[Candidate]]],
     seen: set[str],
     places: int,
     picked: list[Picked],
@@ -73,9 +77,7 @@ def _wildcards(
     if places <= 0:
         return []
     pool = sorted(
-        (-candidate.score, -candidate.created_at, candidate.id, plan.tier, candidate)
-        for plan in plans
-        for candidate in _leaders(buckets[plan.tier], seen, places)
+        (by_rank(one), tier, place, one) for place, (tier, one) in enumerate(_contenders(found, seen, places))
     )
     room = {}
     if caps:
@@ -83,7 +85,7 @@ def _wildcards(
         room = {"must": caps.must_max - taken["must"], "unknown": caps.unknown_max - taken["unknown"]}
     within: list[Picked] = []
     over: list[Picked] = []
-    for *_, tier, candidate in pool:
+    for *_, tier, _, candidate in pool:
         if candidate.id in seen:
             continue
         seen.add(candidate.id)
@@ -94,19 +96,23 @@ def _wildcards(
     return (within + over)[:places]
 
 
-def _leaders(bucket: list[Candidate], seen: set[str], places: int) -> list[Candidate]:
-    """The candidates of one bucket that could fill ``places``.
+def _contenders(
+    found: Sequence[tuple[str, list[Candidate]]], seen: set[str], places: int
+) -> list[tuple[str, Candidate]]:
+    """The candidates that could fill ``places``: of each bucket the best not yet taken, and all that tie with the last.
 
-    Its first ones not yet taken, and all that tie with the last of them.
-
-    A bucket stands in order of score, so nothing behind them can win a place; but among equal scores the newest goes
-    first.
+    Sorting the whole pool would find the same, and most of it has no chance. An id that stands in the buckets more
+    than once takes one place, so there are as many more contenders.
     """
-    leaders: list[Candidate] = []
-    for candidate in bucket:
-        if candidate.id in seen:
-            continue
-        if len(leaders) >= places and candidate.score < leaders[places - 1].score:
-            break
-        leaders.append(candidate)
-    return leaders
+    repeated = sum(len(bucket) for _, bucket in found) - len({one.id for _, bucket in found for one in bucket})
+    contenders = []
+    for tier, bucket in found:
+        left, last = places + repeated, 0.0
+        for one in sorted(bucket, key=_SCORE, reverse=True):
+            if one.id in seen:
+                continue
+            if left <= 0 and one.score < last:
+                break
+            left, last = left - 1, one.score
+            contenders.append((tier, one))
+    return contenders

@@ -1,0 +1,107 @@
+"""``lab ablate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.errors import CannotMeasure
+
+if TYPE_CHECKING:
+    from lab.compare.ablation import Step
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command("ablate")(ablate)
+
+
+def ablate(
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
+    out: Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")],
+    golden: options.Golden = None,
+    memories: options.Memories = None,
+    labels: options.LabelMode = None,
+    must_share: options.MustShare = None,
+    nice_share: options.NiceShare = None,
+    hard_rules: options.HardRules = 0,
+    categories: options.Categories = "recorded",
+    seed: options.Seed = 0,
+    scope: options.Scope = "none",
+    recall_turns: options.RecallTurns = None,
+    max_items: options.MaxItems = None,
+    limit: options.Limit = None,
+    conversation: options.Conversations = None,
+    config: options.Config = None,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Climb from tier_first_v1 to all that the seeds ask for, one rung at a time, and say what each rung does.
+
+    All rungs run over one retrieval, so that the ladder costs little more than one arm.
+    """
+    from lab.compare.ablation import ablation, measures_shown
+    from lab.measures.score import read_gold, score_run, summarise
+    from lab.replay.plan import Asked
+    from lab.replay.run import run_replay
+    from lab.report.figures import save
+    from lab.report.figures_ablation import ablation_figure
+    from lab.systems.ladder import LADDER
+
+    asked = Asked(
+        str(path),
+        format,
+        tuple(rung.arm for rung in LADDER),
+        golden=str(golden) if golden else None,
+        memories=memories,
+        labels=labels,
+        must_share=must_share,
+        nice_share=nice_share,
+        hard_rules=hard_rules,
+        categories=categories,
+        seed=seed,
+        scope=scope,
+        recall_turns=recall_turns,
+        max_items=max_items,
+        limit=limit,
+        conversation=tuple(conversation or ()),
+        config=str(config) if config else None,
+    )
+    outcome = run_replay(asked, out, jobs=jobs, announce=announce)
+    if outcome.failures:
+        raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
+    run = outcome.run
+    scores = score_run(run)
+    summary = summarise(scores, read_gold(run), run.arms)
+    steps = ablation(scores, summary["arms"], run.cutoff)
+    files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
+    if as_json:
+        emit_json(
+            {"run": str(out), "steps": [step.as_json() for step in steps], "figures": [str(file) for file in files]}
+        )
+        return
+    shown = measures_shown(run.cutoff)
+    emit_table(["arm", *shown.values()], [[step.arm, *step.means.values()] for step in steps])
+    emit()
+    emit("what each rung changes, against the one before (95 % intervals over conversations)")
+    first = list(shown)[:3]
+    emit_table(
+        ["arm", "adds", *(shown[name] for name in first)],
+        [[step.arm, step.adds, *(_change(step, name) for name in first)] for step in steps[1:]],
+        left=2,
+    )
+    emit_folded(f"Chart: {files[1]}. One turn of any rung: lab explain {out} TURN --arm ARM")
+
+
+def _change(step: Step, name: str) -> str:
+    found = step.changes.get(name)
+    if found is None:
+        return "–"
+    low, high = found.estimate.low, found.estimate.high
+    interval = f" ({low:+.3f} … {high:+.3f})" if low is not None and high is not None else ""
+    return f"{found.estimate.mean:+.3f}{interval}"

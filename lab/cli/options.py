@@ -1,0 +1,56 @@
+"""Options that several verbs share, with one wording each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Recordings = Annotated[Path, typer.Argument(metavar="PATH", help="A recording, or a folder of them.")]
+Format = Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")]
+Golden = Annotated[
+    Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
+]
+Memories = Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")]
+LabelMode = Annotated[
+    str | None,
+    typer.Option(
+        "--labels", help="recorded, sampled, distractors or heuristic-v1; recorded where there are any, else sampled."
+    ),
+]
+MustShare = Annotated[float | None, typer.Option(help="Share of all memories drawn must_remember. [default: 0.10]")]
+NiceShare = Annotated[float | None, typer.Option(help="Share drawn nice_to_have; by default .7 of what is not must.")]
+HardRules = Annotated[
+    int, typer.Option(min=0, help="Hard rules drawn in each conversation from its must_remember memories.")
+]
+Categories = Annotated[
+    str, typer.Option(help="recorded, or detected: preference, decision or todo where the words say so.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of drawn labels and of the random arm.")]
+Scope = Annotated[
+    str,
+    typer.Option(
+        help="none: one pool. recorded: a turn reaches memories of its own scope alone. tags: as its [SCOPE: …] says."
+    ),
+]
+RecallTurns = Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")]
+MaxItems = Annotated[
+    int | None,
+    typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
+]
+Limit = Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")]
+Conversations = Annotated[
+    list[str] | None, typer.Option("--conversation", help="Replay this conversation alone. Repeat for more.")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")]
+FaultNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="NAME[=WHEN]",
+        help="Make a part fail: embedder_down, input_too_long, fts_error, vector_error, slow_store or docs_missing; "
+        "at every turn, at a share of them (=0.1) or at one (=TURN). Repeat for more.",
+    ),
+]

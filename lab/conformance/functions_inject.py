@@ -1,0 +1,183 @@
+"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (spec 5 to 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.conformance.records import Skip
+from lab.conformance.values import UNDEFINED
+from lab.engine.js import js_length, round6, to_number
+from lab.engine.memory import importance_score, label_of_score, normal_label, resolve_label
+from lab.engine.recall.budget import Budget, Slot, compose, pack
+from lab.engine.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.engine.recall.select.outcome import Quota, TierCount
+from lab.engine.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
+from lab.engine.recall.working_set import (
+    WorkingSetLimits,
+    WorkingSetRow,
+    build_working_set,
+    normal_line,
+    open_questions,
+)
+from lab.engine.recall.wrap import escape, line, wrap
+from lab.engine.settings import ReceiptSettings
+
+Value = dict[str, Any]
+# Keys that a plain object has from birth, so that the plugin's table of aliases finds them.
+_BUILT_IN = ("constructor", "__proto__")
+
+
+def importance(record: Value) -> Any:
+    """The importance functions of the engine. No value is undefined."""
+    given, name = record["input"], record["fn"]
+    label, score = (given.get(key) for key in ("label", "score"))
+    if label in _BUILT_IN:
+        raise Skip("a label that the plugin finds in its table by accident")
+    if name == "normalizeImportance":
+        found: Any = importance_score(given.get("value"))
+    elif name == "importanceLabel":
+        found = label_of_score(score if isinstance(score, int | float) else None)
+    elif name == "normalizeImportanceLabel":
+        found = normal_label(label)
+    elif name == "resolveImportanceLabel":
+        found = resolve_label(label, score)
+    else:
+        raise unknown_function(name)
+    return UNDEFINED if found is None else found
+
+
+def escape_format(record: Value) -> Any:
+    """The block of memories and its parts."""
+    given, name = record["input"], record["fn"]
+    if name == "escapeMemoryForPrompt":
+        return escape(given["text"])
+    if name == "formatRelevantMemoryLine":
+        entry = given["entry"]
+        return line(given["idx"] + 1, entry["category"], entry["importanceLabel"], entry["text"])
+    if name == "formatRelevantMemoriesContext":
+        slots = [(one["category"], one["importanceLabel"], one["text"]) for one in given["memories"]]
+        return wrap(slots, empty=True)
+    if name == "composePrependContext":
+        return compose([_slot(one) for one in given["slots"]], given.get("receiptComment") or "")
+    raise unknown_function(name)
+
+
+def budget(record: Value) -> Any:
+    """``applyPrependContextBudget``."""
+    given, config = record["input"], record["input"]["cfg"]
+    limits = Budget(config["enabled"], config["maxChars"], config["minRecentSlots"], config["overflowAction"])
+    packed = pack([_slot(one) for one in given["slots"]], limits, given.get("receiptComment") or "")
+    return {"prependContext": packed.context, "keptSlots": len(packed.kept), "budget": packed.receipt}
+
+
+def working_set(record: Value) -> Any:
+    """``buildWorkingSetBundle``, or one of the steps in it."""
+    given, name = record["input"], record.get("fn")
+    if name == "normalizeWorkingSetLine":
+        return normal_line(given["text"], given["maxChars"])
+    if name == "extractPromptOpenQuestions":
+        return open_questions(given["prompt"], given["maxItems"], given["maxItemChars"])
+    if name is not None:
+        raise unknown_function(name)
+    config = given["cfg"]
+    limits = WorkingSetLimits(config["maxChars"], config["maxItemsPerSection"], config["maxItemChars"])
+    rows = [
+        WorkingSetRow(one["id"], one["text"], one["createdAt"], one["category"], one.get("importance_label"))
+        for one in (given["rows"] if config["enabled"] else ())
+    ]
+    built = build_working_set(given["scope"], given["prompt"], given["nowMs"], limits, rows)
+    slot = built.slot
+    return {
+        "slot": slot and shown_slot(slot),
+        "receipt": {
+            "enabled": config["enabled"],
+            "generated": slot is not None,
+            "id": slot.id if slot else None,
+            "chars": js_length(slot.text) if slot else 0,
+            "sections": built.sections,
+            "consumedCount": len(built.consumed),
+            "suppressedRecallCount": 0,
+            "persisted": False,
+        },
+        "consumedIds": list(built.consumed),
+    }
+
+
+def todo_guardrails(record: Value) -> Any:
+    """The ages of TODOs."""
+    given, name = record["input"], record["fn"]
+    now, window = given["nowMs"], _number(given["window"])
+    if name in ("isTodoStale", "isTodoWithinDedupeWindow"):
+        decide = is_stale if name == "isTodoStale" else is_within_dedupe_window
+        return decide(_number(given.get("createdAt", UNDEFINED)), now, window)
+    if name == "todoDedupeCutoffMs":
+        return dedupe_cutoff_ms(now, window)
+    if name == "todoStaleCutoffMs":
+        return stale_cutoff_ms(now, window)
+    raise unknown_function(name)
+
+
+def receipts(record: Value) -> Any:
+    """The receipt of a recall with its comment, or one of the functions in it."""
+    given, name = record["input"], record["fn"]
+    if name == "recallReceipt":
+        return _recall_receipt(given)
+    if name == "roundScore":
+        return round6(given["value"]) if isinstance(given["value"], int | float) else 0
+    if name == "toWhyTier":
+        return why_tier(given["label"] if isinstance(given["label"], str) else None)
+    if name == "uniqueReasons":
+        return [reason for reason in REASONS if reason in given["reasons"]]
+    if name == "autoCaptureReceipt":
+        raise Skip("capture is not compared yet")
+    raise unknown_function(name)
+
+
+def unknown_function(name: str) -> Skip:
+    """A record of a function that has no adapter."""
+    return Skip(f"no such function here: {name}")
+
+
+def shown_slot(slot: Slot) -> Value:
+    """A slot as the plugin has it."""
+    return {
+        "id": slot.id,
+        "createdAt": slot.created_at,
+        "category": slot.category,
+        "text": slot.text,
+        "importanceLabel": slot.label,
+    }
+
+
+def _recall_receipt(given: Value) -> Any:
+    config = given["cfg"]
+    settings = ReceiptSettings(config["enabled"], config["verbosity"], config["maxItems"])
+    quota = given.get("quota")
+    receipt = lifecycle_receipt(
+        settings,
+        scope=given["scope"],
+        scope_mode=given["scopeMode"],
+        skip_reason=given.get("skipReason"),
+        rejected=given.get("rejected", ()),
+        mode=given.get("selectionMode"),
+        quota=Quota(*(quota[key] for key in ("mustMax", "niceMin", "unknownMax", "wildcardUsed"))) if quota else None,
+        tier_counts=[
+            TierCount(one["tier"], tuple(one["labels"]), one["candidates"], one["selected"])
+            for one in given["tierCounts"]
+        ],
+        fts=[Found(one["id"], one["score"], one["distance"]) for one in given["ftsResults"]],
+        vec=[Found(one["id"], one["score"], one["distance"]) for one in given["vecResults"]],
+        final=[Final(one["id"], one["importance_label"], one["scope"]) for one in given["fusedResults"]],
+        injected=given["injectedCount"],
+        parts={key: given[key] for key in ("fallback", "budget", "coldLane", "workingSet") if key in given},
+    )
+    return {"receipt": receipt, "comment": prompt_comment(settings, receipt)}
+
+
+def _slot(one: Mapping[str, Any]) -> Slot:
+    return Slot(one["id"], one["createdAt"], one["category"], one["importanceLabel"], one["text"])
+
+
+def _number(value: Any) -> float:
+    return to_number(value)

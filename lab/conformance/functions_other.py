@@ -1,0 +1,168 @@
+"""Adapters: what is embedded, configuration, the docs lane's input, and the sidecar's grading (spec 1, 13 to 15)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from lab.conformance.functions_inject import unknown_function
+from lab.conformance.values import UNDEFINED
+from lab.engine.clamp import Clamp, clamp, is_too_long
+from lab.engine.config_plugin import (
+    normal_boolean,
+    number_in_range,
+    parse,
+    parse_env_boolean,
+    resolve_embedding_clamp,
+    resolve_section,
+)
+from lab.engine.docs.globs import glob_matches, read_tool_input
+from lab.engine.docs.scope import matches_scope, pushdown_repos, scope_token
+from lab.engine.heuristic import grade_observation
+from lab.engine.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.engine.js import js_utf8
+from lab.engine.task_markers import has_task_marker, strip_task_prefix
+from lab.errors import UnusableInput
+
+Value = dict[str, Any]
+
+
+def embedding_clamp(record: Value) -> Any:
+    """``clampEmbeddingInput``, its configuration, and the refusals that mean "too long"."""
+    given, name = record["input"], record["fn"]
+    if name == "looksLikeEmbeddingInputTooLongMessage":
+        return is_too_long(given["body"])
+    if name == "resolveEmbeddingClampConfig":
+        found = resolve_embedding_clamp(without_undefined(given["raw"]))
+        return {key: UNDEFINED if value is None else value for key, value in found.items()}
+    if name != "clampEmbeddingInput":
+        raise unknown_function(name)
+    text = given["repeat"][0] * given["repeat"][1] if "repeat" in given else js_text(given["text"])
+    found = shown_clamp(text, given["cfg"])
+    digest = hashlib.sha1(js_utf8(found["text"]), usedforsecurity=False).hexdigest()
+    if "textUtf8Sha1" in record["output"]:
+        found["textUtf8Sha1"] = digest
+        del found["text"]
+    return found
+
+
+def shown_clamp(text: str, config: Value) -> Value:
+    """What the plugin answers for a text."""
+    limits = Clamp(
+        config.get("maxChars", 6000),
+        config.get("headChars", 500),
+        octets if isinstance(octets := config.get("maxBytes"), int | float) else None,
+    )
+    found = clamp(text, limits)
+    return {
+        "text": found.text,
+        "clipped": found.clipped,
+        "originalChars": found.original_chars,
+        "clampedChars": found.clamped_chars,
+        "originalBytes": found.original_bytes,
+        "clampedBytes": found.clamped_bytes,
+        "maxChars": found.limits.max_chars,
+        "headChars": found.limits.head_chars,
+        "maxBytes": found.limits.max_bytes,
+    }
+
+
+def config(record: Value) -> Any:
+    """The parser of the whole configuration, the resolver of a section, and what they read values with."""
+    given, kind = record["input"], record["kind"]
+    if kind == "resolve":
+        return resolve_section(record["section"], without_undefined(given))
+    if kind == "parse":
+        try:
+            return {"value": as_json(parse(without_undefined(given)))}
+        except UnusableInput as error:
+            return {"error": str(error)}
+    if kind == "parseEnvBoolean":
+        found = parse_env_boolean(given if isinstance(given, str) else None)
+        return UNDEFINED if found is None else found
+    if kind == "normalizeBoolean":
+        return normal_boolean(given.get("raw"), given["fallback"])
+    if kind == "normalizeNumberInRange":
+        options = given["options"]
+        whole = bool(options.get("integer", False))
+        return number_in_range(given.get("raw"), given["fallback"], options["min"], options["max"], whole)
+    raise unknown_function(kind)
+
+
+def heuristic_v1(record: Value) -> Any:
+    """``grade_observation``."""
+    return grade_observation(record["input"])._asdict()
+
+
+SIDECAR: dict[str, Callable[[Any], Any]] = {
+    "label_from_score": graded_label,
+    "normalize_label": sidecar_label,
+    "parse_importance_score": parse_importance,
+    "is_parseable_importance": is_importance,
+    "summary_has_task_marker": has_task_marker,
+    "strip_markdown_task_prefix": strip_task_prefix,
+}
+
+
+def sidecar_importance(record: Value) -> Any:
+    """The sidecar's readings of an importance and of task markers."""
+    if record["fn"] not in SIDECAR:
+        raise unknown_function(record["fn"])
+    return SIDECAR[record["fn"]](record["input"])
+
+
+def docs_input(record: Value) -> Any:
+    """The input of the docs tools, globs, and scopes in the docs lane."""
+    given, name = record["input"], record["fn"]
+    if name == "normalizeDocsColdLaneToolInput":
+        asked = read_tool_input(given)
+        return {
+            "overrideRootsProvided": asked.overrides,
+            "requestedSourceRoots": list(asked.roots),
+            "requestedSourceGlobs": list(asked.globs),
+            "sourceRootsInvalid": asked.invalid,
+            "droppedSourceRoots": asked.dropped_roots,
+            "droppedSourceGlobs": asked.dropped_globs,
+        }
+    if name == "globMatches":
+        return [glob_matches(given["glob"], path) for path in given["paths"]]
+    if name == "normalizeScopeToken(docs)":
+        return scope_token(given["scope"])
+    if name == "computeScopePushdownRepos":
+        return pushdown_repos(given["scope"], given["strategy"], given["scopeMap"])
+    if name == "matchesScope":
+        row = given["row"]
+        return matches_scope(
+            row.get("repo", ""), row.get("path", ""), given["scope"], given["strategy"], given["scopeMap"]
+        )
+    raise unknown_function(name)
+
+
+def without_undefined(value: Any) -> Any:
+    """The value without what is undefined: keys go, a whole that is undefined is None."""
+    if isinstance(value, dict):
+        return {key: without_undefined(one) for key, one in value.items() if one is not UNDEFINED}
+    if isinstance(value, list):
+        return [without_undefined(one) for one in value]
+    return None if value is UNDEFINED else value
+
+
+def as_json(value: Any) -> Any:
+    """A value after a way through JSON, which has no number that is not finite."""
+    if isinstance(value, dict):
+        return {key: as_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def js_text(value: Any) -> str:
+    """A value as a text: JavaScript's ``String``, where nothing is the empty text."""
+    if isinstance(value, str) or value is None or value is UNDEFINED:
+        return value if isinstance(value, str) else ""
+    if isinstance(value, list):
+        return ",".join(map(js_text, value))
+    return "[object Object]" if isinstance(value, dict) else json.dumps(value)

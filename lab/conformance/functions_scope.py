@@ -1,0 +1,81 @@
+"""Adapters: prompts that are passed over, and scopes (spec 4.1, 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.conformance.values import UNDEFINED
+from lab.engine.recall.scope import (
+    ScopePolicy,
+    find_tag,
+    normalise,
+    resolve_scope,
+    scope_plan,
+    scope_token,
+    strip_decorations,
+)
+from lab.engine.recall.trivial import is_trivial
+
+Value = dict[str, Any]
+
+
+def policy_of(raw: Value) -> ScopePolicy:
+    """A resolved ``scopePolicy`` as it stands in a record."""
+    return ScopePolicy(
+        raw["enabled"],
+        raw["defaultScope"],
+        tuple(raw["fallbackScopes"]),
+        raw["validationMode"],
+        raw["maxScopeLength"],
+        raw.get("fallbackMarker", True),
+        raw.get("skipFallbackOnInvalidScope", True),
+    )
+
+
+def text_or_none(value: Any) -> str | None:
+    """A string, or None for whatever else stands in its place."""
+    return value if isinstance(value, str) else None
+
+
+def skip_prompt(record: Value) -> Any:
+    """``shouldSkipAutoRecallPrompt``."""
+    config = record["input"]["cfg"]
+    return is_trivial(record["input"]["prompt"], skip=config["skipTrivialPrompts"], min_chars=config["trivialMinChars"])
+
+
+def normalize(record: Value) -> Any:
+    """``normalizeResolvedScope``."""
+    given = record["input"]
+    return normalise(text_or_none(given.get("raw")), policy_of(given["policy"]))._asdict()
+
+
+def token(record: Value) -> Any:
+    """``normalizeScopeToken`` and ``normalizeAdminScope``, which has no empty name."""
+    found = scope_token(record["input"].get("raw"))
+    return {"token": found, "admin": found or None}
+
+
+def extract(record: Value) -> Any:
+    """``extractScopeFromText``, or ``stripScopeTagLinePrefix``."""
+    if record.get("fn"):
+        return strip_decorations(record["input"]["line"])
+    return find_tag(text_or_none(record["input"].get("text")) or "")
+
+
+def resolve(record: Value) -> Any:
+    """``resolveScope``."""
+    given = record["input"]
+    explicit, text = text_or_none(given.get("explicitScope")), text_or_none(given.get("text")) or ""
+    mode, found = resolve_scope(explicit, text, policy_of(given["policy"]))
+    return {"scope": found.scope, "scopeMode": mode, "invalid": found.invalid, "normalized": found.normalized}
+
+
+def plan(record: Value) -> Any:
+    """``buildScopeRecallPlan``."""
+    given = record["input"]
+    options = given.get("options")
+    allowed = options.get("allowFallback", True) if isinstance(options, dict) else True
+    found = scope_plan(
+        given["primary"], policy_of(given["policy"]), allow_fallback=allowed is UNDEFINED or allowed is not False
+    )
+    return [{"scope": scope, "origin": origin} for scope, origin in found]

@@ -1,0 +1,191 @@
+"""Adapters: the order of hits and ids, fusion, the two selection policies, scopes with their fallbacks (spec 2, 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab.conformance.functions_scope import policy_of
+from lab.conformance.values import UNDEFINED
+from lab.engine.collation import id_order
+from lab.engine.js_dates import created_at_ms
+from lab.engine.memory import Candidate, Row
+from lab.engine.recall.fuse import fuse
+from lab.engine.recall.receipt import REASONS
+from lab.engine.recall.scope import scope_plan
+from lab.engine.recall.scoped import select_in_scopes
+from lab.engine.recall.select.outcome import Quota, Selection, TierCount, by_rank
+from lab.engine.recall.select.tier_first import tier_first_v1
+from lab.engine.recall.select.tier_quota import tier_quota_v1
+from lab.engine.recall.tiers import TierPlan
+from lab.engine.store.contract import Hit, Lanes
+
+Value = dict[str, Any]
+
+
+def locale_compare(record: Value) -> Any:
+    """The sign of ``localeCompare``, or a list sorted by it."""
+    given = record["input"]
+    if "sort" in given:
+        return sorted(given["sort"], key=id_order)
+    return _sign(id_order(given["a"]), id_order(given["b"]))
+
+
+def compare_hits(record: Value) -> Any:
+    """``compareRecallHitsV1``: how it sorts hits, and the sign of the first two."""
+    ranks = [by_rank(_candidate(hit)) for hit in record["input"]["hits"]]
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    return {"sortedIndexes": order, "signOfFirstTwo": _sign(*ranks[:2]) if len(ranks) > 1 else UNDEFINED}
+
+
+def fuse_recall(record: Value) -> Any:
+    """``fuseRecall``."""
+    given = record["input"]
+    return _listed(fuse(*_lanes(given["fts"], given["vector"]), given["limit"]))
+
+
+def tier_quota(record: Value) -> Any:
+    """``selectTierQuotaV1``. The hits come back as they were handed in."""
+    given = record["input"]
+    buckets = [(bucket.get("plan", bucket).get("tier"), bucket["fused"]) for bucket in given["buckets"]]
+    plans = [TierPlan(tier if isinstance(tier, str) else "", ()) for tier, _ in buckets]
+    handed = {
+        id(plan): [(_candidate(hit), hit) for hit in hits] for plan, (_, hits) in zip(plans, buckets, strict=True)
+    }
+    came_from = {id(one): hit for hits in handed.values() for one, hit in hits}
+    found = tier_quota_v1(
+        plans,
+        given["limit"],
+        _quota(given["quotas"]),
+        lambda plan: [one for one, _ in handed[id(plan)]],
+        strict_caps=False,
+    )
+    by_tier: dict[str, int] = {}
+    for one in found.picked:
+        by_tier[one.tier] = by_tier.get(one.tier, 0) + 1
+    return {
+        "selected": [came_from[id(one.candidate)] for one in found.picked],
+        "selectedByTier": by_tier,
+        "quota": _shown_quota(found),
+    }
+
+
+def tier_first(record: Value) -> Any:
+    """``runTierFirstV1`` over lists by label, which it is handed whole."""
+    given = record["input"]
+    lists = Lists(given["lists"], given["searchLimit"], whole=True)
+    found = tier_first_v1(_plans(given["plans"]), given["limit"], lambda plan: lists.search(plan, _label(plan)))
+    return {
+        "searched": lists.searched,
+        "selected": _listed([one.candidate for one in found.picked]),
+        "tierCounts": _shown_counts(found.tier_counts),
+        "rejected": found.rejected,
+        "ftsIds": lists.fts,
+        "vecIds": lists.vec,
+    }
+
+
+def scoped_recall(record: Value) -> Any:
+    """``runScopedTieredRecall`` over lists by scope and label, cut at the search limit."""
+    given = record["input"]
+    policy, plans = policy_of(given["scopePolicy"]), _plans(given["plans"])
+    lists = Lists(given["lists"], given["searchLimit"])
+    selection = given["selection"] or {}
+    mode = selection.get("mode", "tier_first_v1")
+    quota = _quota(selection["quotas"]) if mode == "tier_quota_v1" else None
+
+    def choose(scope: str | None, places: int) -> Selection:
+        def search(plan: TierPlan) -> list[Candidate]:
+            return lists.search(plan, f"{scope}|{_label(plan)}")
+
+        if quota is None:
+            return tier_first_v1(plans, places, search)
+        return tier_quota_v1(plans, places, quota, search, strict_caps=False)
+
+    allowed = given["allowFallback"] is not False
+    found = select_in_scopes(
+        scope_plan(given["primaryScope"], policy, allow_fallback=allowed),
+        given["limit"],
+        choose,
+        policy,
+        allow_fallback=allowed,
+        suppressed=given["fallbackSuppressedReason"],
+    )
+    chosen = found.selection
+    return {
+        "searched": lists.searched,
+        "selected": [[one.candidate.id, one.candidate.score] for one in chosen.picked],
+        "tierCounts": _shown_counts(chosen.tier_counts),
+        "rejected": [reason for reason in REASONS if reason in chosen.rejected],
+        "fallback": found.fallback,
+        "selectionMode": mode,
+        "quota": _shown_quota(chosen) if chosen.quota else None,
+        "ftsIds": lists.fts,
+        "vecIds": lists.vec,
+    }
+
+
+class Lists:
+    """Recorded lists in place of a store; what was asked for and what came is noted in order."""
+
+    def __init__(self, lists: Value, limit: int, *, whole: bool = False) -> None:
+        self.searched: list[str] = []
+        self.fts: list[str] = []
+        self.vec: list[str] = []
+        self._lists, self._limit, self._whole = lists, limit, whole
+
+    def search(self, plan: TierPlan, name: str) -> list[Candidate]:
+        """The fused candidates of a tier."""
+        del plan
+        self.searched.append(name)
+        lanes = self._lists.get(name, {"fts": [], "vec": []})
+        fts, vec = (lanes[lane] if self._whole else lanes[lane][: self._limit] for lane in ("fts", "vec"))
+        self.fts += [hit[0] for hit in fts]
+        self.vec += [hit[0] for hit in vec]
+        return fuse(*_lanes(fts, vec), self._limit)
+
+
+def _lanes(fts: Sequence[Sequence[Any]], vec: Sequence[Sequence[Any]]) -> tuple[Lanes, list[Row]]:
+    """Lists of ``[id, score, distance(, createdAt)]`` as lanes over rows of their own; a row is the first of its id."""
+    numbers: dict[str, int] = {}
+    rows: list[Row] = []
+    for identity, _, _, *created in (*fts, *vec):
+        if identity not in numbers:
+            numbers[identity] = len(rows)
+            rows.append(Row(identity, identity, "", "", created[0] if created else 0))
+    lanes = ([Hit(numbers[hit[0]], hit[1], hit[2]) for hit in hits] for hits in (fts, vec))
+    return Lanes(*lanes), rows
+
+
+def _candidate(hit: Value) -> Candidate:
+    created: Any = created_at_ms(hit.get("createdAt", UNDEFINED))
+    return Candidate(hit.get("id", ""), hit["score"], created)
+
+
+def _listed(candidates: Sequence[Candidate]) -> list[list[Any]]:
+    return [[one.id, one.score, one.distance] for one in candidates]
+
+
+def _plans(raw: Sequence[Value]) -> list[TierPlan]:
+    return [TierPlan(plan["tier"], tuple(plan["labels"]), plan.get("missReason")) for plan in raw]
+
+
+def _label(plan: TierPlan) -> str:
+    return ",".join(plan.labels)
+
+
+def _quota(raw: Value) -> Quota:
+    return Quota(raw["mustMax"], raw["niceMin"], raw["unknownMax"])
+
+
+def _shown_quota(selection: Selection) -> Value | None:
+    quota = selection.quota
+    return quota and dict(zip(("mustMax", "niceMin", "unknownMax", "wildcardUsed"), quota, strict=True))
+
+
+def _shown_counts(counts: Sequence[TierCount]) -> list[Value]:
+    return [one._asdict() | {"labels": list(one.labels)} for one in counts]
+
+
+def _sign(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)

@@ -1,0 +1,58 @@
+"""Which check belongs to which file of vectors."""
+
+from __future__ import annotations
+
+from lab.conformance import functions_inject, functions_other, functions_scope, functions_select, turns
+from lab.conformance.records import Check, each
+
+# One record, one call: files by their stem.
+FUNCTIONS: dict[str, Check] = {
+    name: each(answer)
+    for name, answer in {
+        "budget": functions_inject.budget,
+        "compare_hits": functions_select.compare_hits,
+        "config": functions_other.config,
+        "docs_input": functions_other.docs_input,
+        "embedding_clamp": functions_other.embedding_clamp,
+        "escape_format": functions_inject.escape_format,
+        "fuse_recall": functions_select.fuse_recall,
+        "heuristic_v1": functions_other.heuristic_v1,
+        "importance": functions_inject.importance,
+        "locale_compare": functions_select.locale_compare,
+        "receipts": functions_inject.receipts,
+        "scope_extract": functions_scope.extract,
+        "scope_normalize": functions_scope.normalize,
+        "scope_plan": functions_scope.plan,
+        "scope_resolve": functions_scope.resolve,
+        "scope_token": functions_scope.token,
+        "scoped_recall": functions_select.scoped_recall,
+        "sidecar_importance": functions_other.sidecar_importance,
+        "skip_prompt": functions_scope.skip_prompt,
+        "tier_first": functions_select.tier_first,
+        "tier_quota": functions_select.tier_quota,
+        "todo_guardrails": functions_inject.todo_guardrails,
+        "working_set": functions_inject.working_set,
+    }.items()
+}
+
+# Whole turns on a recorded table.
+SEQUENCES: dict[str, Check] = {"e2e_hook_dedupe": turns.hook_dedupe, "e2e_searches": turns.searches}
+# What is known and not compared yet, and why.
+LATER = {
+    "capture_units": "capture is not compared yet",
+    "capture_pipeline": "capture is not compared yet",
+    "admin_units": "the tools are not compared yet",
+    "e2e_admin": "the tools are not compared yet",
+    "e2e_recall_tool": "the tools are not compared yet",
+}
+
+
+def check_of(name: str) -> Check | None:
+    """The check of a file by its stem; None where nothing is known of it.
+
+    Any other file whose name begins with ``e2e_`` holds turns, so that a deployment can record its own.
+    """
+    if name in LATER:
+        return None
+    found = FUNCTIONS.get(name) or SEQUENCES.get(name)
+    return found or (turns.turns if name.startswith("e2e_") else None)

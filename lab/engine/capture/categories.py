@@ -1,0 +1,34 @@
+"""What kind of memory a sentence is (spec 10.4): a TODO, a decision, a preference, or none of them."""
+
+from __future__ import annotations
+
+import re
+
+# In the order in which they are tried: words of English, then of Chinese.
+_WORDS = {
+    "todo": (
+        r"todo|to-do|to do|remember to|remind me",
+        "待辦|要記得|記得要|提醒我|別忘了",
+    ),
+    "decision": (
+        r"we decided|decided to|from now on|let'?s use|we will|we'll",
+        "決定|改成|採用|之後都|統一用",
+    ),
+    "preference": (
+        r"i prefer|i like|i love|i hate|i want|i don't want|my preference",
+        "偏好|我喜歡|我討厭|我比較想|我不要",
+    ),
+}
+_FLAGS = re.IGNORECASE | re.ASCII
+# The public plugin puts word boundaries of ASCII around the Chinese words, too: there they almost never match.
+_UPSTREAM = {kind: re.compile(rf"\b(?:{english}|{chinese})\b", _FLAGS) for kind, (english, chinese) in _WORDS.items()}
+_SEED = {kind: re.compile(rf"\b(?:{english})\b|{chinese}", _FLAGS) for kind, (english, chinese) in _WORDS.items()}
+
+
+def detect_category(text: str, *, upstream: bool = False) -> str | None:
+    """``todo``, ``decision`` or ``preference``, in this order; None for a sentence that is none of them.
+
+    ``upstream`` keeps the public plugin's blindness for Chinese.
+    """
+    patterns = _UPSTREAM if upstream else _SEED
+    return next((kind for kind, pattern in patterns.items() if pattern.search(text)), None)

@@ -1,0 +1,182 @@
+"""A Markdown file as chunks that can be cited (spec 13.2): sections, their ids and hashes, and what is left out.
+
+Sizes are characters (code points), as the sidecar counts them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+MIN_CHUNK_CHARS = 200
+DEFAULT_CHUNK_CHARS = 1400
+FRONT_MATTER_LINES = 40
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
+_DATE = re.compile(r"date:\s*[\"']?(\d{4}-\d{2}-\d{2})(?!\d)")
+_PATH_DATE = re.compile(r"(?<!\d)(20\d{2})[-_/](\d{2})[-_/](\d{2})(?!\d)")
+_PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE)
+
+_SECRETS = (
+    re.compile(r"-----BEGIN (?:(?:RSA|EC|DSA|OPENSSH|PGP) )?PRIVATE KEY(?: BLOCK)?-----", re.IGNORECASE),
+    re.compile(
+        r"\b(?:api[_-]?key|(?:access|refresh)[_-]?token|password|passwd|pwd|secret)\b\s*[:=]\s*\S",
+        re.IGNORECASE | re.ASCII,
+    ),
+    re.compile(r"\bsk-(?:[A-Za-z0-9]{20}|proj-[A-Za-z0-9_-]{16})", re.ASCII),
+    re.compile(r"\bAKIA[0-9A-Z]{16}\b", re.ASCII),
+    re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|xox[baprs]-[A-Za-z0-9-]{10})", re.ASCII),
+    re.compile(r"\baws[_-]?secret[_-]?access[_-]?key\b\s*[:=]\s*[\"']?[A-Za-z0-9/+=]{20}", re.IGNORECASE),
+    re.compile(r"\bauthorization\s*:\s*bearer\s+[A-Za-z0-9._~+/=-]{16}", re.IGNORECASE),
+    re.compile(r"\bBearer\s+[A-Za-z0-9._~+/=-]{24}"),
+)
+
+
+class Chunk(NamedTuple):
+    """A piece of a document. ``heading_path`` names its section and those around it, joined by `` / ``."""
+
+    chunk_id: str
+    title: str
+    heading_path: str
+    text: str
+
+    @property
+    def content_hash(self) -> str:
+        """sha1 over heading path, title and text, each trimmed: what a chunk is compared and embedded by."""
+        parts = (self.heading_path, self.title, self.text)
+        return hashlib.sha1("\n".join(part.strip() for part in parts).encode(), usedforsecurity=False).hexdigest()
+
+
+class _Section(NamedTuple):
+    heading_path: str
+    body: str
+
+
+def chunk_markdown(text: str, name: str, max_chars: int = DEFAULT_CHUNK_CHARS) -> tuple[list[Chunk], int]:
+    """The chunks of a document in order, and how many were left out as private or secret-like.
+
+    The title is the first heading of level 1, else ``name``. An id is the slug of the heading path, ``~n`` for its
+    n-th repetition in the document, and the chunk's ordinal in its section.
+    """
+    limit = max(MIN_CHUNK_CHARS, max_chars)
+    sections, title = _sections(text)
+    title = title or name
+    seen: Counter[str] = Counter()
+    chunks: list[Chunk] = []
+    excluded = 0
+    for section in sections:
+        anchor = slug(section.heading_path) or "root"
+        seen[anchor] += 1
+        if seen[anchor] > 1:
+            anchor = f"{anchor}~{seen[anchor]}"
+        for ordinal, (piece, source) in enumerate(_pieces(section.body, limit), 1):
+            if is_private(f"{title}\n{section.heading_path}\n{source}"):
+                excluded += 1
+            else:
+                chunks.append(Chunk(f"{anchor}:{ordinal:03d}", title, section.heading_path, piece))
+    return chunks, excluded
+
+
+def _sections(text: str) -> tuple[list[_Section], str]:
+    """The sections whose body is not blank, and the first heading of level 1."""
+    sections: list[_Section] = []
+    stack: list[tuple[int, str]] = []
+    body: list[str] = []
+    title = ""
+    fenced = False
+
+    def close() -> None:
+        whole = "\n".join(body).strip()
+        if whole:
+            sections.append(_Section(" / ".join(name for _, name in stack), whole))
+        body.clear()
+
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+        heading = None if fenced else _HEADING.fullmatch(line)
+        if heading is None or not heading[2]:
+            body.append(line)
+            continue
+        close()
+        level = len(heading[1])
+        while stack and stack[-1][0] >= level:
+            stack.pop()
+        stack.append((level, heading[2]))
+        title = title or (heading[2] if level == 1 else "")
+    close()
+    return sections, title
+
+
+def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
+    """A section's body in pieces of at most ``limit`` characters, each with the whole text that it was taken from.
+
+    A paragraph that is cut is judged as a whole: a tag at its start, or a key that the cut falls into, must leave out
+    every part.
+    """
+    if len(body) <= limit:
+        yield body, body
+        return
+    packed = ""
+    for paragraph in (part.strip() for part in _BLANK_LINES.split(body)):
+        if packed and len(packed) + 2 + len(paragraph) <= limit:
+            packed = f"{packed}\n\n{paragraph}"
+            continue
+        if packed:
+            yield packed, packed
+        packed = paragraph
+        if len(paragraph) > limit:
+            for start in range(0, len(paragraph), limit):
+                if piece := paragraph[start : start + limit].strip():
+                    yield piece, paragraph
+            packed = ""
+    if packed:
+        yield packed, packed
+
+
+def slug(text: str) -> str:
+    """ASCII letters and digits of a text in lower case, everything else one hyphen; empty for a Chinese heading."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub("[^a-z0-9]+", "-", ascii_text).strip("-")
+
+
+def doc_kind(path: str) -> str:
+    """What a document is by its path: decision, log, spec, roadmap or doc, the first that fits."""
+    whole = f"/{path.lower()}"
+    name = PurePosixPath(whole).name
+    if "/decisions/" in whole or name.startswith("decision"):
+        return "decision"
+    if "captain-log" in whole or "/logs/" in whole:
+        return "log"
+    if "/specs/" in whole or "spec" in name or "prd" in name:
+        return "spec"
+    return "roadmap" if "roadmap" in whole else "doc"
+
+
+def ts_hint(text: str, path: str) -> str | None:
+    """The day that a document speaks of, ``YYYY-MM-DD``: ``date:`` in its front matter, else a date in its path."""
+    lines = text.split("\n")[:FRONT_MATTER_LINES]
+    if lines[0].rstrip() == "---":
+        for line in lines[1:]:
+            if line.rstrip() == "---":
+                break
+            if found := _DATE.match(line.strip()):
+                return found[1]
+    dated = _PATH_DATE.search(path)
+    return "-".join(dated.groups()) if dated else None
+
+
+def is_private(text: str) -> bool:
+    """Whether a text must not be stored: tagged by its author, or shaped like a secret (spec 10.2, 13.2)."""
+    return bool(_PRIVATE_TAG.search(text)) or looks_secret(text)
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a key, a token or an assigned password stands anywhere in a text (spec 10.2)."""
+    return any(pattern.search(text) for pattern in _SECRETS)

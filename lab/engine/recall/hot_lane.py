@@ -1,0 +1,170 @@
+"""The hot lane of the seeds: candidates that may be selected, scored, and selected with or without a suppression.
+
+Everything about a candidate that does not depend on the suppressions is worked out once a turn, so that the receipts
+can tell what would have been selected without them (spec 16.2, 16.6) at little cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from lab.engine.collation import id_order
+from lab.engine.memory import Candidate, Row
+from lab.engine.recall import stages
+from lab.engine.recall.exact_hit import exact_hit
+from lab.engine.recall.repeat import repeat_factor
+from lab.engine.recall.retrieve import Tiers
+from lab.engine.recall.scoped import ScopedSelection, select_in_scopes
+from lab.engine.recall.score import (
+    QUARANTINED,
+    UNTRUSTED,
+    UNTRUSTED_FACTOR,
+    Factors,
+    importance_prior,
+    recency,
+    relevance,
+    scope_match,
+)
+from lab.engine.recall.tiers import TierPlan
+from lab.engine.recall.todo import DAY_MS, is_stale
+from lab.engine.recall.turn import Turn
+from lab.engine.recall.working_set import PREFIX
+
+
+class Entry(NamedTuple):
+    """A candidate with its score apart from repeats, its repeat factor, and what speaks against it."""
+
+    candidate: Candidate
+    score: float
+    repeat: float
+    duplicate: bool
+    quarantined: bool
+
+
+class HotLane:
+    """The candidates of one turn. ``times`` says how often each id was injected lately."""
+
+    def __init__(self, turn: Turn, times: Counter[str]) -> None:
+        self._turn, self._times = turn, times
+        self._scopes = stages.plan_of_scopes(turn)
+        self._places = {scope: place for place, (scope, _) in enumerate(self._scopes)}
+        self._entries: dict[tuple[str | None, str], list[Entry]] = {}
+        self._hard = {row.id for row in turn.hard}
+        phases = turn.config.phases
+        self._phased = turn.config.phased
+        self._rescored = self._phased and bool(phases.repeat or phases.score or phases.trust == "soft")
+
+    def select(
+        self, tiers: Tiers, limit: int, *, repeats: bool = True, duplicates: bool = True, quarantined: bool = False
+    ) -> ScopedSelection:
+        """Select up to ``limit`` over the scopes.
+
+        ``repeats`` and ``duplicates`` say whether those are suppressed, ``quarantined`` whether such memories may be
+        taken. ``tiers`` notes what was searched.
+        """
+
+        def bucket(scope: str | None, plan: TierPlan) -> list[Candidate]:
+            entries = self._tier(scope, plan, tiers)
+            passing = [
+                one for one in entries if not (duplicates and one.duplicate) and (quarantined or not one.quarantined)
+            ]
+            return _ranked(passing, repeats=repeats) if self._rescored else [one.candidate for one in passing]
+
+        return select_in_scopes(
+            self._scopes,
+            limit,
+            lambda scope, free: stages.choose(self._turn, free, lambda plan: bucket(scope, plan)),
+            self._turn.config.scope_policy,
+            allow_fallback=stages.fallback_allowed(self._turn),
+            suppressed=None if stages.fallback_allowed(self._turn) else "invalid_scope",
+        )
+
+    def _tier(self, scope: str | None, plan: TierPlan, tiers: Tiers) -> list[Entry]:
+        candidates = tiers.fused(plan, scope)
+        found = self._entries.get((scope, plan.tier))
+        if found is None:
+            rows = self._turn.memories.by_id
+            pairs = ((one, rows[one.id]) for one in candidates)
+            found = [
+                self._entry(one, row, self._places[scope]) for one, row in pairs if self._may_be_selected(one, row)
+            ]
+            self._entries[scope, plan.tier] = found
+        return found
+
+    def _may_be_selected(self, candidate: Candidate, row: Row) -> bool:
+        turn, config = self._turn, self._turn.config
+        if row.id in self._hard or row.id.startswith(PREFIX):
+            return False
+        hard = row.hard_rule and self._phased and config.phases.hard_rules
+        now = turn.prompt.now_ms
+        # A TODO that has outlived its days takes no place, so another memory gets it.
+        if row.category == "todo" and not hard and is_stale(row.created_at, now, config.todo_stale_ttl_days):
+            turn.stale.append(row.id)
+            return False
+        if not self._phased:
+            return True
+        window, floor = config.phases.recency_window_days, config.phases.min_relevance
+        if window and now - row.created_at > window * DAY_MS and not hard:
+            return False
+        return not floor or candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
+
+    def _entry(self, candidate: Candidate, row: Row, place: int) -> Entry:
+        turn = self._turn
+        if not self._phased:
+            return Entry(candidate, candidate.score, 1.0, False, False)
+        factors = self._factors(candidate, row, place)
+        turn.factors[row.id] = factors
+        soft = turn.config.phases.trust == "soft"
+        return Entry(
+            candidate,
+            factors.base,
+            factors.repeat,
+            self._duplicate(row),
+            soft and row.trust_tier == QUARANTINED,
+        )
+
+    def _factors(self, candidate: Candidate, row: Row, place: int) -> Factors:
+        phases, now = self._turn.config.phases, self._turn.prompt.now_ms
+        on = phases.score
+        return Factors(
+            relevance(candidate, phases.relevance) if "relevance" in on or not on else 1.0,
+            scope_match(place) if "scope_match" in on else 1.0,
+            recency(row, now) if "recency" in on else 1.0,
+            importance_prior(row) if "importance_prior" in on else 1.0,
+            self._turn.state.history.novelty(row.id) if "novelty" in on else 1.0,
+            self._repeat(candidate, row),
+            UNTRUSTED_FACTOR if phases.trust == "soft" and row.trust_tier in (UNTRUSTED, QUARANTINED) else 1.0,
+        )
+
+    def _repeat(self, candidate: Candidate, row: Row) -> float:
+        turn, recall, phases = self._turn, self._turn.config.auto_recall, self._turn.config.phases
+        times = self._times[row.id]
+        if not times or (row.hard_rule and phases.hard_rules):
+            return 1.0
+        rule = exact_hit(turn.text, row.text, candidate.fts_rank)
+        if rule:
+            turn.exempt[row.id] = rule
+            return 1.0
+        return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, phases.repeat_decay)
+
+    def _duplicate(self, row: Row) -> bool:
+        """Whether the digest says already what a memory says; noted with the reason."""
+        turn, backbone = self._turn, self._turn.backbone
+        if backbone is None or backbone.slot is None or not turn.config.auto_recall.dedupe_backbone:
+            return False
+        reason = "id" if row.id in backbone.pinned else "text" if backbone.holds(row.text) else None
+        if reason:
+            turn.excluded[row.id] = reason
+        return reason is not None
+
+
+def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
+    """Candidates with their final scores: score descending, then newest, then id."""
+    scored = [
+        (one.score * one.repeat if repeats else one.score, one.candidate, id_order(one.candidate.id)) for one in entries
+    ]
+    scored.sort(key=lambda found: (-found[0], -found[1].created_at, found[2]))
+    return [
+        Candidate(one.id, score, one.created_at, one.fts_rank, one.vec_rank, one.distance) for score, one, _ in scored
+    ]

@@ -1,0 +1,57 @@
+"""Rows by scope and category, newest first: what a Working Set is made from (spec 6.1)."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+
+from lab.engine.collation import id_order
+from lab.engine.memory import Row
+
+_Entry = tuple[tuple[float, str], int, Row]
+
+
+class Listing:
+    """An index that grows with the store. Rows keep the number of their place in it."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str | None, str], list[_Entry]] = {}
+        self._stored: dict[tuple[str | None, str], list[tuple[int, Row]]] = {}
+        self._hard: dict[str | None, list[Row]] = {}
+        self._count = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Take in rows in the order of the store."""
+        for row in rows:
+            for scope in (row.scope, None):
+                entry = ((-row.created_at, id_order(row.id)), self._count, row)
+                insort(self._newest.setdefault((scope, row.category), []), entry, key=itemgetter(0, 1))
+                self._stored.setdefault((scope, row.category), []).append((self._count, row))
+                if row.hard_rule:
+                    self._hard.setdefault(scope, []).append(row)
+            self._count += 1
+
+    def remove(self, row: Row) -> None:
+        """Forget a row that was replaced."""
+        for scope in (row.scope, None):
+            key = (scope, row.category)
+            self._newest[key] = [one for one in self._newest[key] if one[2].id != row.id]
+            self._stored[key] = [one for one in self._stored[key] if one[1].id != row.id]
+
+    def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
+        """The newest rows of a scope (None: of any): newest first, then id."""
+        lists = [self._newest.get((scope, category), []) for category in categories]
+        return [row for _, _, row in islice(merge(*lists, key=itemgetter(0, 1)), limit)]
+
+    def recent_of_first(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
+        """As the public plugin lists: without an order, so that only the first ``4 * limit`` rows stored are seen."""
+        lists = [self._stored.get((scope, category), []) for category in categories]
+        read = [row for _, row in islice(merge(*lists, key=itemgetter(0)), min(1024, 4 * limit))]
+        return sorted(read, key=lambda row: (-row.created_at, id_order(row.id)))[:limit]
+
+    def hard_rules(self, scope: str | None) -> list[Row]:
+        """Every hard rule of a scope (None: of any), oldest first."""
+        return self._hard.get(scope, [])

@@ -1,0 +1,61 @@
+"""The ablation chart: one panel a measure, one mark a rung, read from the foot upwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.compare.ablation import Step
+from lab.compare.paired import lower_is_better
+from lab.report.figures import styled, subplots
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PANELS = {
+    "Success": "hit@{k}: a wanted memory is an item",
+    "Present": "present: it is an item or in the digest",
+    "RepeatRate": "repeat rate",
+    "InjectedChars": "injected characters",
+}
+BETTER, WORSE, OPEN = "#0072B2", "#D55E00", "#777777"
+
+
+@styled
+def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
+    """Means of every rung; the colour says whether it is decidedly better or worse than the rung before."""
+    figure, (row,) = subplots(1, len(PANELS), (13, 1.6 + 0.42 * len(steps)))
+    for place, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
+        name = f"{stem}@{cutoff}" if stem == "Success" else stem
+        points = [(at, step) for at, step in enumerate(steps) if step.means.get(name) is not None]
+        axes.plot([step.means[name] for _, step in points], [at for at, _ in points], color="#CCCCCC", linewidth=1.2)
+        for at, step in points:
+            colour, marker = _verdict(step, name)
+            value = step.means[name] or 0.0
+            axes.plot(value, at, marker, color=colour, markersize=8)
+            text = f"{value:.0f}" if value >= 10 else f"{value:.3f}"
+            axes.annotate(text, (value, at), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
+        axes.set(title=title.format(k=cutoff), ylim=(len(steps) - 0.5, -0.7))
+        axes.margins(x=0.2)
+        labels = [step.adds if at else step.arm for at, step in enumerate(steps)]
+        axes.set_yticks(range(len(steps)), labels if place == 0 else [""] * len(steps))
+    figure.suptitle("What each phase does, one rung at a time", fontsize=13, fontweight="bold")
+    figure.text(
+        0.5,
+        0.01,
+        "Against the rung before: blue circle, decidedly better; orange square, decidedly worse; grey diamond, open.",
+        ha="center",
+        fontsize=9,
+    )
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    return figure
+
+
+def _verdict(step: Step, name: str) -> tuple[str, str]:
+    change = step.changes.get(name)
+    if change is None or change.estimate.low is None or change.estimate.high is None:
+        return OPEN, "D"
+    low, high = change.estimate.low, change.estimate.high
+    if low <= 0 <= high:
+        return OPEN, "D"
+    return (BETTER, "o") if (high < 0) == lower_is_better(name) else (WORSE, "s")

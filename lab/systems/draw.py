@@ -1,0 +1,12 @@
+"""Draws that depend on seed and key alone."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def draw(seed: int, key: str) -> float:
+    """A number in [0, 1) that depends on seed and key alone: not on order, shards or what else is drawn."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()[:7], "big") / (
+        1 << 56
+    )

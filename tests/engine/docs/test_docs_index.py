@@ -1,0 +1,490 @@
+"""The documents' index: what an ingest changes, what survives its end, and what a search finds."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.engine.docs import index as indexing
+from lab.engine.docs import ingest as ingesting
+from lab.engine.docs.globs import IngestPlan, plan_ingest, read_tool_input
+from lab.engine.docs.index import DocsIndex, DocsSearch, SearchTimeout, cjk_terms
+from lab.engine.docs.lane import open_docs
+from lab.engine.settings import DocsSettings
+from lab.errors import UnusableInput
+
+Write = Callable[[Mapping[str, str]], Path]
+Opened = Callable[..., DocsIndex]
+COUNTERS = ("chunks_inserted", "chunks_updated", "chunks_unchanged", "chunks_deleted", "chunks_total", "embedded")
+WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署", "備份")
+
+
+class Counting:
+    """One axis a word, and a list of what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked += texts
+        return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
+
+
+def refs(found: DocsSearch) -> list[str]:
+    return [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
+
+
+def counted(index: DocsIndex) -> tuple[int, ...]:
+    return tuple(index.last_ingest[name] for name in COUNTERS)
+
+
+def bytes_of(index: DocsIndex) -> bytes:
+    return index.path.read_bytes()
+
+
+# Ingest
+
+
+def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: Opened) -> None:
+    assert opened(handbook, Counting()).last_ingest == {
+        "skipped": False,
+        "skipReason": None,
+        "filesMatched": 4,
+        "filesTruncated": False,
+        "missingRoots": [],
+        "invalidRoots": [],
+        "files_ingested": 4,
+        "files_unreadable": 0,
+        "files_not_utf8": 0,
+        "chunks_excluded": 0,
+        "folders_unreadable": 0,
+        "files_shadowed": 0,
+        "chunks_total": 7,
+        "chunks_inserted": 7,
+        "chunks_updated": 0,
+        "chunks_unchanged": 0,
+        "chunks_deleted": 0,
+        "embedded": 7,
+        "batches": 1,
+    }
+
+
+def test_what_is_unchanged_is_neither_written_nor_embedded(handbook: Path, opened: Opened) -> None:
+    embed = Counting()
+    before = bytes_of(opened(handbook, embed))
+    asked = len(embed.asked)
+    again = opened(handbook, embed)
+    assert counted(again) == (0, 0, 7, 0, 7, 0)
+    assert (len(embed.asked), bytes_of(again)) == (asked, before)
+
+
+def test_only_what_changed_is_written_and_embedded(handbook: Path, opened: Opened) -> None:
+    embed = Counting()
+    opened(handbook, embed)
+    (handbook / "gateway/runbook.md").write_text("# Runbook\n\nDrain, then restart.\n", encoding="utf-8")
+    (handbook / "mobile/specs/login.md").unlink()
+    (handbook / "new.md").write_text("Fresh.", encoding="utf-8")
+    embed.asked.clear()
+    assert counted(opened(handbook, embed)) == (1, 1, 4, 2, 6, 2)
+    assert sorted(embed.asked) == ["Runbook\nDrain, then restart.", "new\nFresh."]
+
+
+def test_a_file_that_moves_is_not_embedded_again(handbook: Path, opened: Opened) -> None:
+    embed = Counting()
+    opened(handbook, embed)
+    (handbook / "gateway/runbook.md").rename(handbook / "runbook.md")
+    assert counted(opened(handbook, embed)) == (1, 0, 6, 1, 7, 0)
+
+
+def test_a_search_does_not_depend_on_how_the_index_came_to_be(written: Write, opened: Opened) -> None:
+    folder = written({"b.md": "# B\n\nport one\n\n# C\n\nport two\n", "c.md": "# X\n\nport one\n"})
+    opened(folder, Counting(), "grown")
+    written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
+    grown, fresh = (opened(folder, Counting(), place) for place in ("grown", "fresh"))
+    asked = {"limit": 9, "trace": True}
+    assert grown.search("port", **asked) == fresh.search("port", **asked)
+    # All lines are alike, so they stand by document and by place in it.
+    assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
+
+
+def test_a_tool_call_for_a_part_forgets_nothing_else(handbook: Path, opened: Opened) -> None:
+    index = opened(handbook)
+    (handbook / "gateway/runbook.md").write_text("# Runbook\n\nNew.\n", encoding="utf-8")
+    (handbook / "notes/部署.md").unlink()
+    asked = read_tool_input({"sourceRoots": [str(handbook / "gateway")]})
+    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),)), asked))
+    assert counted(index)[:5] == (0, 1, 2, 0, 3)
+    assert refs(index.search("備份", limit=5)) == ["notes/部署.md#root~2:001"]
+
+
+def test_a_day_that_changes_is_stored_though_the_text_is_the_same(written: Write, opened: Opened) -> None:
+    front = "---\ndate: 2026-03-0{}\n---\n# A\n\ntext\n"
+    folder = written({"a.md": front.format(1)})
+    opened(folder)
+    written({"a.md": front.format(2)})
+    index = opened(folder)
+    assert counted(index)[:3] == (0, 1, 1)
+    hints = index._db.execute("SELECT ts_hint FROM chunks").fetchall()
+    assert hints == [("2026-03-02",)] * 2
+
+
+def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(handbook: Path, opened: Opened) -> None:
+    (handbook / "big5.md").write_bytes("# 標題\n\n內文".encode("big5"))
+    (handbook / "bom.md").write_bytes(b"\xef\xbb\xbf# Mark\r\n\r\nwith carriage\r\n")
+    settings = DocsSettings(source_roots=(str(handbook),))
+    plan = plan_ingest(settings)
+    (handbook / "gateway/runbook.md").unlink()
+    index = opened(handbook)
+    index.ingest(plan)
+    told = index.last_ingest
+    assert (told["files_ingested"], told["files_unreadable"], told["files_not_utf8"]) == (4, 1, 1)
+    assert told["error"] == (
+        "local:handbook/big5.md: not UTF-8; "
+        "local:handbook/gateway/runbook.md: cannot be read: No such file or directory"
+    )
+    assert refs(index.search("carriage", limit=5)) == ["bom.md#mark:001"]
+    assert refs(index.search("restart", limit=5)) == []
+
+
+def test_a_folder_that_is_emptied_empties_the_index_and_no_roots_leave_it(handbook: Path, opened: Opened) -> None:
+    index = opened(handbook)
+    index.ingest(plan_ingest(DocsSettings()))
+    assert (index.last_ingest["skipReason"], refs(index.search("passkey", limit=1))) == (
+        "no_source_roots",
+        ["mobile/specs/login.md#login:001"],
+    )
+    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),), source_globs=("*.none.md",))))
+    assert (index.last_ingest["skipReason"], index.last_ingest["chunks_deleted"]) == ("no_matching_markdown", 7)
+
+
+@pytest.mark.parametrize("tag", ["[SECRET]", "password: hunter2"])
+def test_what_is_private_is_nowhere_in_the_file(written: Write, opened: Opened, tag: str) -> None:
+    folder = written({"a.md": f"# Open\n\nText.\n\n# Closed\n\n{tag} marzipan\n"})
+    index = opened(folder)
+    assert index.last_ingest["chunks_excluded"] == 1
+    assert b"marzipan" not in bytes_of(index)
+
+
+def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened) -> None:
+    folder = written({"a.md": "# Open\n\nmarzipan\n"})
+    opened(folder, Counting())
+    written({"a.md": "# Open\n\n[SECRET] marzipan\n"})
+    index = opened(folder, Counting())
+    assert (counted(index)[:5], refs(index.search("marzipan", limit=5))) == ((0, 0, 0, 1, 0), [])
+
+
+# Ends of an ingest
+
+
+def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
+    handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = opened(handbook, Counting())
+    before = index.search("port", limit=9, trace=True)
+    (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
+    (handbook / "notes/部署.md").unlink()
+    plan = plan_ingest(DocsSettings(source_roots=(str(handbook),)))
+
+    # Fails after the chunks were written and before anything was forgotten.
+    monkeypatch.setattr(IngestPlan, "whole", property(lambda self: 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        index.ingest(plan)
+    assert index.search("port", limit=9, trace=True) == before
+    monkeypatch.undo()
+    index.ingest(plan)
+    assert counted(index) == (1, 0, 5, 2, 6, 1)
+
+
+def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Opened) -> None:
+    before = opened(handbook, Counting()).search("port", limit=9)
+    (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
+
+    def interrupted(texts: Sequence[str]) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        opened(handbook, interrupted)
+    with DocsIndex(handbook.parent / "index" / "docs.sqlite", Counting()) as index:
+        assert index.search("port", limit=9) == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lab.engine.docs.globs import plan_ingest
+from lab.engine.docs.index import DocsIndex
+from lab.engine.settings import DocsSettings
+
+index, steps = DocsIndex(Path(sys.argv[1])), int(sys.argv[3])
+def tick():
+    global steps
+    steps -= 1
+    if not steps:
+        os.kill(os.getpid(), signal.SIGKILL)
+index._db.set_progress_handler(tick, 1)
+# A cache of one page makes SQLite write to the file long before the end.
+index._db.execute("PRAGMA cache_size = 1")
+index.ingest(plan_ingest(DocsSettings(source_roots=(sys.argv[2],))))
+"""
+
+
+@pytest.mark.parametrize("steps", [200, 6000, 13000])
+def test_a_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, steps: int) -> None:
+    folder = written({f"{number}.md": f"# Old {number}\n\nport {number}\n" for number in range(40)})
+    index = opened(folder)
+    before = index.search("port", limit=99, fts_k=99)
+    path = index.path
+    index.close()
+    for number in range(40):
+        written({f"{number}.md": f"# New {number}\n\nport {number} {'words ' * 200}\n"})
+    ended = subprocess.run([sys.executable, "-c", KILLED, path, folder, str(steps)], check=False, capture_output=True)
+    assert ended.returncode == -9, ended.stderr
+    with DocsIndex(path) as left:
+        assert left.search("port", limit=99, fts_k=99) == before
+    assert counted(opened(folder))[:4] == (40, 0, 0, 40)
+
+
+# Vectors
+
+
+def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(handbook: Path, opened: Opened) -> None:
+    def fails(texts: Sequence[str]) -> np.ndarray:
+        raise OSError("no such host")
+
+    index = opened(handbook, fails)
+    assert (counted(index), index.last_ingest["error"]) == ((7, 0, 0, 0, 7, 0), "embedding failed: OSError")
+    found = index.search("passkey", limit=3)
+    assert (refs(found), found.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
+    assert counted(opened(handbook, Counting())) == (0, 0, 7, 0, 7, 7)
+
+
+@pytest.mark.parametrize(
+    "answer", [np.zeros((1, 3), np.float32), np.zeros(7, np.float32), np.full((7, 3), np.nan), "nonsense"]
+)
+def test_an_embedder_that_answers_nonsense_has_failed(handbook: Path, opened: Opened, answer: object) -> None:
+    assert opened(handbook, lambda texts: answer).last_ingest["error"] == "embedding failed: ValueError"
+
+
+def test_without_an_embedder_there_is_no_vector_lane(handbook: Path, opened: Opened) -> None:
+    found = opened(handbook).search("passkey", limit=3)
+    assert (found.vector_status, found.rows[0].match) == ("missing_api_key", ("fts",))
+
+
+def test_vectors_may_be_left_out(handbook: Path, opened: Opened) -> None:
+    embed = Counting()
+    index = opened(handbook, embed, embed_on_ingest=False)
+    assert (counted(index)[-1], embed.asked) == (0, [])
+    assert index.search("passkey", limit=1).vector_status == "no_embeddings"
+
+
+def test_vectors_of_another_model_or_size_are_not_compared(handbook: Path, tmp_path: Path) -> None:
+    settings = DocsSettings(source_roots=(str(handbook),))
+    with open_docs(settings, tmp_path, Counting(), model="one") as index:
+        assert index.search("passkey", limit=1).vector_status == "ok"
+    with DocsIndex(index.path, Counting(), "two") as other:
+        assert other.search("passkey", limit=1).vector_status == "no_embeddings"
+    with DocsIndex(index.path, lambda texts: np.ones((len(texts), 3)), "one") as other:
+        assert other.search("passkey", limit=1).vector_status == "no_embeddings"
+
+
+def test_the_vector_lane_ranks_by_cosine_and_ties_by_place(handbook: Path, opened: Opened) -> None:
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        # Length must not count; nor must differences beyond the sixth decimal.
+        angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
+        return np.array([[7 * np.cos(one), 7 * np.sin(one)] for one in angles], np.float32)
+
+    told = opened(handbook, embed).search("?", limit=9, trace=True).trace
+    assert told is not None
+    assert [one["score"] for one in told["vec_top_k"]] == [1.0] * 6 + [0.877583]
+    assert [one["recordRef"].removeprefix("doc:local:handbook/") for one in told["vec_top_k"]] == [
+        "gateway/decisions/2026-03-02-port.md#port:001",
+        "gateway/decisions/2026-03-02-port.md#port-why:001",
+        "mobile/specs/login.md#login:001",
+        "mobile/specs/login.md#login-port:001",
+        "notes/部署.md#root:001",
+        "notes/部署.md#root~2:001",
+        "gateway/runbook.md#runbook:001",
+    ]
+
+
+def test_a_zero_vector_is_like_nothing(handbook: Path, opened: Opened) -> None:
+    index = opened(handbook, lambda texts: np.zeros((len(texts), 2), np.float32))
+    told = index.search("?", limit=1, trace=True).trace
+    assert told is not None
+    assert {one["score"] for one in told["vec_top_k"]} == {0.0}
+
+
+# Search
+
+
+def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened) -> None:
+    runbook, login, port = (
+        f"doc:local:handbook/{name}"
+        for name in (
+            "gateway/runbook.md#runbook:001",
+            "mobile/specs/login.md#login:001",
+            "gateway/decisions/2026-03-02-port.md#port:001",
+        )
+    )
+    found = opened(handbook, Counting()).search("mobile OR restart", limit=2, rrf_k=10, vec_k=3, trace=True)
+    assert [(row.record_ref, row.match, row.score) for row in found.rows] == [
+        (runbook, ("fts", "vector"), 2 / 11),
+        (login, ("fts", "vector"), 2 / 12),
+    ]
+    told = found.trace
+    assert told is not None
+    assert told["fused_ranking"] == [
+        {
+            "recordRef": runbook,
+            "score": 2 / 11,
+            "ranks": {"fts": 1, "vector": 1},
+            "contributions": {"fts": 1 / 11, "vector": 1 / 11},
+        },
+        {
+            "recordRef": login,
+            "score": 2 / 12,
+            "ranks": {"fts": 2, "vector": 2},
+            "contributions": {"fts": 1 / 12, "vector": 1 / 12},
+        },
+        {"recordRef": port, "score": 1 / 13, "ranks": {"vector": 3}, "contributions": {"vector": 1 / 13}},
+    ]
+    assert [one["recordRef"] for one in told["fts_top_k"]] == [runbook, login]
+    assert told["fts_top_k"][0]["score"] < told["fts_top_k"][1]["score"] < 0
+    assert [(one["recordRef"], one["score"]) for one in told["vec_top_k"]] == [(runbook, 0.5), (login, 0.5), (port, 0)]
+    assert told["selected_chunks"] == [{"recordRef": row.record_ref, "text": row.text} for row in found.rows]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("PASSKEY", ["mobile/specs/login.md#login:001"]),
+        ("passkey gateway", []),
+        ("passkey OR restart", ["gateway/runbook.md#runbook:001", "mobile/specs/login.md#login:001"]),
+        ("clash*", ["gateway/decisions/2026-03-02-port.md#port-why:001"]),
+        # No expression of FTS5: quoted where a hyphen is to blame, else nothing.
+        ("passkey?", []),
+        ("sign-in", []),
+        ("the-mobile app", ["mobile/specs/login.md#login:001"]),
+        ('the-mobile "app', ["mobile/specs/login.md#login:001"]),
+        ("no-such:column", []),
+        ('"', []),
+        ("*id", []),
+        ("port\ud83d", []),
+        ("restart \x00", ["gateway/runbook.md#runbook:001"]),
+    ],
+)
+def test_the_text_lane_reads_a_query_as_fts5_does(
+    handbook: Path, opened: Opened, query: str, expected: list[str]
+) -> None:
+    assert sorted(refs(opened(handbook).search(query, limit=5))) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("週五可以部署嗎？", ["notes/部署.md#root:001", "notes/部署.md#root~2:001"]),
+        ("要不要先備份資料庫", ["notes/部署.md#root~2:001"]),
+        ("例外", ["notes/部署.md#root~2:001"]),
+        ("備", []),
+        ("天氣", []),
+    ],
+)
+def test_chinese_is_found_by_its_pairs_where_words_find_nothing(
+    handbook: Path, opened: Opened, query: str, expected: list[str]
+) -> None:
+    assert refs(opened(handbook).search(query, limit=5)) == expected
+
+
+def test_pairs_are_not_tried_where_words_were_found(handbook: Path, opened: Opened) -> None:
+    assert refs(opened(handbook).search("passkey OR 部署", limit=5)) == ["mobile/specs/login.md#login:001"]
+
+
+def test_terms_are_runs_and_their_pairs_up_to_sixteen() -> None:
+    assert cjk_terms("用 資料庫，備份 and 資料 X") == ["資料庫", "資料", "料庫", "備份"]
+    assert cjk_terms("甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未")[:3] == [
+        "甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未",
+        "甲乙",
+        "乙丙",
+    ]
+    assert len(cjk_terms("甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未")) == 16
+    assert cjk_terms("no 字") == []
+
+
+@pytest.mark.parametrize("query", ["port", "部署規則"])
+def test_repos_limit_both_lanes_whatever_their_case(written: Write, opened: Opened, query: str) -> None:
+    text = "# 部署規則\n\nport 部署規則\n"
+    folder = written({"App/.git/HEAD": "", "App/a.md": text, "web/.git/HEAD": "", "web/b.md": text, "c.md": text})
+    index = opened(folder, Counting())
+    found = index.search(query, limit=9, repos=["aPP", "nothing"])
+    assert [(row.repo, row.match) for row in found.rows] == [("App", ("fts", "vector"))]
+    assert len(index.search(query, limit=9).rows) == 3
+
+
+def test_a_search_can_be_given_up(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written({f"{number}.md": "port " * 50 for number in range(60)})
+    index = opened(folder)
+    monkeypatch.setattr(indexing, "STEPS_BETWEEN_QUESTIONS", 10)
+    answers = iter([False, False])
+    with pytest.raises(SearchTimeout):
+        index.search("port", limit=9, expired=lambda: next(answers, True))
+    assert len(index.search("port", limit=9).rows) == 9
+
+
+def test_another_process_that_writes_is_seen(handbook: Path, opened: Opened) -> None:
+    first, second = opened(handbook, Counting()), opened(handbook, Counting())
+    assert "new.md#a:001" not in refs(first.search("clashed passkey", limit=9))
+    (handbook / "new.md").write_text("# A\n\nclashed passkey\n", encoding="utf-8")
+    second.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),))))
+    assert refs(first.search("clashed passkey", limit=1)) == ["new.md#a:001"]
+
+
+def test_what_an_index_ingests_itself_is_seen(handbook: Path, opened: Opened) -> None:
+    index = opened(handbook, Counting())
+    assert index.search("?", limit=99).vector_status == "ok"
+    (handbook / "new.md").write_text("# A\n\nport\n", encoding="utf-8")
+    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),))))
+    assert "new.md#a:001" in refs(index.search("?", limit=99))
+
+
+def test_vectors_of_what_is_gone_are_forgotten(handbook: Path, opened: Opened) -> None:
+    opened(handbook, Counting())
+    (handbook / "notes/部署.md").unlink()
+    assert opened(handbook, Counting())._db.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
+
+
+# The file
+
+
+def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(UnusableInput, match=r"other\.sqlite: holds another database"):
+        DocsIndex(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "docs.sqlite"
+    path.write_text("hello " * 50, encoding="utf-8")
+    with pytest.raises(UnusableInput, match="cannot be used as a documents index"):
+        DocsIndex(path)
+    with pytest.raises(UnusableInput, match="cannot be opened as a documents index"):
+        DocsIndex(tmp_path)
+
+
+def test_batches_are_counted(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingesting, "BATCH", 2)
+    folder = written({f"{name}.md": f"# {name}\n\nsame words\n" for name in "abcde"} | {"z.md": "# a\n\nsame words\n"})
+    embed = Counting()
+    told = opened(folder, embed).last_ingest
+    # One text twice is embedded once, even in two batches.
+    assert (told["batches"], told["chunks_inserted"], told["embedded"], len(embed.asked)) == (3, 6, 5, 5)

@@ -1,0 +1,285 @@
+"""OpenClaw transcripts: a tree of entries, its active branch, and what the agent stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.readers import files_of, format_named, read_library
+from lab.recordings.validate import validate
+
+ID = "6f0c7a5e-0000-4000-8000-000000000001"
+APRIL_2 = 1775091600000  # 2026-04-02T01:00:00Z
+Entry = dict[str, Any]
+Read = Callable[..., Recording]
+
+
+def header(**changes: Any) -> Entry:
+    return {"type": "session", "version": 3, "id": ID, "timestamp": "2026-04-02T01:00:00.000Z", "cwd": "/x"} | changes
+
+
+class Log:
+    """Writes entries of one branch, each a child of the one before, five seconds later."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.lines: list[Any] = [header(**changes)]
+        self.last: str | None = None
+
+    def add(self, kind: str, parent: str | None = "", **fields: Any) -> str:
+        number = len(self.lines)
+        identity = f"e{number:07}"
+        second = f"2026-04-02T01:00:{5 * number:02}.000Z"
+        above = self.last if parent == "" else parent
+        self.lines.append({"type": kind, "id": identity, "parentId": above, "timestamp": second} | fields)
+        self.last = identity
+        return identity
+
+    def says(self, role: str, content: Any, parent: str | None = "", **fields: Any) -> str:
+        return self.add("message", parent, message={"role": role, "content": content} | fields)
+
+    def stores(self, *calls: Entry) -> str:
+        parts = [{"type": "toolCall", "name": "memory_store", **call} for call in calls]
+        return self.says("assistant", [{"type": "thinking", "thinking": "hm"}, *parts])
+
+    def answers(self, call: str, **fields: Any) -> str:
+        text = [{"type": "text", "text": "stored"}]
+        return self.says("toolResult", text, toolCallId=call, toolName="memory_store", **fields)
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Writes lines (objects, or text as it is) to a session file and reads it."""
+
+    def from_lines(lines: list[Any], name: str = "a.jsonl", end: str = "\n") -> Recording:
+        path = tmp_path / name
+        texts = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+        path.write_text("\n".join(texts) + end, "utf-8")
+        (recording,) = read_library(path, "openclaw").recordings
+        return recording
+
+    return from_lines
+
+
+def said(recording: Recording) -> list[str]:
+    return [turn.text for turn in recording.turns]
+
+
+def test_turns_are_user_and_assistant_texts_of_the_session(read: Read) -> None:
+    log = Log()
+    log.add("model_change", provider="acme", modelId="m-1")
+    parts = [
+        {"type": "text", "text": "以後報告都用"},
+        {"type": "image", "data": "x"},
+        {"type": "text", "text": "繁體中文。"},
+    ]
+    log.says("user", parts)
+    log.says("assistant", [{"type": "thinking", "thinking": "so"}, {"type": "text", "text": "好。"}], stopReason="stop")
+    log.says("bashExecution", "ls")
+    recording = read(log.lines)
+    assert recording.turns == (
+        Turn(f"{ID}/{ID}/e0000002", 0, ID, "user", "以後報告都用\n繁體中文。", APRIL_2 + 10000, speaker="user"),
+        Turn(f"{ID}/{ID}/e0000003", 1, ID, "assistant", "好。", APRIL_2 + 15000, speaker="assistant"),
+    )
+    assert (recording.conversation, recording.memories, recording.notes) == (ID, (), ())
+
+
+def test_the_active_branch_is_the_way_from_the_last_entry_to_the_root(read: Read) -> None:
+    log = Log()
+    first = log.says("user", "one")
+    log.says("user", "left")
+    log.says("assistant", "left, too")
+    log.says("user", "two", parent=first)
+    log.add("label", targetId=first, label="here")
+    recording = read(log.lines)
+    assert said(recording) == ["one", "two"]
+    assert recording.notes == (f"{ID}: messages on branches that were left, not replayed: 2",)
+
+
+def test_version_1_has_no_ids_and_is_read_in_order(read: Read) -> None:
+    log = Log(version=1)
+    log.says("user", "one")
+    log.says("assistant", "two")
+    for line in log.lines[1:]:
+        del line["id"], line["parentId"]
+    recording = read(log.lines)
+    assert [turn.key for turn in recording.turns] == [f"{ID}/{ID}/line2", f"{ID}/{ID}/line3"]
+    assert recording.notes == ()
+
+
+def test_a_spoilt_line_and_a_cut_off_tail_are_skipped_and_counted(read: Read) -> None:
+    log = Log()
+    log.says("user", "one")
+    gone = log.says("assistant", "gone")
+    log.says("user", "two")
+    lines = [json.dumps(line) if isinstance(line, dict) else line for line in log.lines]
+    lines[2] = lines[2][:-9]
+    recording = read([*lines[:3], "", "[1]", *lines[3:], '{"type": "mess'], end="")
+    assert said(recording) == ["one", "two"]
+    assert gone == "e0000002"
+    assert recording.notes == (
+        f"{ID}: the last line, 7, is cut off and was skipped",
+        f"{ID}: lines that are no JSON entries skipped (first line 3): 2",
+        f"{ID}: entries whose parent the file does not hold, joined to the one before: 1",
+    )
+
+
+def test_a_tail_cut_inside_a_character_is_no_error(tmp_path: Path) -> None:
+    log = Log()
+    log.says("user", "茶")
+    whole = "\n".join(json.dumps(line, ensure_ascii=False) for line in log.lines).encode()
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(whole + b"\n" + '{"type": "message", "text": "茶'.encode()[:-1])
+    assert said(read_library(path, "openclaw").recordings[0]) == ["茶"]
+
+
+def test_a_reset_begins_another_session_and_a_compaction_does_not(read: Read) -> None:
+    log = Log()
+    log.says("user", "one")
+    log.add("compaction", summary="s", firstKeptEntryId="e0000001", tokensBefore=9)
+    log.says("user", "two")
+    log.add("reset")
+    log.add("reset")
+    log.says("user", "three")
+    recording = read(log.lines)
+    assert [(turn.session, turn.text) for turn in recording.turns] == [(ID, "one"), (ID, "two"), (f"{ID}#2", "three")]
+    assert recording.notes == (f"{ID}: compactions, which leave nothing out of a replay: 1",)
+
+
+def test_what_the_host_wrote_is_taken_off_left_out_and_counted(read: Read) -> None:
+    log = Log()
+    log.says(
+        "user", "<relevant-memories>\n1. [fact|unknown] x\n</relevant-memories>\n\n[Thu 2026-04-02 09:00 GMT+8] one"
+    )
+    log.says("assistant", "NO_REPLY")
+    log.says("user", [{"type": "image", "data": "x", "mimeType": "image/png"}])
+    log.add("branch_summary", fromId="e0000001", summary="s")
+    log.add("custom_message", customType="note", content="c", display=False)
+    log.add("session_info", name="n")
+    log.add("hologram")
+    log.add("message", message="odd")
+    recording = read(log.lines)
+    assert said(recording) == ["one"]
+    assert recording.notes == (
+        f"{ID}: taken off user messages: relevant-memories block 1, time stamp 1",
+        f"{ID}: entries of the unknown type 'hologram' left out: 1",
+        f"{ID}: messages without a role left out: 1",
+        f"{ID}: silent replies left out: 1",
+        f"{ID}: texts that the host wrote for the model left out: 2",
+        f"{ID}: user messages without a word of the user left out: 1",
+    )
+
+
+def test_a_confirmed_memory_store_call_is_a_memory_from_the_next_turn_on(read: Read) -> None:
+    log = Log()
+    log.says("user", "one")
+    log.stores(
+        {
+            "id": "t1",
+            "arguments": {"text": "報告用繁體中文", "category": "Preference", "importance": 0.9, "scope": "Shop"},
+        },
+        {"id": "t2", "arguments": {"text": "the kiln is blue"}},
+        {"id": "t3", "arguments": {"text": "refused"}},
+        {"id": "t4", "arguments": {"text": "never answered"}},
+        {"id": "t5", "arguments": {"category": "fact"}},
+    )
+    log.answers("t2", details={"action": "created", "importance_label": "unknown", "scope": "global"})
+    log.answers("t1", isError=False)
+    log.answers("t3", isError=True)
+    log.answers("elsewhere")
+    log.says("user", "two")
+    recording = read(log.lines)
+    at = f"{ID}/{ID}/e0000002"
+    assert recording.memories == (
+        Memory(f"{at}#1", "the kiln is blue", "the kiln is blue", 1, APRIL_2 + 15000, "other", label="unknown"),
+        Memory(
+            f"{at}#0", "報告用繁體中文", "報告用繁體中文", 1, APRIL_2 + 20000, "preference", "shop", "must_remember"
+        ),
+    )
+    assert recording.notes == (
+        f"{ID}: calls of memory_store that stored nothing: 1",
+        f"{ID}: calls of memory_store without a result, which count as not stored: 1",
+        f"{ID}: calls of memory_store without a text: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("importance", "label"),
+    [
+        (0.8, "must_remember"),
+        ("0.5", "nice_to_have"),
+        (0.49, "ignore"),
+        ("", "ignore"),
+        (None, "unknown"),
+        ("high", "unknown"),
+    ],
+)
+def test_the_label_of_a_stored_memory_is_that_of_its_score(read: Read, importance: Any, label: str) -> None:
+    log = Log()
+    log.says("user", "one")
+    log.stores({"id": "t1", "arguments": {"text": "x", "importance": importance}})
+    log.answers("t1")
+    assert [memory.label for memory in read(log.lines).memories] == [label]
+
+
+def test_the_clock_never_turns_back_and_takes_the_time_of_the_message_where_the_entry_has_none(read: Read) -> None:
+    log = Log()
+    log.says("user", "one", timestamp=5)
+    log.lines[-1]["timestamp"] = "soon"
+    log.says("user", "two")
+    log.says("user", "three")
+    log.lines[-1]["timestamp"] = "2020-01-01T00:00:00Z"
+    log.says("user", "four")
+    del log.lines[-1]["timestamp"]
+    recording = read(log.lines)
+    two = APRIL_2 + 10000
+    assert [turn.time_ms for turn in recording.turns] == [5, two, two + 1, two + 2]
+    assert recording.notes == (f"{ID}: entries without a time, which take that of the one before: 1",)
+
+
+def test_a_topic_of_a_session_is_a_conversation_of_its_own(read: Read) -> None:
+    log = Log()
+    log.says("user", "one")
+    assert read(log.lines, f"{ID}-topic-17.jsonl").conversation == f"{ID}-topic-17"
+    assert read(log.lines, "copy.jsonl").conversation == ID
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        ([], ":1: is no session header"),
+        ([{"type": "message", "message": {"role": "user", "content": "one"}}], ":1: is no session header"),
+        (["{", header()], ": holds no message of user or assistant"),
+        ([header()], ": holds no message of user or assistant"),
+        ([header(version=4)], ":1: version 4 is none of 1, 2, 3"),
+    ],
+)
+def test_a_file_without_header_or_message_is_refused(read: Read, lines: list[Any], what: str, tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read(lines)
+    assert str(caught.value).startswith(f"{tmp_path / 'a.jsonl'}{what}")
+
+
+def test_other_files_of_a_sessions_folder_are_passed_over(tmp_path: Path) -> None:
+    others = ["sessions.json", "a.trajectory.jsonl", "a.jsonl.reset.2026-04-02", "a.reset.1.jsonl", "a.bak.jsonl"]
+    others += ["a.jsonl.bak", "a.checkpoint.7.jsonl", "a.jsonl.deleted.1", "a.deleted.1.jsonl"]
+    for name in ("a.jsonl", "b-topic-1.jsonl", *others):
+        (tmp_path / name).write_text("{}\n")
+    found = files_of(tmp_path, format_named("openclaw"))
+    assert [path.name for path in found] == ["a.jsonl", "b-topic-1.jsonl"]
+
+
+def test_validation_lists_the_notes(tmp_path: Path) -> None:
+    log = Log()
+    log.says("user", "one")
+    log.add("compaction", summary="s")
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in log.lines))
+    found = validate(path, "openclaw")
+    assert (found.errors, found.conversations[0].turns) == ((), 1)
+    assert found.warnings[0] == f"{ID}: compactions, which leave nothing out of a replay: 1"

@@ -1,0 +1,48 @@
+"""Labels that the words of a memory give it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.labels import Labels, choose_labels, tell_labels
+
+TEXTS = ("Never push to main, we decided", "We decided to use LanceDB", "The kiln is blue", "thanks")
+
+
+def recording() -> Recording:
+    memories = tuple(Memory(f"c/s/t#{number}", text, text, 1, number) for number, text in enumerate(TEXTS))
+    return Recording("c", (Turn("c/s/t", 0, "s", "user", "hello", 0),), memories)
+
+
+def test_a_memory_is_graded_as_a_note_of_its_text() -> None:
+    assert list(Labels("heuristic-v1").of(recording(), []).values()) == [
+        "must_remember",
+        "nice_to_have",
+        "ignore",
+        "ignore",
+    ]
+
+
+def test_the_choice_and_its_description() -> None:
+    labels = choose_labels("heuristic-v1", [recording()], None, None, 0)
+    assert labels.describe() == {"mode": "heuristic-v1"}
+    with pytest.raises(UnusableInput, match="these are graded by heuristic-v1; add --labels sampled"):
+        choose_labels("heuristic-v1", [recording()], 0.1, None, 0)
+
+
+def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
+    labels = Labels("heuristic-v1")
+    assert tell_labels(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
+        "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
+        "which no tier holds, so the tiered arms cannot reach them"
+    )
+
+
+def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:
+    assert tell_labels(Labels("sampled"), "sampled", []) is None
+    assert tell_labels(Labels("recorded"), None, []) is None
+    assert tell_labels(Labels("sampled"), None, []) == (
+        "the recordings have no labels, so they are drawn: must 0.10, nice 0.63, seed 0"
+    )

@@ -1,0 +1,241 @@
+"""The memories of a store take the place of a recording's own, and the store is only read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.engine.memory import engine_id
+from lab.engine.store.quiet import import_lancedb, quiet_lance
+from lab.errors import UnusableInput
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.readers import Library, format_named
+from lab.replay.loop import rows_of
+from lab.replay.memories_from import read_stored, with_stored
+
+Row = dict[str, Any]
+Write = Callable[..., Path]
+
+
+def uuid(number: int) -> str:
+    return f"0b0e9a3c-1111-4000-8000-{number:012}"
+
+
+def row(number: int, **changes: Any) -> Row:
+    return {
+        "id": uuid(number),
+        "text": f"memory {number}",
+        "category": "fact",
+        "importance": 0.9,
+        "importance_label": "nice_to_have",
+        "scope": "shop",
+        "trust_tier": "import",
+        "createdAt": 1000.0 * number,
+    } | changes
+
+
+def without(number: int, *names: str) -> Row:
+    return {name: value for name, value in row(number).items() if name not in names}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes an export: JSON Lines, or what is given as it is where the name ends in .json."""
+
+    def to(rows: Any, name: str = "export.jsonl") -> Path:
+        path = tmp_path / name
+        if name.endswith(".json"):
+            path.write_text(json.dumps(rows, indent=2), "utf-8")
+        else:
+            path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows), "utf-8")
+        return path
+
+    return to
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Write:
+    """Writes a LanceDB table as the plugin keeps it: a vector a row, one fragment a row, deleted rows."""
+
+    def to(rows: list[Row], name: str = "memories") -> Path:
+        folder = tmp_path / "db"
+        with quiet_lance():
+            database = import_lancedb().connect(str(folder))
+            made = database.create_table(name, [one | {"vector": [0.5] * 8} for one in rows[:1]])
+            for one in rows[1:]:
+                made.add([one | {"vector": [0.5] * 8}])
+            made.delete(f"id = '{uuid(9)}'")
+        return folder
+
+    return to
+
+
+def library(*times: int, own: int = 0, probes: tuple[Probe, ...] = ()) -> Library:
+    turns = tuple(Turn(f"c/s/{at}", seq, "s", "user", f"turn {at}", at) for seq, at in enumerate(times))
+    memories = tuple(Memory(f"c/s/x#{number}", "own", "own", 1, 0) for number in range(own))
+    return Library(
+        format_named("openclaw"), "recorded", (Recording("c", turns, memories),), GoldenSet(probes), (Path("a.jsonl"),)
+    )
+
+
+def contents(folder: Path) -> dict[str, tuple[str, int]]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {
+        str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in files
+    }
+
+
+def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
+    stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
+    first, second = stored.memories
+    assert first == Memory(uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown")
+    assert (second.key, second.created_at, second.scope, second.trust) == (uuid(2), 2000, "shop", "import")
+    assert stored.notes == ()
+
+
+def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
+    placed = with_stored(library(5000), read_stored(write([row(1), row(2, id="note-7")])))
+    (recording,) = placed.recordings
+    rows = rows_of(recording, {uuid(1): "unknown", "note-7": "unknown"})
+    assert [(one.id, one.key) for one in rows] == [(uuid(1), uuid(1)), (engine_id("note-7"), "note-7")]
+    assert len(rows[1].id) == 36
+    assert [one.trust_tier for one in rows] == ["import", "import"]
+
+
+def test_a_memory_is_visible_at_a_turn_if_it_was_stored_no_later(write: Write) -> None:
+    path = write([row(number, createdAt=at) for number, at in enumerate((0, 1000, 1001, 3000, 3001, 3002))])
+    placed = with_stored(library(1000, 2000, 3000), read_stored(path))
+    assert [memory.visible_from for memory in placed.recordings[0].memories] == [0, 0, 1, 2, 3, 4]
+    assert placed.golden.notes == ("c: 1 of 6 memories were stored after its last turn, so no turn can recall them",)
+
+
+def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Write) -> None:
+    given = ["must_remember", "Nice to have", "high", None, "", "odd"]
+    path = write([row(number, importance_label=label) for number, label in enumerate(given)])
+    stored = read_stored(path)
+    must, nice = "must_remember", "nice_to_have"
+    assert [memory.label for memory in stored.memories] == [must, nice, must, "unknown", "unknown", must]
+    assert stored.notes == (
+        f"{path}: rows without a label, which count as unknown: 2",
+        f"{path}: labels that the engine does not know, replaced by that of the score: 1",
+    )
+
+
+def test_rows_that_nobody_stored_stay_out_of_the_pool(write: Write) -> None:
+    path = write([row(1), row(2, id="__schema__"), row(3, id="working_set:shop"), row(4, text=" ")])
+    stored = read_stored(path)
+    assert [memory.key for memory in stored.memories] == [uuid(1)]
+    assert stored.notes == (
+        f"{path}: working-set rows, which the engine makes itself, kept out of the pool: 1",
+        f"{path}: rows without a text left out: 1",
+    )
+
+
+def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
+    rows = [row(1, hard_rule=True), row(2, text="[HARD] no deploys"), row(3, text="[ALWAYS_PIN] x"), row(4)]
+    placed = with_stored(library(9000), read_stored(write(rows)))
+    recording = placed.recordings[0]
+    made = rows_of(recording, dict.fromkeys([memory.key for memory in recording.memories], "unknown"))
+    assert [one.hard_rule for one in made] == [True, True, True, False]
+
+
+def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -> None:
+    rows = [row(3), row(1, importance=None, importance_label=None), row(2), row(9)]
+    folder = table(rows)
+    before = contents(folder)
+    stored = read_stored(folder)
+    assert contents(folder) == before
+    assert [memory.key for memory in stored.memories] == [uuid(1), uuid(2), uuid(3)]
+    exported = read_stored(write(rows[:3]))
+    assert stored.memories == exported.memories
+    assert with_stored(library(1), stored).stored == with_stored(library(1), exported).stored
+
+
+@pytest.mark.parametrize("shape", [lambda rows: rows, lambda rows: {"items": rows}])
+def test_an_export_may_be_one_json_value(write: Write, shape: Callable[[list[Row]], Any]) -> None:
+    assert [memory.key for memory in read_stored(write(shape([row(2), row(1)]), "e.json")).memories] == [
+        uuid(1),
+        uuid(2),
+    ]
+
+
+def test_the_recordings_own_memories_are_set_aside_with_a_note(write: Write) -> None:
+    placed = with_stored(library(5000, own=2), read_stored(write([row(1)])))
+    assert (placed.memories, [memory.key for memory in placed.recordings[0].memories]) == ("stored", [uuid(1)])
+    assert placed.golden.notes == ("c: its own 2 memories are set aside",)
+
+
+def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> None:
+    stored = read_stored(write([row(1)]))
+    wants = Probe("c/s/5000", "c", "c/s/5000", None, (Judgement(uuid(1)),))
+    assert with_stored(library(5000, probes=(wants,)), stored).golden.probes == (wants,)
+    gone = Probe("c/s/5000", "c", "c/s/5000", None, (Judgement("c/s/x#0"),))
+    with pytest.raises(UnusableInput, match=r"names memory 'c/s/x#0', which the recording does not have"):
+        with_stored(library(5000, own=1, probes=(gone,)), stored)
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ([row(1), "{"], ":2: not JSON"),
+        ([row(1), "[]"], ":2: expected one JSON object a line, found a list"),
+        ([row(1), without(2, "scope")], ":2: has no field 'scope'"),
+        ([row(1), row(1)], f":2: id '{uuid(1)}' occurs twice"),
+        ([row(1, id=" ")], ":1: field 'id' is blank"),
+        ([row(1, id=7)], ":1: field 'id': expected a string, found a number"),
+        ([row(1, text=None)], ":1: field 'text': expected a string, found null"),
+        ([row(1, importance_label=1)], ":1: field 'importance_label': expected a string, found a number"),
+        ([row(1, importance=[1])], ":1: field 'importance': expected a number, found a list"),
+        ([row(1, createdAt="2026")], ":1: field 'createdAt': expected milliseconds since 1970, found a string"),
+        ([row(1, createdAt=float("nan"))], ":1: field 'createdAt': expected milliseconds since 1970"),
+        ([row(1, hard_rule="yes")], ":1: field 'hard_rule': expected true or false, found a string"),
+        ([], ": holds no memory that could be recalled"),
+    ],
+)
+def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
+    path = write(rows)
+    with pytest.raises(UnusableInput) as caught:
+        read_stored(path)
+    assert str(caught.value).startswith(f"{path}{what}")
+
+
+@pytest.mark.parametrize("value", [7, {"rows": []}, [7]])
+def test_another_json_value_is_refused(write: Write, value: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"e\.json: (\[0\]: )?expected"):
+        read_stored(write(value, "e.json"))
+
+
+def test_a_folder_without_such_a_table_is_refused(tmp_path: Path, table: Write) -> None:
+    with pytest.raises(UnusableInput, match="nowhere: no such LanceDB folder or export file"):
+        read_stored(tmp_path / "nowhere")
+    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+        read_stored(tmp_path)
+    folder = table([row(1)], "others")
+    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+        read_stored(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["others.lance"]
+
+
+def test_a_table_named_itself_tells_which_folder_to_give(table: Write) -> None:
+    folder = table([row(1)])
+    with pytest.raises(UnusableInput) as caught:
+        read_stored(folder / "memories.lance")
+    assert str(caught.value).endswith(f"; give the folder that holds it, {folder}")
+
+
+def test_a_table_without_a_column_is_refused(table: Write) -> None:
+    with pytest.raises(UnusableInput, match="table 'memories' has no column category, trust_tier"):
+        read_stored(table([without(1, "trust_tier", "category")]))
+
+
+def test_a_broken_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "memories.lance" / "data").mkdir(parents=True)
+    with pytest.raises(UnusableInput, match="table 'memories' cannot be read: "):
+        read_stored(tmp_path)
