@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 def ablate(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    out: Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")],
+    out: options.RunFolder,
     golden: options.Golden = None,
     memories: options.Memories = None,
     labels: options.LabelMode = None,
@@ -88,12 +87,14 @@ def ablate(
     shown = measures_shown(run.cutoff)
     emit_table(["arm", *shown.values()], [[step.arm, *step.means.values()] for step in steps])
     emit()
-    emit("what each rung changes, against the one before (95 % intervals over conversations)")
+    for step in steps[1:]:
+        emit(f"{step.arm:<15} {step.adds}")
+    emit()
+    emit("what each rung changes, against the one before [its 95 % interval]")
     first = list(shown)[:3]
     emit_table(
-        ["arm", "adds", *(shown[name] for name in first)],
-        [[step.arm, step.adds, *(_change(step, name) for name in first)] for step in steps[1:]],
-        left=2,
+        ["arm", *(shown[name] for name in first)],
+        [[step.arm, *(_change(step, name) for name in first)] for step in steps[1:]],
     )
     emit_folded(f"Chart: {files[1]}. One turn of any rung: lab explain {out} TURN --arm ARM")
 
@@ -103,5 +104,5 @@ def _change(step: Step, name: str) -> str:
     if found is None:
         return "–"
     low, high = found.estimate.low, found.estimate.high
-    interval = f" ({low:+.3f} … {high:+.3f})" if low is not None and high is not None else ""
+    interval = f" [{low:+.2f} {high:+.2f}]" if low is not None and high is not None else ""
     return f"{found.estimate.mean:+.3f}{interval}"

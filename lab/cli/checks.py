@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, emit, emit_json, emit_table
 from lab.errors import CheckFailed
 
@@ -28,8 +29,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def validate(
-    path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
     as_json: Json = False,
 ) -> None:
     """Read recordings as a replay would and list what is wrong or was repaired."""

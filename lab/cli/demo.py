@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
@@ -19,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="The run directory.")] = Path("reports/demo"),
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 1,
+    jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
     """Replay, score and chart the shipped conversations."""

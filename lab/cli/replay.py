@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 
@@ -18,19 +19,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def replay(
-    path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
     arm: Annotated[
         list[str],
         typer.Option("--arm", help="An arm, or NAME=FILE for one with its own configuration. Repeat for more."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")],
-    golden: Annotated[
-        Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
-    ] = None,
+    out: options.RunFolder,
+    golden: options.Golden = None,
     store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
-    memories: Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")] = None,
+    memories: options.Memories = None,
     memories_from: Annotated[
         Path | None,
         typer.Option(
@@ -38,34 +37,21 @@ def replay(
             "recording's own. It is only read. Its vectors are not used: texts are embedded anew."
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="recorded, heuristic-v1, sampled or distractors; recorded where there are any, else sampled."
-        ),
-    ] = None,
-    must_share: Annotated[
-        float | None, typer.Option(help="Share of all memories drawn must_remember. [default: 0.10]")
-    ] = None,
-    nice_share: Annotated[
-        float | None, typer.Option(help="Share drawn nice_to_have; by default .7 of what is not must.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of drawn labels and of the random arm.")] = 0,
-    scope: Annotated[
-        str, typer.Option(help="none: one pool. recorded: a turn reaches memories of its own scope alone.")
-    ] = "none",
-    recall_turns: Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")] = None,
-    max_items: Annotated[
-        int | None,
-        typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
-    ] = None,
+    labels: options.LabelMode = None,
+    must_share: options.MustShare = None,
+    nice_share: options.NiceShare = None,
+    hard_rules: options.HardRules = 0,
+    categories: options.Categories = "recorded",
+    seed: options.Seed = 0,
+    scope: options.Scope = "none",
+    recall_turns: options.RecallTurns = None,
+    max_items: options.MaxItems = None,
     depth: Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")] = 50,
-    limit: Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")] = None,
-    conversation: Annotated[
-        list[str] | None, typer.Option(help="Replay this conversation alone. Repeat for more.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 1,
-    config: Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")] = None,
+    limit: options.Limit = None,
+    conversation: options.Conversations = None,
+    fault: options.FaultNames = None,
+    jobs: options.Jobs = 1,
+    config: options.Config = None,
     embedder: Annotated[
         str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
     ] = "all-MiniLM-L6-v2",
@@ -86,6 +72,8 @@ def replay(
         labels=labels,
         must_share=must_share,
         nice_share=nice_share,
+        hard_rules=hard_rules,
+        categories=categories,
         seed=seed,
         scope=scope,
         recall_turns=recall_turns,
@@ -95,6 +83,7 @@ def replay(
         conversation=tuple(conversation or ()),
         config=str(config) if config else None,
         embedder=embedder,
+        faults=tuple(fault or ()),
         memories_from=str(memories_from) if memories_from else None,
     )
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)

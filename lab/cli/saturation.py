@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 from lab.errors import UnusableInput
 
@@ -17,15 +18,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def saturation(
-    path: Annotated[Path, typer.Argument(help="A recording, or a folder of them.")],
-    format: Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")],  # noqa: A002 - the name of the option
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
-    golden: Annotated[
-        Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
-    ] = None,
-    scope: Annotated[str, typer.Option(help="none, or recorded: a turn reaches its own scope alone.")] = "none",
+    golden: options.Golden = None,
+    scope: options.Scope = "none",
     seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
+    jobs: options.Jobs = 2,
     as_json: Json = False,
 ) -> None:
     """Watch both policies while the must_remember pool grows."""

@@ -22,6 +22,11 @@ LOWER_IS_BETTER = {
     "InjectedChars",
     "BackboneDuplication",
 }
+# What two runs must share, in the order in which differences are told.
+COMPARABLE = (
+    *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
+    *("labels", "hard_rules", "categories", "scope", "recall_turns"),
+)
 # Conversation and value, by place and measure.
 Values = dict[tuple[str, str], tuple[str, float]]
 
@@ -138,9 +143,8 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     """Refuse two runs that did not judge the same things."""
     if one.manifest["comparable_key"] == other.manifest["comparable_key"]:
         return
-    keys = ("format", "memories", "recordings", "golden", "conversations", "labels", "scope", "recall_turns")
     left, right = one.manifest["resolved"], other.manifest["resolved"]
-    reasons = [key for key in keys if left.get(key) != right.get(key)]
+    reasons = [key for key in COMPARABLE if left.get(key) != right.get(key)]
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {', '.join(reasons)}")
 
 

@@ -153,7 +153,7 @@ def corpus_rows(records: Iterable[Record]) -> list[Row]:
                 details["importance_label"],
                 details["scope"],
                 "user",
-                details["importance"],
+                details.get("importance"),
             )
         )
     return rows
@@ -167,7 +167,7 @@ def searches_of(records: Iterable[Record]) -> Searches:
 def run_turn(table: Table, config: EngineConfig, given: Record, *, embeddings: bool) -> Turn:
     """One turn of the plugin's hook."""
     failure = given.get("embeddingFailure")
-    reason = FAILURES.get(failure, "provider_unavailable") if failure or not embeddings else None
+    reason = FAILURES.get(str(failure), "provider_unavailable") if failure or not embeddings else None
     writes = config.working_set.enabled and config.working_set.persist
     memories = table.memories(given["prompt"], given.get("pid"), no_vector=reason, writes=writes)
     return recall(Prompt(given["prompt"], given["nowMs"]), config, memories, RecallState())

@@ -46,4 +46,5 @@ def embed(text: str, limits: Clamp | None = None) -> np.ndarray:
     # The whole text leaves its mark too, so that no text is nothing and nearly alike ones are apart.
     found[DIMENSION - 1] += 0.25 + (fnv1a(clamped) % 4096) / 16384
     # Summed one after another, as the recorded vectors were.
-    return (found / sum((found**2).tolist()) ** 0.5).astype(np.float32)
+    length = sum((found**2).tolist()) ** 0.5
+    return np.asarray(found / length, np.float32)

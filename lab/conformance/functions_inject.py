@@ -7,6 +7,7 @@ from typing import Any
 
 from lab.conformance.records import Skip
 from lab.conformance.values import UNDEFINED
+from lab.engine.capture.receipt import capture_receipt
 from lab.engine.js import js_length, round6, to_number
 from lab.engine.memory import importance_score, label_of_score, normal_label, resolve_label
 from lab.engine.recall.budget import Budget, Slot, compose, pack
@@ -130,8 +131,18 @@ def receipts(record: Value) -> Any:
     if name == "uniqueReasons":
         return [reason for reason in REASONS if reason in given["reasons"]]
     if name == "autoCaptureReceipt":
-        raise Skip("capture is not compared yet")
+        return capture_receipt(
+            _receipt_settings(given["cfg"]),
+            extracted=given["candidateExtractionCount"],
+            filtered=given["filteredOut"],
+            stored=given["storedCount"],
+            scanned=given.get("scanned"),
+        )
     raise unknown_function(name)
+
+
+def _receipt_settings(config: Value) -> ReceiptSettings:
+    return ReceiptSettings(config["enabled"], config["verbosity"], config["maxItems"])
 
 
 def unknown_function(name: str) -> Skip:
@@ -152,7 +163,7 @@ def shown_slot(slot: Slot) -> Value:
 
 def _recall_receipt(given: Value) -> Any:
     config = given["cfg"]
-    settings = ReceiptSettings(config["enabled"], config["verbosity"], config["maxItems"])
+    settings = _receipt_settings(config)
     quota = given.get("quota")
     receipt = lifecycle_receipt(
         settings,

@@ -51,11 +51,11 @@ def embedding_clamp(record: Value) -> Any:
 
 def shown_clamp(text: str, config: Value) -> Value:
     """What the plugin answers for a text."""
-    limits = Clamp(
-        config.get("maxChars", 6000),
-        config.get("headChars", 500),
-        octets if isinstance(octets := config.get("maxBytes"), int | float) else None,
-    )
+    # The plugin floors what it is given, and takes a text for no limit at all.
+    octets: Any = config.get("maxBytes")
+    if isinstance(octets, str):
+        octets = None
+    limits = Clamp(config.get("maxChars", 6000), config.get("headChars", 500), octets)
     found = clamp(text, limits)
     return {
         "text": found.text,

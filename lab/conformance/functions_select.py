@@ -74,7 +74,7 @@ def tier_first(record: Value) -> Any:
     """``runTierFirstV1`` over lists by label, which it is handed whole."""
     given = record["input"]
     lists = Lists(given["lists"], given["searchLimit"], whole=True)
-    found = tier_first_v1(_plans(given["plans"]), given["limit"], lambda plan: lists.search(plan, _label(plan)))
+    found = tier_first_v1(_plans(given["plans"]), given["limit"], lambda plan: lists.search(_label(plan)))
     return {
         "searched": lists.searched,
         "selected": _listed([one.candidate for one in found.picked]),
@@ -90,26 +90,26 @@ def scoped_recall(record: Value) -> Any:
     given = record["input"]
     policy, plans = policy_of(given["scopePolicy"]), _plans(given["plans"])
     lists = Lists(given["lists"], given["searchLimit"])
-    selection = given["selection"] or {}
+    selection = given.get("selection") or {}
     mode = selection.get("mode", "tier_first_v1")
     quota = _quota(selection["quotas"]) if mode == "tier_quota_v1" else None
 
     def choose(scope: str | None, places: int) -> Selection:
         def search(plan: TierPlan) -> list[Candidate]:
-            return lists.search(plan, f"{scope}|{_label(plan)}")
+            return lists.search(f"{scope}|{_label(plan)}")
 
         if quota is None:
             return tier_first_v1(plans, places, search)
         return tier_quota_v1(plans, places, quota, search, strict_caps=False)
 
-    allowed = given["allowFallback"] is not False
+    allowed = given.get("allowFallback") is not False
     found = select_in_scopes(
         scope_plan(given["primaryScope"], policy, allow_fallback=allowed),
         given["limit"],
         choose,
         policy,
         allow_fallback=allowed,
-        suppressed=given["fallbackSuppressedReason"],
+        suppressed=given.get("fallbackSuppressedReason"),
     )
     chosen = found.selection
     return {
@@ -134,9 +134,8 @@ class Lists:
         self.vec: list[str] = []
         self._lists, self._limit, self._whole = lists, limit, whole
 
-    def search(self, plan: TierPlan, name: str) -> list[Candidate]:
-        """The fused candidates of a tier."""
-        del plan
+    def search(self, name: str) -> list[Candidate]:
+        """The fused candidates of the tier that a name stands for."""
         self.searched.append(name)
         lanes = self._lists.get(name, {"fts": [], "vec": []})
         fts, vec = (lanes[lane] if self._whole else lanes[lane][: self._limit] for lane in ("fts", "vec"))
@@ -153,8 +152,8 @@ def _lanes(fts: Sequence[Sequence[Any]], vec: Sequence[Sequence[Any]]) -> tuple[
         if identity not in numbers:
             numbers[identity] = len(rows)
             rows.append(Row(identity, identity, "", "", created[0] if created else 0))
-    lanes = ([Hit(numbers[hit[0]], hit[1], hit[2]) for hit in hits] for hits in (fts, vec))
-    return Lanes(*lanes), rows
+    text, near = ([Hit(numbers[hit[0]], hit[1], hit[2]) for hit in hits] for hits in (fts, vec))
+    return Lanes(text, near), rows
 
 
 def _candidate(hit: Value) -> Candidate:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,97 +14,33 @@ from lab.conformance.functions_inject import budget
 from lab.conformance.functions_other import shown_clamp
 from lab.conformance.functions_select import tier_quota
 from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, judge, said, tally
-from lab.conformance.values import difference
+from lab.conformance.scripted import Scripted, shown_row
+from lab.conformance.values import Difference, difference
 from lab.engine.clamp import is_too_long
-from lab.engine.collation import id_order
 from lab.engine.config_plugin import resolve_embedding_clamp
 from lab.engine.docs.globs import glob_matches
 from lab.engine.docs.scope import matches_scope, pushdown_repos
-from lab.engine.memory import Row
 from lab.engine.recall.flow import recall
 from lab.engine.recall.hook import HookDedupe
-from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.engine.store.contract import Filter, Hit, Lanes
-from lab.engine.store.listing import Listing
+from lab.engine.recall.turn import Memories, Prompt, RecallState
+from lab.engine.settings import EngineConfig
 
 Value = dict[str, Any]
+Run = Callable[[], Difference | None]
+Runs = Iterator[tuple[str, Run]]
 NAME = "engine_vectors"
+HEAD = "upstream_head"
 NO_VECTOR = {"fail": "provider_unavailable", "long": "embedding_input_too_long"}
-# A row that a case wrote has no words and lies far off, unless the case says otherwise.
-WRITTEN = (0.0, 2.0)
+# The kept digest of this case ranks first in its tier.
+DIGEST_FIRST = (99.0, 0.01)
 # The pack leaves its scope map out; these entries are the ones that its answers name.
 SCOPE_MAP = {"proj-a": ["RepoA", "docs/a"], "proj-a/x": ["repox"]}
 
 
-class Scripted:
-    """A table whose rows say themselves how well they match. It is its own view."""
-
-    def __init__(self, rows: Sequence[Value], *, words: bool, vectors: bool, written: tuple[float, float]) -> None:
-        self.rows: list[Row] = []
-        self.by_id: dict[str, Row] = {}
-        self.listing = Listing()
-        self._words, self._vectors, self._written = words, vectors, written
-        self._scripts: dict[str, tuple[float, float]] = {}
-        for one in rows:
-            self._scripts[one["id"]] = (one["scripted_fts_score"], one["scripted_distance"])
-            self._add(row_of(one))
-
-    def write(self, row: Row) -> None:
-        """Keep a row that the engine wrote, in place of the one with its id."""
-        if row.id in self.by_id:
-            self.listing.remove(self.by_id[row.id])
-        self._scripts[row.id] = self._written
-        self._add(row)
-
-    def left(self) -> list[Row]:
-        """The rows that are there, in the order of storing."""
-        return [row for row in self.rows if self.by_id[row.id] is row]
-
-    def search(self, where: Filter, limit: int) -> Lanes:
-        """Scripted scores, then ids."""
-        passing = [
-            (number, row)
-            for number, row in enumerate(self.rows)
-            if self.by_id[row.id] is row
-            and row.scope == where.scope
-            and (where.labels is None or row.importance_label in where.labels)
-        ]
-        fts = [Hit(number, self._scripts[row.id][0]) for number, row in passing if self._scripts[row.id][0] > 0]
-        near = [(number, self._scripts[row.id][1]) for number, row in passing]
-        vec = [Hit(number, 1 / (1 + distance), distance) for number, distance in near]
-
-        def ranked(hits: Sequence[Hit]) -> list[Hit]:
-            return sorted(hits, key=lambda hit: (-hit.score, id_order(self.rows[hit.row].id)))[:limit]
-
-        return Lanes(ranked(fts) if self._words else [], ranked(vec) if self._vectors else [])
-
-    def _add(self, row: Row) -> None:
-        self.rows.append(row)
-        self.by_id[row.id] = row
-        self.listing.add([row])
-
-
-def row_of(raw: Value) -> Row:
-    """A row of the pack. A blank scope is the global one, a blank label none of the four."""
-    text = raw["text"]
-    return Row(
-        raw["id"],
-        raw["id"],
-        text,
-        text,
-        raw["createdAt"],
-        raw["category"],
-        raw["importance_label"],
-        raw.get("scope") or "global",
-        raw.get("trust_tier", "user"),
-        raw.get("importance"),
-    )
-
-
 def check_pack(path: Path) -> FileResult:
-    """Run everything in the pack; what is not compared here is skipped by name."""
+    """Run everything in the pack; what is not compared is skipped by name."""
     try:
-        pack = json.loads(path.read_text("utf-8"))
+        pack = json.loads(path.read_bytes())
         if not isinstance(pack, dict):
             raise TypeError("not an object")  # noqa: TRY301 - one way for every file that is no pack
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -112,53 +49,81 @@ def check_pack(path: Path) -> FileResult:
 
 
 def _outcomes(pack: Value) -> Iterator[Outcome]:
-    for key, value in pack.items():
-        if key == "note":
+    for part, value in pack.items():
+        if part == "note":
             continue
         try:
-            for name, run in PARTS.get(key, _later)(value):
-                yield judge(Record(0, f"{key}/{name}", {}), run)
+            for name, run in PARTS.get(part, _unknown)(value):
+                yield judge(Record(0, f"{part}/{name}", {}), run)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            yield Outcome(key, 0, FAILED, said(error))
+            yield Outcome(part, 0, FAILED, said(error))
 
 
-Runs = Iterator[tuple[str, Callable[[], Any]]]
+def _unknown(value: Any) -> Runs:
+    return _passed_over("no such part here", value)
 
 
 def _later(value: Any) -> Runs:
-    def skip() -> None:
-        raise Skip("capture, the tools and Wei Ji are not compared yet")
+    return _passed_over("capture, the tools and Wei Ji are not compared yet", value)
 
-    for number in range(len(value)):
+
+def _older(value: Any) -> Runs:
+    return _passed_over("an older plugin, which is not reproduced", value)
+
+
+def _passed_over(why: str, value: Any) -> Runs:
+    def skip() -> None:
+        raise Skip(why)
+
+    for number in range(len(value) if isinstance(value, list | dict) else 1):
         yield str(number), skip
 
 
 def _cases(cases: Sequence[Value]) -> Runs:
     for case in cases:
-        if "kind" in case or case["plugin"] != "upstream_head":
-            yield from ((case["name"], run) for _, run in (_seed_era(1) if "kind" not in case else _later("1")))
-            continue
-        config = plugin_config(case["config"])
-        dark = NO_VECTOR.get(case["embedding"])
-        table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=dark is None, written=WRITTEN)
-        for number, turn in enumerate(case["turns"]):
-            yield f"{case['name']}/{number}", lambda turn=turn, table=table, config=config, dark=dark: _turn(
-                table, config, turn, dark
-            )
-        if "rowsAfter" in case:
-            yield f"{case['name']}/rowsAfter", lambda case=case, table=table: _rows_after(table, case["rowsAfter"])
+        name = case["name"]
+        if "kind" in case:
+            yield from _renamed(name, _later([case]))
+        elif case["plugin"] != HEAD:
+            yield from _renamed(name, _older(case["turns"]))
+        else:
+            dark = NO_VECTOR.get(case["embedding"])
+            table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=dark is None)
+            yield from _renamed(name, _turns(table, plugin_config(case["config"]), case["turns"], dark))
+            if "rowsAfter" in case:
+                yield f"{name}/rowsAfter", _equal(case["rowsAfter"], partial(_rows_left, table))
 
 
-def _turn(table: Scripted, config: Any, turn: Value, dark: str | None) -> Any:
+def _digest_in_must_tier(value: Value) -> Runs:
+    table = Scripted(value["rows"], written=DIGEST_FIRST)
+    yield from _renamed("head", _turns(table, plugin_config({"workingSet": {"enabled": True}}), value["head"], None))
+    yield from _renamed("seed_era", _older(value["seed_era"]))
+
+
+def _turns(table: Scripted, config: EngineConfig, turns: Sequence[Value], dark: str | None) -> Runs:
+    for number, turn in enumerate(turns):
+        yield str(number), _equal(_wanted(turn), partial(_turn, table, config, turn, dark))
+
+
+def _turn(table: Scripted, config: EngineConfig, turn: Value, dark: str | None) -> Value:
+    writes = config.working_set.enabled and config.working_set.persist
     memories = Memories(
-        table, table.rows, table.by_id, table.listing, no_vector=dark, write=table.write if _writes(config) else None
+        table, table.rows, table.by_id, table.listing, no_vector=dark, write=table.write if writes else None
     )
     found = recall(Prompt(turn["prompt"], turn["now"]), config, memories, RecallState())
-    return difference(_wanted(turn), _shown(found))
+    others = []
+    for _, logged in found.log:
+        marker, _, value = logged.partition(" ")
+        others.append([marker.partition(":")[2], json.loads(value)])
+    return {
+        "prependContext": found.context if found.packed else None,
+        "receipts": [found.receipt] if found.receipt is not None else [],
+        "otherLogs": others,
+    }
 
 
-def _writes(config: Any) -> bool:
-    return bool(config.working_set.enabled and config.working_set.persist)
+def _rows_left(table: Scripted) -> list[Value]:
+    return [shown_row(row) for row in table.left()]
 
 
 def _wanted(turn: Value) -> Value:
@@ -167,31 +132,77 @@ def _wanted(turn: Value) -> Value:
     return {"prependContext": turn["prependContext"], "receipts": receipts, "otherLogs": others}
 
 
-def _shown(turn: Turn) -> Value:
-    others = []
-    for _, line in turn.log:
-        marker, _, value = line.partition(" ")
-        others.append([marker.partition(":")[2], json.loads(value)])
-    return {
-        "prependContext": turn.context if turn.packed else None,
-        "receipts": [turn.receipt] if turn.receipt is not None else [],
-        "otherLogs": others,
-    }
+def _quotas(records: Sequence[Value]) -> Runs:
+    for number, one in enumerate(records):
+        wanted = {key: one[key] for key in ("selectedIds", "selectedByTier", "wildcardUsed")}
+        yield str(number), _equal(wanted, partial(_quota_answer, one))
 
 
-def _rows_after(table: Scripted, wanted: Sequence[Value]) -> Any:
-    names = ("id", "text", "createdAt", "category", "importance", "importance_label", "scope", "trust_tier")
-    found = [
-        dict(
-            zip(
-                names,
-                (
-                    *(row.id, row.text, row.created_at, row.category),
-                    *(row.importance, row.importance_label, row.scope, row.trust_tier),
-                ),
-                strict=True,
-            )
-        )
-        for row in table.left()
-    ]
-    return difference(list(wanted), found, path="rowsAfter")
+def _quota_answer(one: Value) -> Value:
+    buckets = [{"tier": bucket["tier"], "fused": bucket["hits"]} for bucket in one["buckets"]]
+    found = tier_quota({"input": {"limit": one["limit"], "quotas": one["quotas"], "buckets": buckets}})
+    ids = [hit["id"] for hit in found["selected"]]
+    used = found["quota"]["wildcardUsed"]
+    return {"selectedIds": ids, "selectedByTier": found["selectedByTier"], "wildcardUsed": used}
+
+
+def _budgets(records: Sequence[Value]) -> Runs:
+    for number, one in enumerate(records):
+        wanted = {key: one[key] for key in ("prependContext", "keptSlots", "budget")}
+        yield str(number), _equal(wanted, partial(budget, {"input": one}))
+
+
+def _clamps(records: Sequence[Value]) -> Runs:
+    for number, one in enumerate(records):
+        wanted = one["out"] | {"text": base64.b64decode(one["out"]["text"]).decode("utf-16-le", "surrogatepass")}
+        limits = resolve_embedding_clamp(one["config"])
+        yield str(number), _equal(wanted, partial(shown_clamp, one["text"], limits))
+
+
+def _too_long(records: Sequence[Value]) -> Runs:
+    for number, one in enumerate(records):
+        yield str(number), _equal(one["tooLong"], partial(is_too_long, one["body"]))
+
+
+def _docs(tables: Value) -> Runs:
+    for number, one in enumerate(tables["glob"]):
+        yield f"glob/{number}", _equal(one["match"], partial(glob_matches, one["glob"], one["path"]))
+    for number, one in enumerate(tables["scope"]):
+        row = (one["row"].get("repo", ""), one["row"].get("path", ""))
+        matches = partial(matches_scope, *row, one["scope"], one["strategy"], SCOPE_MAP)
+        yield f"scope/{number}", _equal(one["match"], matches)
+    for number, one in enumerate(tables["push"]):
+        repos = partial(pushdown_repos, one["scope"], one["strategy"], SCOPE_MAP)
+        yield f"push/{number}", _equal(one["repos"], repos)
+
+
+def _hook(wanted: Value) -> Runs:
+    dedupe = HookDedupe()
+    for name, at in (("first", 0), ("second_other_hook_same_key", 0), ("after_4001ms", 4001)):
+        yield name, _equal(wanted[name], partial(_runs, dedupe, at))
+
+
+def _runs(dedupe: HookDedupe, at: int) -> bool:
+    return not dedupe.is_repeat("session", 1, "how do we deploy?", at)
+
+
+def _equal(wanted: Any, answer: Callable[[], Any]) -> Run:
+    return lambda: difference(wanted, answer())
+
+
+def _renamed(name: str, runs: Runs) -> Runs:
+    return ((f"{name}/{inner}", run) for inner, run in runs)
+
+
+PARTS: dict[str, Callable[[Any], Runs]] = {
+    "cases": _cases,
+    "select_tier_quota_fuzz": _quotas,
+    "budget_fuzz": _budgets,
+    "embedding_clamp": _clamps,
+    "embedding_too_long_messages": _too_long,
+    "docs_cold_lane": _docs,
+    "ws_row_in_must_tier": _digest_in_must_tier,
+    "hook_dedupe": _hook,
+    "wei_ji": _later,
+    "unclosed_artefact_capture": _later,
+}

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,9 +148,13 @@ def each(answer: Callable[[dict[str, Any]], Any]) -> Check:
     def check(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
         del folder
         for record in file.records:
-            yield judge(record, lambda record=record: difference(expected(record), answer(record.value)))
+            yield judge(record, partial(_compare, answer, record))
 
     return check
+
+
+def _compare(answer: Callable[[dict[str, Any]], Any], record: Record) -> Difference | None:
+    return difference(expected(record), answer(record.value))
 
 
 def expected(record: Record) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.conformance import functions_inject, functions_other, functions_scope, functions_select, turns
+from lab.conformance import functions_inject, functions_other, functions_scope, functions_select, tools, turns
 from lab.conformance.records import Check, each
 
 # One record, one call: files by their stem.
@@ -36,14 +36,17 @@ FUNCTIONS: dict[str, Check] = {
 }
 
 # Whole turns on a recorded table.
-SEQUENCES: dict[str, Check] = {"e2e_hook_dedupe": turns.hook_dedupe, "e2e_searches": turns.searches}
+SEQUENCES: dict[str, Check] = {
+    "e2e_hook_dedupe": turns.hook_dedupe,
+    "e2e_recall_tool": tools.recall_tool,
+    "e2e_searches": turns.searches,
+}
 # What is known and not compared yet, and why.
 LATER = {
     "capture_units": "capture is not compared yet",
     "capture_pipeline": "capture is not compared yet",
     "admin_units": "the tools are not compared yet",
     "e2e_admin": "the tools are not compared yet",
-    "e2e_recall_tool": "the tools are not compared yet",
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from lab.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config, run_turn, searches_of
 from lab.conformance.records import FAILED, SKIPPED, Folder, Outcome, Record, Skip, VectorFile, expected, judge, said
+from lab.conformance.scripted import shown_row
 from lab.conformance.values import Difference, difference
+from lab.engine.collation import id_order
 from lab.engine.memory import Row
 from lab.engine.recall.hook import HookDedupe
 from lab.engine.settings import EngineConfig
@@ -15,13 +18,34 @@ from lab.engine.store.contract import Filter
 from lab.errors import UnusableInput
 
 CORPUS, SEARCHES = "e2e_corpus.jsonl", "e2e_searches.jsonl"
+_OF_A_SEARCH = {"pid", "scope", "labels", "limit", "fts", "vec"}
+
+
+def corpus_of(folder: Folder) -> list[Row]:
+    """The rows that were recorded over.
+
+    Raises :class:`UnusableInput` where there are none at hand, and ValueError with file and line where one is no row.
+    """
+    corpus = folder.setup(CORPUS)
+    if corpus.broken:
+        raise ValueError(str(corpus.broken[0].why))
+    rows = []
+    for record in corpus.records:
+        try:
+            rows += corpus_rows([record.value])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{CORPUS}:{record.line}: not a stored row: {said(error)}") from None
+    return rows
 
 
 def table_of(folder: Folder) -> Table:
-    """The recorded corpus, with the searches that were recorded over it."""
+    """The recorded corpus, with the searches that were recorded over it.
+
+    A record of a search that is not whole is passed over here: its own file says so.
+    """
     recorded = folder.beside(SEARCHES)
-    rows = corpus_rows(record.value for record in folder.setup(CORPUS).records)
-    return Table(rows, searches_of(record.value for record in recorded.records) if recorded else {})
+    found = [record.value for record in recorded.records if record.value.keys() >= _OF_A_SEARCH] if recorded else []
+    return Table(corpus_of(folder), searches_of(one for one in found if one["labels"]))
 
 
 def turns(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
@@ -45,9 +69,9 @@ def turns(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
             except UnusableInput as error:
                 yield Outcome(record.id, record.line, FAILED, said(error))
         elif given is None:
-            yield judge(record, lambda record=record: difference(expected(record), _left(table)))
+            yield judge(record, partial(_compare_left, table, record))
         else:
-            yield judge(record, lambda record=record: _compare_turn(table, config, record, embeddings=embeddings))
+            yield judge(record, partial(_compare_turn, table, config, record, embeddings=embeddings))
 
 
 def searches(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
@@ -58,7 +82,7 @@ def searches(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
         yield from _skipped(file, str(error))
         return
     for record in file.records:
-        yield judge(record, lambda record=record: _compare_search(table, folder.prompts, record))
+        yield judge(record, partial(_compare_search, table, folder.prompts, record))
 
 
 def hook_dedupe(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
@@ -70,7 +94,7 @@ def hook_dedupe(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
         return
     config, dedupe = plugin_config({}), HookDedupe()
     for record in file.records:
-        yield judge(record, lambda record=record: difference(expected(record), _fire(table, config, dedupe, record)))
+        yield judge(record, partial(_compare_firing, table, config, dedupe, record))
 
 
 def _compare_turn(table: Table, config: EngineConfig | None, record: Record, *, embeddings: bool) -> Difference | None:
@@ -81,13 +105,12 @@ def _compare_turn(table: Table, config: EngineConfig | None, record: Record, *, 
         raise UnusableInput("no configuration: neither in the file's first line nor in the record")
     before = len(table.written)
     turn = run_turn(table, config, given, embeddings=embeddings)
-    found = answer(turn) | {"upserts": [_shown_row(row) for row in table.written[before:]]}
+    found = answer(turn) | {"upserts": [shown_row(row) for row in table.written[before:]]}
     wanted = expected(record)
-    # A record shows what its recorder looked at; the plugin's other answers always stand in it.
-    for key in ("searched", "upserts"):
-        if key not in wanted:
-            del found[key]
-    return difference(wanted, found, tolerance=CLOSE)
+    if not {"prependContext", "receipt"} & wanted.keys():
+        raise Skip("the record shows neither what was injected nor a receipt")
+    # A record shows what its recorder looked at, and that is compared.
+    return difference(wanted, {key: value for key, value in found.items() if key in wanted}, tolerance=CLOSE)
 
 
 def _compare_search(table: Table, prompts: dict[str, str], record: Record) -> Difference | None:
@@ -105,33 +128,21 @@ def _compare_search(table: Table, prompts: dict[str, str], record: Record) -> Di
     return difference(wanted, found, path="search", tolerance=CLOSE)
 
 
-def _fire(table: Table, config: EngineConfig, dedupe: HookDedupe, record: Record) -> dict[str, bool]:
+def _compare_firing(table: Table, config: EngineConfig, dedupe: HookDedupe, record: Record) -> Difference | None:
     given = record.value["input"]
     prompt, at = given["prompt"], given["atMs"]
     if dedupe.is_repeat(given["sessionKey"], given["messageCount"], prompt, at):
-        return {"ran": False, "injected": False, "dedupeLogged": True}
+        return difference(expected(record), {"ran": False, "injected": False, "dedupeLogged": True})
     turn = run_turn(table, config, {"prompt": prompt, "nowMs": at}, embeddings=True)
-    return {"ran": True, "injected": turn.packed is not None, "dedupeLogged": False}
+    return difference(expected(record), {"ran": True, "injected": turn.packed is not None, "dedupeLogged": False})
 
 
-def _left(table: Table) -> dict[str, Any]:
-    """What a sequence leaves: how many rows there are, and those that the engine itself wrote, as they are stored."""
-    written = {row.id for row in table.written}
+def _compare_left(table: Table, record: Record) -> Difference | None:
+    """What a sequence leaves: how many rows there are, and those that the engine itself wrote, newest first."""
     kept = [row for number, row in enumerate(table.store.rows) if number not in table.gone]
-    return {"count": len(kept), "workingSetRows": [_shown_row(row) for row in kept if row.id in written]}
-
-
-def _shown_row(row: Row) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "text": row.text,
-        "createdAt": row.created_at,
-        "category": row.category,
-        "importance": row.importance,
-        "importance_label": row.importance_label,
-        "scope": row.scope,
-        "trust_tier": row.trust_tier,
-    }
+    written = {row.id for row in table.written}
+    own = sorted((row for row in kept if row.id in written), key=lambda row: (-row.created_at, id_order(row.id)))
+    return difference(expected(record), {"count": len(kept), "workingSetRows": [shown_row(row) for row in own]})
 
 
 def _skipped(file: VectorFile, why: str) -> Iterator[Outcome]:

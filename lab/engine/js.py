@@ -90,3 +90,8 @@ def to_number(value: Any) -> float:
     if isinstance(value, list) and len(value) < 2:
         return to_number(value[0]) if value else 0.0
     return math.nan
+
+
+def whole_count(count: float) -> int:
+    """A count as receipts show it: whole, and never below 0."""
+    return max(0, int(count)) if math.isfinite(count) else 0

@@ -1,7 +1,5 @@
 """How often the same memories come back, turn after turn.
 
-Definitions below).
-
 All of them look at one arm's selections in one conversation, in order. A selection is the tuple of keys that were
 injected.
 """

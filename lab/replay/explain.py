@@ -143,7 +143,8 @@ def _tell(
         fts = {memories.rows[hit.row].key: rank for rank, hit in enumerate(whole.fts, 1)}
         vec = {memories.rows[hit.row].key: rank for rank, hit in enumerate(whole.vec, 1)}
         fused = {keys[one.id]: (rank, one.score) for rank, one in enumerate(tiers.fused(plan, scope), 1)}
-        for key in {**fts, **vec}:
+        # The digest that the plugin keeps among the memories is none of the recording's.
+        for key in (one for one in {**fts, **vec} if one in by_key):
             rank, score = fused.get(key, (None, None))
             places[key] = Place(plan.tier, rank, score, fts.get(key), vec.get(key))
     injected = {item.key for item in recall.items[: recall.injected]}
@@ -152,8 +153,9 @@ def _tell(
             ((_final_score(turn, by_key[key], place), key) for key, place in places.items() if place.score is not None),
             key=lambda pair: (-pair[0], by_key[pair[1]].id),
         )
-        # What the digest says is no runner-up: it is there already.
-        there = injected | ({keys[one] for one in (*turn.digested, *turn.excluded)} if turn else set())
+        # What the digest says is there already, and what the budget dropped had been taken.
+        taken = [*turn.digested, *turn.excluded, *(one.candidate.id for one in turn.final)] if turn else []
+        there = injected | {keys[one] for one in taken}
         next_keys = [key for _, key in ranked if key not in there][:RUNNERS_UP]
     else:
         next_keys = [item.key for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]

@@ -18,7 +18,7 @@ from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
-from lab.replay.moments import RECALL_TURNS
+from lab.replay.moments import RECALL_TURNS, moments
 from lab.shelf import golden_beside
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
@@ -160,6 +160,8 @@ def make_plan(asked: Asked) -> Plan:
     FaultPlan(asked.faults).check()
     if asked.depth < 1:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
+    if asked.hard_rules < 0:
+        raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
     arms = tuple(
         make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
         for spec in specs
@@ -178,6 +180,9 @@ def make_plan(asked: Asked) -> Plan:
     recall_turns = asked.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
+    if asked.faults:
+        each = (moments(one, library.golden.of(one.conversation), recall_turns) for one in recordings)
+        FaultPlan(asked.faults).require({moment.key for happening in each for moment in happening})
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     return Plan(asked, library, recordings, specs, arms, labels, recall_turns, embedder_named(asked.embedder), files)

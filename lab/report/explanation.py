@@ -132,6 +132,8 @@ def _printable(line: str) -> str:
 
 
 def _short(text: str, width: int) -> str:
-    """One line of a text."""
+    """One line of a text, cut to so many columns; a Chinese character takes two."""
+    from rich.cells import cell_len, set_cell_size
+
     line = _printable(" ".join(text.split()))
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return line if cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"

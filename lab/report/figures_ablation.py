@@ -1,4 +1,4 @@
-"""The ablation chart: one panel a measure, one mark a rung, read from the foot upwards."""
+"""The ablation chart: one panel a measure, one mark a rung, the first one on top."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = {
-    "Success": "hit@{k}: a wanted memory is an item",
-    "Present": "present: it is an item or in the digest",
+    "Success": "hit@{k}: a wanted\nmemory is an item",
+    "Present": "present: it is an item\nor in the digest",
     "RepeatRate": "repeat rate",
     "InjectedChars": "injected characters",
 }
@@ -24,7 +24,7 @@ BETTER, WORSE, OPEN = "#0072B2", "#D55E00", "#777777"
 @styled
 def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
     """Means of every rung; the colour says whether it is decidedly better or worse than the rung before."""
-    figure, (row,) = subplots(1, len(PANELS), (13, 1.6 + 0.42 * len(steps)))
+    figure, (row,) = subplots(1, len(PANELS), (13, 1.8 + 0.42 * len(steps)))
     for place, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
         name = f"{stem}@{cutoff}" if stem == "Success" else stem
         points = [(at, step) for at, step in enumerate(steps) if step.means.get(name) is not None]

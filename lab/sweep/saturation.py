@@ -26,11 +26,13 @@ from lab.measures.repetition import repeat_rates
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.labels import NICE_OF_REST, Labels
+from lab.replay.loop import request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import write_table
 from lab.replay.run import open_sources, prepare
 from lab.systems.engine import POLICIES, TieredRecall
+from lab.systems.faults import FaultPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 MODES = ("distractors", "independent")
 SHARES = (0.01, 0.03, 0.06, 0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.90, 1.0)
 REFERENCES = ("hybrid", "oracle")
+NO_FAULTS = FaultPlan()
 
 
 class Point(NamedTuple):
@@ -146,7 +149,7 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     by_id = {row.id: row for row in rows}
     views = list(_views(plan, recording, rows, happening))
     gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
-    scoped = plan.asked.scope == "recorded"
+    scopes = [request_of(moment, plan.scoping, NO_FAULTS).scope for moment in happening]
     tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
     for mode, share, seed in draws:
@@ -156,9 +159,8 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
         codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
-        for moment, (view, count) in zip(happening, views, strict=True):
+        for within, (view, count) in zip(scopes, views, strict=True):
             memories = Memories(view.with_labels(codes), rows[:count], by_id)
-            within = moment.scope if scoped else None
             for arm in tiered:
                 tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, memories.shared)
                 picked = arm.choose(tiers, within).picked
@@ -190,8 +192,6 @@ def _references(
     plan: Plan, happening: list[Moment], views: list[tuple[ExactView, int]], rows: list[Row]
 ) -> dict[tuple[str, float | None, int | None, str], Tally]:
     """Hybrid and oracle look at no label, so they are scored once. They have no GoldNice: it depends on a draw."""
-    from lab.systems.contract import Request
-
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
     by_id = {row.id: row for row in rows}
     for arm in plan.arms:
@@ -199,13 +199,7 @@ def _references(
             continue
         selections = []
         for moment, (view, count) in zip(happening, views, strict=True):
-            request = Request(
-                moment.key,
-                moment.text,
-                moment.scope if plan.asked.scope == "recorded" else None,
-                moment.now_ms,
-                relevant=moment.probe.grades if moment.probe else {},
-            )
+            request = request_of(moment, plan.scoping, NO_FAULTS)
             recall = arm.select(request, Memories(view, rows[:count], by_id))
             selections.append([item.id for item in recall.items[: recall.injected]])
         found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)

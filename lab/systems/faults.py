@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from lab.engine.store.contract import Filter, Lanes, View
@@ -42,6 +42,12 @@ class FaultPlan:
             share = _share(when)
             if share is not None and not 0 < share <= 1:
                 raise UnusableInput(f"fault {asked!r}: a share is a number from 0 to 1, above 0")
+
+    def require(self, keys: Set[str]) -> None:
+        """Refuse a fault at a turn or probe that is none of ``keys``: it would never happen."""
+        for name, when in map(_parsed, self.asked):
+            if when is not None and when not in keys and _share(when) is None:
+                raise UnusableInput(f"fault {name!r}: nothing is recalled at {when!r}")
 
 
 def _parsed(asked: str) -> tuple[str, str | None]:

@@ -13,12 +13,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from lab.engine.memory import LABELS, Row, engine_id
 from lab.engine.recall.fuse import fuse
+from lab.engine.recall.turn import Memories
 from lab.engine.settings import EngineConfig
 from lab.engine.store.contract import Filter, Query, Store
 from lab.engine.store.exact import ExactStore
 from lab.engine.store.lance import LanceStore
 from lab.engine.store.tokens import TextSettings
-from lab.engine.recall.turn import Memories
 from lab.systems.contract import Request
 from lab.systems.engine import POLICIES, TieredRecall
 

@@ -126,6 +126,8 @@ def test_an_arm_can_be_compared_with_itself_under_fewer_places(make_run: MakeRun
         ({"recall_turns": "none"}, "recall_turns"),
         ({"limit": 5}, "conversations"),
         ({"labels": "sampled", "recall_turns": "none"}, "labels, recall_turns"),
+        ({"hard_rules": 1, "limit": 1}, "conversations, hard_rules"),
+        ({"categories": "detected"}, "categories"),
     ],
 )
 def test_runs_that_judge_other_things_are_refused_by_name(

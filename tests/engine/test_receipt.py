@@ -1,4 +1,4 @@
-"""The recall receipt, key by key, and how numbers and lengths are counted in it."""
+"""The recall receipt, key by key; its short form in the prompt; how numbers and lengths are counted in it."""
 
 from __future__ import annotations
 
@@ -9,61 +9,53 @@ from typing import Any
 import pytest
 
 from lab.engine.js import js_length, round6
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall.receipt import recall_receipt
-from lab.engine.recall.select.outcome import Picked, Quota, TierCount
-from lab.engine.store.contract import Hit, Lanes
+from lab.engine.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.engine.recall.select.outcome import Quota, TierCount
+from lab.engine.settings import ReceiptSettings
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "i": "ignore", "u": "unknown"}
+LOW, HIGH = ReceiptSettings(), ReceiptSettings(verbosity="high")
+PREFIX, SUFFIX = "<!-- openclaw-mem-engine:autoRecall ", " -->"
 
 
-def row(identity: str, scope: str = "global") -> Row:
-    """A row whose first letter is its label."""
-    return Row(identity, f"key/{identity}", "a secret text", "a secret text", 0, "fact", LABELS[identity[0]], scope)
+def final(*ids: str, scope: str | None = "global") -> list[Final]:
+    """Rows whose first letter is their label."""
+    return [Final(one, LABELS[one[0]], scope) for one in ids]
 
 
-def receipt(**changes: Any) -> dict[str, Any]:
+def receipt(settings: ReceiptSettings = LOW, **changes: Any) -> dict[str, Any]:
     """The receipt of a recall that found nothing, but for ``changes``."""
+    plain: dict[str, Any] = {"scope": "global", "scope_mode": "global", "mode": "tier_first_v1"}
+    return lifecycle_receipt(settings, **(plain | changes))
+
+
+def with_quotas(settings: ReceiptSettings = LOW, **changes: Any) -> dict[str, Any]:
+    """The receipt of a recall with quotas in the scope work."""
     plain: dict[str, Any] = {
-        "mode": "tier_first_v1",
-        "scope": "global",
-        "quota": None,
-        "tier_counts": [],
-        "lanes": [],
-        "picked": [],
-        "rows": {},
-        "store_rows": [],
-        "rejected": [],
-        "injected": 0,
+        "mode": "tier_quota_v1",
+        "scope": "work",
+        "scope_mode": "inferred",
+        "quota": Quota(2, 1, 0, 3),
+        "tier_counts": [TierCount("must", ("must_remember",), 9, 2), TierCount("nice", ("nice_to_have",), 1, 1)],
+        "fts": [Found("m1", 7.0078125, 0.0), Found("u1", 9.5, 0.0)],
+        "vec": [Found("m1", 0.5, 1.0), Found("m2", 0.4, 1.5), Found("n1", 0.3333333, 2.0000001)],
+        "final": final("m1", "n1", "u1", "m2", scope="work"),
+        "rejected": ["budget_cap", "no_results_must", "budget_cap"],
+        "injected": 4,
     }
-    return recall_receipt(**(plain | changes))
+    return lifecycle_receipt(settings, **(plain | changes))
+
+
+def said(comment: str) -> dict[str, Any]:
+    """What a comment holds."""
+    assert comment.startswith(PREFIX)
+    assert comment.endswith(SUFFIX)
+    value: dict[str, Any] = json.loads(comment.removeprefix(PREFIX).removesuffix(SUFFIX))
+    return value
 
 
 def test_the_whole_receipt_of_a_recall_with_quotas() -> None:
-    rows = [row("m1", "work"), row("n1", "work"), row("u1", "work"), row("m2", "work")]
-    picked = [
-        Picked(Candidate("m1", 2 / 61, 0, 1, 1), "must", "must_quota"),
-        Picked(Candidate("n1", 1 / 61, 0, None, 1), "nice", "nice_quota"),
-        Picked(Candidate("u1", 1 / 61, 0, 1, None), "unknown", "unknown_quota"),
-        Picked(Candidate("m2", 1 / 62, 0, None, 2), "must", "wildcard"),
-    ]
-    found = receipt(
-        mode="tier_quota_v1",
-        scope="work",
-        quota=Quota(2, 1, 0, 3),
-        tier_counts=[TierCount("must", ("must_remember",), 9, 2), TierCount("nice", ("nice_to_have",), 1, 1)],
-        lanes=[
-            Lanes([Hit(0, 7.0078125)], [Hit(0, 0.5, 1.0), Hit(3, 0.4, 1.5)]),
-            Lanes([], [Hit(1, 0.3333333, 2.0000001)]),
-            Lanes([Hit(2, 9.5)], []),
-        ],
-        picked=picked,
-        rows={one.id: one for one in rows},
-        store_rows=rows,
-        rejected=["budget_cap", "no_results_must", "budget_cap"],
-        injected=4,
-    )
-    assert found == {
+    assert with_quotas() == {
         "schema": "openclaw-mem-engine.recall.receipt.v1",
         "verbosity": "low",
         "skipped": False,
@@ -98,7 +90,6 @@ def test_the_whole_receipt_of_a_recall_with_quotas() -> None:
         "finalCount": 4,
         "injectedCount": 4,
     }
-    assert "secret" not in json.dumps(found)
 
 
 def test_an_empty_recall_has_empty_lists_and_no_quota() -> None:
@@ -127,36 +118,159 @@ def test_an_empty_recall_has_empty_lists_and_no_quota() -> None:
     }
 
 
+@pytest.mark.parametrize("reason", ["trivial_prompt", "no_query"])
+def test_a_prompt_that_is_passed_over_says_why_and_names_no_mode(reason: str) -> None:
+    skipped = lifecycle_receipt(LOW, scope="work", scope_mode="explicit", skip_reason=reason, rejected=[reason])
+    assert skipped["skipped"] is True
+    assert (skipped["skipReason"], skipped["rejected"]) == (reason, [reason])
+    assert (skipped["scope"], skipped["scopeMode"]) == ("work", "explicit")
+    assert not {"selectionMode", "quota", "fallback", "budget", "workingSet"} & set(skipped)
+
+
 def test_the_quota_stands_after_the_mode_as_in_the_plugin() -> None:
-    keys = list(receipt(quota=Quota(2, 2, 1)))
+    keys = list(with_quotas())
     assert keys[keys.index("selectionMode") + 1] == "quota"
     assert keys[-2:] == ["finalCount", "injectedCount"]
 
 
+def test_the_receipts_of_other_stages_come_last_in_their_order() -> None:
+    parts = {"fallback": None, "budget": {"maxChars": 1}, "workingSet": {"enabled": False}}
+    found = receipt(parts=parts)
+    assert list(found)[-4:] == ["injectedCount", *parts]
+    assert {name: found[name] for name in parts} == parts
+
+
 def test_the_top_of_a_lane_is_taken_over_all_searches() -> None:
     """Best score of each id, score descending, then id; three at most."""
-    rows = [row(one) for one in ("u3", "m1", "n2", "u1", "m9")]
-    lanes = [
-        Lanes([Hit(1, 5.0), Hit(2, 1.0)], []),
-        Lanes([Hit(0, 5.0), Hit(2, 4.0), Hit(3, 4.0), Hit(4, 3.0)], []),
-    ]
-    found = receipt(lanes=lanes, store_rows=rows)["ftsTop"]
+    hits = [("m1", 5.0), ("n2", 1.0), ("u3", 5.0), ("n2", 4.0), ("u1", 4.0), ("m9", 3.0)]
+    found = receipt(fts=[Found(identity, score, 0.0) for identity, score in hits])["ftsTop"]
     assert found == [{"id": "m1", "score": 5.0}, {"id": "u3", "score": 5.0}, {"id": "n2", "score": 4.0}]
 
 
-def test_no_more_than_six_tiers_are_counted_while_all_are_named() -> None:
-    counts = [TierCount(f"t{number}", (), number, 0) for number in range(8)]
-    found = receipt(tier_counts=counts)
+def test_the_distance_in_the_top_is_that_of_the_best_score() -> None:
+    vec = [Found("m1", 0.2, 4.0), Found("m1", 0.5, 1.0), Found("m1", 0.4, 1.5), Found("", 0.9, 0.1)]
+    assert receipt(vec=vec)["vecTop"] == [{"id": "m1", "score": 0.5, "distance": 1.0}]
+
+
+def test_scores_that_look_alike_stand_in_the_order_of_their_ids() -> None:
+    fts = [Found("b", 1.00000012, 0.0), Found("a", 1.0, 0.0), Found("c", float("nan"), 0.0)]
+    assert receipt(fts=fts)["ftsTop"] == [{"id": "a", "score": 1.0}, {"id": "b", "score": 1.0}, {"id": "c", "score": 0}]
+
+
+@pytest.mark.parametrize(("asked", "listed"), [(3, 3), (2.7, 2), (1, 1), (0, 1), (-4, 1), (10, 10), (40, 10)])
+def test_a_list_holds_what_the_settings_say_from_one_to_ten(asked: float, listed: int) -> None:
+    ids = [f"m{number:02}" for number in range(20)]
+    found = receipt(
+        ReceiptSettings(max_items=asked),  # type: ignore[arg-type]
+        fts=[Found(one, 1.0, 0.0) for one in ids],
+        vec=[Found(one, 1.0, 0.0) for one in ids],
+        final=final(*ids),
+    )
+    assert [len(found[name]) for name in ("ftsTop", "vecTop", "fusedTop", "whyTheseIds")] == [listed] * 4
+    # What is counted is not cut.
+    assert found["finalCount"] == found["whySummary"]["byTier"]["must"] == 20
+
+
+def test_no_more_than_six_tiers_are_counted_and_named() -> None:
+    found = receipt(tier_counts=[TierCount(f"t{number}", (), number, 0) for number in range(8)])
     assert [one["tier"] for one in found["tierCounts"]] == [f"t{number}" for number in range(6)]
+    assert found["tiersSearched"] == [f"t{number}" for number in range(6)]
+
+
+def test_labels_of_a_tier_are_told_by_a_receipt_that_says_much_four_at_most() -> None:
+    count = TierCount("must", ("a", "b", "c", "d", "e"), 1.9, -1)  # type: ignore[arg-type]
+    (low,), (high,) = (receipt(one, tier_counts=[count])["tierCounts"] for one in (LOW, HIGH))
+    assert low == {"tier": "must", "labels": [], "candidates": 1, "selected": 0}
+    assert high == low | {"labels": ["a", "b", "c", "d"]}
+
+
+def test_scopes_beside_the_prompts_own_are_fallbacks_and_a_blank_one_is_global() -> None:
+    rows = [*final("m1", scope="work"), *final("n1"), *final("u1", scope=" \u3000"), *final("m2", scope=None)]
+    found = receipt(ReceiptSettings(max_items=4), scope="work", scope_mode="explicit", final=rows)
+    assert [(one["scope"], one["origin"]) for one in found["whyTheseIds"]] == [
+        ("work", "primary"),
+        *[("global", "fallback")] * 3,
+    ]
+    assert (found["whySummary"]["fromPrimaryScope"], found["whySummary"]["fromFallbackScope"]) == (1, 3)
+
+
+def test_a_row_without_an_id_counts_and_cannot_be_explained() -> None:
+    found = receipt(final=[Final("", "must_remember", "global"), *final("n1")])
+    assert (found["finalCount"], found["fusedTop"]) == (2, ["", "n1"])
+    assert [one["id"] for one in found["whyTheseIds"]] == ["n1"]
+    assert found["whySummary"]["byTier"] == {"must": 0, "nice": 1, "unknown": 0, "ignore": 0}
 
 
 def test_an_ignored_memory_counts_as_ignored() -> None:
-    ignored = row("i1")
-    picked = [Picked(Candidate("i1", 0.5), "ignore", "ranked")]
-    found = receipt(picked=picked, rows={"i1": ignored}, store_rows=[ignored], injected=1)
+    found = receipt(final=final("i1"), injected=1)
     assert found["whySummary"]["byTier"] == {"must": 0, "nice": 0, "unknown": 0, "ignore": 1}
     assert found["whyTheseIds"][0]["tier"] == "ignore"
     assert found["whyTheseIds"][0]["signals"] == []
+
+
+@pytest.mark.parametrize("injected", [-3, float("nan"), float("inf")])
+def test_a_count_that_is_none_is_nought(injected: float) -> None:
+    assert receipt(injected=injected)["injectedCount"] == 0
+
+
+def test_a_comment_is_written_where_receipts_are_on_and_say_much() -> None:
+    plain = with_quotas()
+    assert prompt_comment(LOW, plain) == ""
+    assert prompt_comment(ReceiptSettings(enabled=False, verbosity="high"), plain) == ""
+    assert said(prompt_comment(HIGH, plain))
+
+
+def test_a_comment_says_the_receipt_in_short_in_the_plugins_order() -> None:
+    parts = {
+        "fallback": {"eligible": True, "consulted": False, "margin": 1},
+        "budget": {"maxChars": 1},
+        "coldLane": {"consulted": True, "returned": 2, "strategy": "hybrid", "ingested": 7},
+        "workingSet": {"enabled": True, "id": "x", "text": "secret"},
+    }
+    whole = with_quotas(HIGH, parts=parts)
+    comment = prompt_comment(HIGH, whole)
+    short = said(comment)
+    same = ["schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop"]
+    same += ["whySummary", "whyTheseIds"]
+    assert list(short) == [*same, "why", "injectedCount", "fallback", "coldLane", "workingSet"]
+    assert {name: short[name] for name in same} == {name: whole[name] for name in same}
+    assert short["why"] == whole["whySummary"] | {"ids": whole["whyTheseIds"]}
+    assert short["fallback"] == {"eligible": True, "consulted": False}
+    assert short["coldLane"] == {"consulted": True, "returned": 2, "strategy": "hybrid"}
+    assert short["workingSet"] == {"enabled": True, "id": "x"}
+    # Nothing is escaped that need not be, and there is no space that could be left out.
+    assert comment == PREFIX + json.dumps(short, ensure_ascii=False, separators=(",", ":")) + SUFFIX
+
+
+def test_a_comment_without_the_parts_leaves_them_out() -> None:
+    short = said(prompt_comment(HIGH, receipt(HIGH, parts={"fallback": None, "workingSet": None})))
+    assert not {"quota", "fallback", "coldLane", "workingSet"} & set(short)
+
+
+@pytest.mark.parametrize(
+    ("label", "tier"),
+    [
+        ("must_remember", "must"),
+        ("Must-Remember", "must"),
+        ("nice_to_have", "nice"),
+        ("ignore", "ignore"),
+        ("unknown", "unknown"),
+        ("", "unknown"),
+        (None, "unknown"),
+        ("precious", "unknown"),
+    ],
+)
+def test_a_stored_label_stands_for_a_tier(label: str | None, tier: str) -> None:
+    assert why_tier(label) == tier
+
+
+def test_the_public_engine_reads_labels_alike(observed: Callable[[str], list[dict[str, Any]]]) -> None:
+    records = [one for one in observed("receipts.jsonl") if one["fn"] == "toWhyTier"]
+    # What JSON cannot hold stands for no label.
+    given = {one["id"]: one["input"].get("label") for one in records}
+    found = {name: why_tier(label if isinstance(label, str) else None) for name, label in given.items()}
+    assert found == {one["id"]: one["output"] for one in records}
+    assert found
 
 
 def test_reasons_stand_in_the_plugins_order(observed: Callable[[str], list[dict[str, Any]]]) -> None:

@@ -1,26 +1,23 @@
-"""The two selection policies: worked examples, the public engine's answers, and what must hold for any buckets."""
+"""The two selection policies: worked examples, and what must hold for any buckets."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall.fuse import fuse
-from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount
+from lab.engine.collation import id_order
+from lab.engine.memory import Candidate
+from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount, by_rank
 from lab.engine.recall.select.tier_first import tier_first_v1
 from lab.engine.recall.select.tier_quota import tier_quota_v1
 from lab.engine.recall.tiers import TierPlan, recall_plans
-from lab.engine.store.contract import Hit, Lanes
 
 Buckets = dict[str, list[Candidate]]
 PLANS = recall_plans()
-UNDEFINED = {"$js": "undefined"}
 
 
 def bucket(*hits: tuple[str, float] | tuple[str, float, int]) -> list[Candidate]:
@@ -253,6 +250,35 @@ def test_ids_that_stand_in_several_tiers_are_taken_once_and_none_is_lost(
     assert sum(count.selected for count in selection.tier_counts) == len(selection.picked)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.builds(Candidate, st.sampled_from("abcdef"), SCORES, TIMES), max_size=9), min_size=3),
+    LIMITS,
+    QUOTAS,
+)
+def test_the_wildcard_is_that_of_a_full_sort_whatever_stands_in_the_buckets(
+    hits: list[list[Candidate]], limit: int, quota: tuple[int, int, int]
+) -> None:
+    """Ids in several tiers, or twice in one, in no order: no store gives such buckets, and the rule covers them."""
+    buckets = dict(zip(("must", "nice", "unknown"), hits, strict=False))
+    selection = by_quota(buckets, limit, quota, strict=False)
+    quotas = [one for one in selection.picked if one.decision != "wildcard"]
+    pool = sorted((by_rank(one), tier) for tier, bucket in buckets.items() for one in bucket)
+    seen = {one.candidate.id for one in quotas}
+    wanted = list(dict.fromkeys((rank[2], tier) for rank, tier in pool if rank[2] not in map(id_order, seen)))
+    first = dict(reversed(wanted))
+    chosen = [(id_order(one.candidate.id), one.tier) for one in selection.picked[len(quotas) :]]
+    assert chosen == list(dict.fromkeys((rank, first[rank]) for rank, _ in wanted))[: limit - len(quotas)]
+
+
+def test_a_tier_without_a_name_is_none_and_of_two_with_one_name_the_quotas_see_the_last() -> None:
+    found = iter([bucket(("x", 0.9)), bucket(("m1", 0.8)), bucket(("m2", 0.7))])
+    plans = [TierPlan("must", ()), TierPlan("must", ()), TierPlan("", ())]
+    buckets = {id(plan): next(found) for plan in (plans[2], plans[0], plans[1])}
+    selection = tier_quota_v1(plans, 3, Quota(1, 0, 0), lambda plan: buckets[id(plan)], strict_caps=False)
+    assert [(one.candidate.id, one.decision) for one in selection.picked] == [("m2", "must_quota"), ("m1", "wildcard")]
+
+
 # --- tier_first_v1, by hand
 
 
@@ -285,112 +311,3 @@ def test_must_fills_the_places_and_later_tiers_are_not_asked() -> None:
 def test_later_tiers_fill_what_must_left(buckets: Buckets, limit: int, chosen: list[str], rejected: list[str]) -> None:
     selection = tier_first_v1(PLANS, limit, lambda plan: buckets.get(plan.tier, []))
     assert (ids(selection), selection.rejected) == (chosen, rejected)
-
-
-# --- what the public engine answers
-
-
-def _usable(record: dict[str, Any]) -> bool:
-    """Whether a record says something about a store of ours.
-
-    Left out: a tier named twice, a tier without a name, and a time of creation that is neither a number nor absent
-    (null counts as absent; the lab reads times when it reads a recording, not when it selects).
-    """
-    buckets = record["input"]["buckets"]
-    tiers = [one.get("plan", one).get("tier") for one in buckets]
-    named = all(isinstance(tier, str) and tier.strip() for tier in tiers)
-    times = [hit.get("createdAt") for one in buckets for hit in one["fused"]]
-    return (
-        named
-        and len(set(tiers)) == len(tiers)
-        and all(time is None or time == UNDEFINED or type(time) in (int, float) for time in times)
-    )
-
-
-def test_the_public_engine_selects_alike_by_quota(
-    observed: Callable[[str], list[dict[str, Any]]], renamed: Callable[[Iterable[str]], dict[str, str]]
-) -> None:
-    expected, found = {}, {}
-    for record in filter(_usable, observed("tier_quota.jsonl")):
-        given_, answer = record["input"], record["output"]
-        hits = {one.get("plan", one)["tier"]: one["fused"] for one in given_["buckets"]}
-        name = renamed(hit["id"] for one in hits.values() for hit in one)
-        buckets = {
-            tier: [
-                Candidate(name[hit["id"]], hit["score"], at if type(at := hit.get("createdAt")) in (int, float) else 0)
-                for hit in one
-            ]
-            for tier, one in hits.items()
-        }
-        numbers = given_["quotas"]
-        selection = tier_quota_v1(
-            [TierPlan(tier, ()) for tier in buckets],
-            given_["limit"],
-            Quota(numbers["mustMax"], numbers["niceMin"], numbers["unknownMax"]),
-            lambda plan, buckets=buckets: buckets[plan.tier],
-            strict_caps=False,
-        )
-        found[record["id"]] = (
-            ids(selection),
-            {count.tier: count.selected for count in selection.tier_counts if count.selected},
-            selection.quota,
-        )
-        expected[record["id"]] = (
-            [name[hit["id"]] for hit in answer["selected"]],
-            {tier: count for tier, count in answer["selectedByTier"].items() if count},
-            Quota(*(answer["quota"][key] for key in ("mustMax", "niceMin", "unknownMax", "wildcardUsed"))),
-        )
-    assert found == expected
-    assert len(found) >= 150
-
-
-def test_the_public_engine_selects_alike_tier_first(
-    observed: Callable[[str], list[dict[str, Any]]], renamed: Callable[[Iterable[str]], dict[str, str]]
-) -> None:
-    """With the real fusion. Left out are lists that name an id twice or hold an empty one."""
-    expected, found = {}, {}
-    for record in observed("tier_first.jsonl"):
-        given_, answer = record["input"], record["output"]
-        lists = {
-            label: [[hit[0] for hit in lanes[lane]] for lane in ("fts", "vec")]
-            for label, lanes in given_["lists"].items()
-        }
-        if any(not all(one) or len(set(one)) < len(one) for lanes in lists.values() for one in lanes):
-            continue
-        name = renamed(identity for lanes in lists.values() for one in lanes for identity in one)
-        rows = [Row(identity, identity, "", "", 0) for identity in name.values()]
-        place = {identity: number for number, identity in enumerate(name)}
-        searched: list[str] = []
-
-        def search(
-            plan: TierPlan,
-            lists: dict[str, list[list[str]]] = lists,
-            rows: list[Row] = rows,
-            place: dict[str, int] = place,
-            searched: list[str] = searched,
-            limit: int = given_["searchLimit"],
-        ) -> list[Candidate]:
-            (label,) = plan.labels
-            searched.append(label)
-            fts, vec = ([Hit(place[identity], 0.0) for identity in lane] for lane in lists.get(label, [[], []]))
-            return fuse(Lanes(fts, vec), rows, limit)
-
-        plans = [TierPlan(plan["tier"], tuple(plan["labels"]), plan.get("missReason")) for plan in given_["plans"]]
-        selection = tier_first_v1(plans, given_["limit"], search)
-        found[record["id"]] = (
-            searched,
-            [(one.candidate.id, one.candidate.score) for one in selection.picked],
-            selection.tier_counts,
-            selection.rejected,
-        )
-        expected[record["id"]] = (
-            answer["searched"],
-            [(name[identity], score) for identity, score, _ in answer["selected"]],
-            [
-                TierCount(one["tier"], tuple(one["labels"]), one["candidates"], one["selected"])
-                for one in answer["tierCounts"]
-            ],
-            answer["rejected"],
-        )
-    assert found == expected
-    assert len(found) >= 100

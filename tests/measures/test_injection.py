@@ -1,10 +1,18 @@
-"""What one injection held: nice memories, gold among them, other scopes, misleading ones."""
+"""What one injection held: nice memories, gold among them, other scopes, misleading ones, duplicates, hard rules."""
 
 from __future__ import annotations
 
 import pytest
 
-from lab.measures.injection import forbidden, gold_nice, nice_presence, wrong_scope
+from lab.measures.injection import (
+    backbone_duplication,
+    forbidden,
+    gold_nice,
+    hard_rules,
+    nice_presence,
+    present,
+    wrong_scope,
+)
 
 MUST, NICE, UNKNOWN = "must_remember", "nice_to_have", "unknown"
 
@@ -71,3 +79,43 @@ def test_forbidden_asks_for_a_misleading_memory(
     injected: list[str], unwanted: list[str], expected: float | None
 ) -> None:
     assert forbidden(injected, unwanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("injected", "pinned", "gold", "expected"),
+    [
+        (["a", "b"], [], {"b": 1}, 1.0),
+        # A line of the digest is as good as an item.
+        (["a"], ["b"], {"b": 2}, 1.0),
+        ([], ["b"], {"b": 1, "c": 1}, 1.0),
+        (["a"], ["b"], {"c": 1}, 0.0),
+        ([], [], {"c": 1}, 0.0),
+    ],
+)
+def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
+    injected: list[str], pinned: list[str], gold: dict[str, int], expected: float
+) -> None:
+    assert present(injected, pinned, gold) == expected
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "injected", "expected"),
+    [
+        (1, 4, 1 / 4),
+        (3, 3, 1.0),
+        (0, 5, 0.0),
+        # Without a digest nothing can say what it says; without memories nothing does.
+        (None, 5, None),
+        (0, 0, None),
+        (None, 0, None),
+    ],
+)
+def test_backbone_duplication_is_the_share_of_memories_that_say_it_again(
+    duplicates: int | None, injected: int, expected: float | None
+) -> None:
+    assert backbone_duplication(duplicates, injected) == expected
+
+
+@pytest.mark.parametrize(("kept", "visible", "expected"), [(2, 3, 2 / 3), (3, 3, 1.0), (0, 2, 0.0), (0, 0, None)])
+def test_hard_rules_are_the_share_that_stands_in_the_prompt(kept: int, visible: int, expected: float | None) -> None:
+    assert hard_rules(kept, visible) == expected

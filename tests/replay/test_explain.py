@@ -15,23 +15,33 @@ from lab.replay.receipts import item, read_table
 from lab.replay.run import run_replay
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+# These have a past: the turns before the one that is explained decide about it.
+FLOWS = ("quota_repeat", "seed_full")
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 
 
-def graded(text: str, label: str, **fields: str) -> tuple[str, dict[str, str]]:
+def graded(text: str, label: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return text, {"importance_label": label, **fields}
 
 
-def many(count: int, label: str, words: str = "pears in crate") -> list[tuple[str, dict[str, str]]]:
+def many(count: int, label: str, words: str = "pears in crate") -> list[tuple[str, dict[str, Any]]]:
     return [graded(f"{words} {number}", label) for number in range(count)]
 
 
 @pytest.fixture
 def orchard(desk: Any) -> Any:
-    """Two scopes, every label, gold of every kind, and a probe from outside."""
+    """Two scopes, every label, decisions, TODOs, a hard rule, gold of every kind, and a probe from outside."""
     labels = (MUST, NICE, UNKNOWN, IGNORE, NICE)
+    kinds: tuple[dict[str, Any], ...] = ({"category": "decision"}, {}, {"category": "todo"}, {}, {"hard_rule": True})
     turns = [
-        ("user", f"how many pears are in crate {turn}", *(graded(f"crate {turn} pears {one}", one) for one in labels))
+        (
+            "user",
+            f"how many pears are in crate {turn}",
+            *(
+                graded(f"crate {turn} pears {one}", label, **(kinds[one] if turn in (1, 3) else {}))
+                for one, label in enumerate(labels)
+            ),
+        )
         for turn in range(6)
     ]
     desk.say("orchard", ("shop", turns[:4]), ("farm", turns[4:]))
@@ -48,10 +58,10 @@ def orchard(desk: Any) -> Any:
 def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_arm(
     orchard: Any, store: str, scope: str
 ) -> None:
-    outcome = orchard.run(*ARMS, store=store, scope=scope)
+    outcome = orchard.run(*ARMS, *FLOWS, store=store, scope=scope)
     assert outcome.failures == ()
     rows = orchard.rows(outcome)
-    assert len(rows) == (6 + 1 + 1) * len(ARMS)
+    assert len(rows) == (6 + 1 + 1) * (len(ARMS) + len(FLOWS))
     for row in rows:
         if store == "lancedb" and row["turn"] != "orchard/s2/t2":
             continue
@@ -60,6 +70,12 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
         assert (found.moment.key, found.arm.name, found.moment.seq) == (row["turn"], row["arm"], row["seq"])
         assert recall.items == tuple(item(row, rank) for rank in range(len(row["item_key"])))
         assert (recall.injected, len(recall.context)) == (row["injected"], row["chars"])
+        assert (list(recall.pinned), recall.duplicates, list(recall.log)) == (
+            row["pinned"],
+            row["duplicates"],
+            row["log"],
+        )
+        assert (found.turn is not None) is (row["arm"] in FLOWS)
         if store == "exact":
             assert recall.receipt == json.loads(row["receipt"])
         assert sum(found.visible.values()) == row["visible"]
@@ -71,14 +87,19 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
         assert not set(found.runners_up) & set(injected)
         assert len(found.runners_up) <= 3
         assert set(found.rows) >= {*injected, *found.runners_up, *gold}
+    # There was a past to be told, and a digest.
+    flows = [(row, json.loads(row["receipt"])) for row in rows if row["arm"] == "seed_full"]
+    assert any(receipt["suppressedByRepeat"]["penalized"] for _, receipt in flows)
+    assert any(row["pinned"] for row, _ in flows)
 
 
 def test_real_turns_are_explained_as_they_were_recalled(operators: Path, tmp_path: Path) -> None:
-    asked = Asked(str(operators), "lab", ARMS, embedder="hashing", scope="recorded", conversation=("two-desks",))
+    arms = (*ARMS, *FLOWS)
+    asked = Asked(str(operators), "lab", arms, embedder="hashing", scope="recorded", conversation=("two-desks",))
     run = run_replay(asked, tmp_path / "run").run
     rows = [row for row in read_table(run.receipts("two-desks")).to_pylist() if row["probe"]]
-    assert len(rows) == 18 * len(ARMS)
-    for row in rows[:: len(ARMS) + 1]:
+    assert len(rows) == 18 * len(arms)
+    for row in rows[:: len(arms) + 1]:
         found = explain(run, row["turn"], row["arm"])
         assert found.recall.items == tuple(item(row, rank) for rank in range(len(row["item_key"])))
         assert found.recall.receipt == json.loads(row["receipt"])

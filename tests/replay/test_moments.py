@@ -38,7 +38,7 @@ def test_recall_happens_at_recall_turns_and_at_judged_turns(
 ) -> None:
     probes = {turn: on(turn) for turn in judged}
     expected = [
-        Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, turn.seq in recalled, probes.get(turn.seq))
+        Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, turn.seq in recalled, probes.get(turn.seq), "s")
         for turn in TURNS
         if turn.seq in recalled or turn.seq in probes
     ]
@@ -99,7 +99,7 @@ def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) ->
     turns = [("user", f"apples and pears number {turn}", f"pears are stored in shed {turn}") for turn in range(9)]
     desk.say("c", ("global", turns))
     desk.judge("c/s1/t2#0", turn="c/s1/t5")
-    arms = ("tier_first_v1", "tier_quota_v1", "hybrid", "random")
+    arms = ("tier_first_v1", "tier_quota_v1", "seed_full", "hybrid", "random")
     before = desk.run(*arms, out="before")
     desk.judge("c/s1/t1#0", id="c/ask-1", conversation="c", query="where are the pears")
     desk.judge("c/s1/t9#0", id="c/ask-2", conversation="c", query="apples")
@@ -113,3 +113,20 @@ def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) ->
     assert {(row["recalls"], row["visible"]) for row in added} == {(False, 9)}
     ids = {"c/ask-1", "c/ask-2"}
     assert [one for one in score_run(after_.run) if one.at not in ids] == score_run(before.run)
+
+
+def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:
+    """What was injected for the judge alone is no repeat at the turns that count."""
+    turns = [
+        (role, f"pears number {turn}", f"pears are in shed {turn}")
+        for turn in range(4)
+        for role in ("user", "assistant")
+    ]
+    desk.say("c", ("global", turns))
+    before = desk.rows(desk.run("seed_full", out="before"))
+    desk.judge("c/s1/t1#0", turn="c/s1/t4")
+    after_ = desk.rows(desk.run("seed_full", out="after"))
+    assert [row["turn"] for row in after_ if not row["recalls"]] == ["c/s1/t4"]
+    assert [row for row in after_ if row["recalls"]] == before
+    # The past does count: what was penalised is said in the receipts.
+    assert '"penalized":0' not in before[-1]["receipt"]

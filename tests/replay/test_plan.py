@@ -29,7 +29,15 @@ def garden(desk: Any) -> Any:
     ("changes", "message"),
     [
         ({"store": "chroma"}, "unknown store 'chroma'; known: exact, lancedb"),
-        ({"scope": "all"}, "unknown scope 'all'; known: none, recorded"),
+        ({"scope": "all"}, "unknown scope 'all'; known: none, recorded, tags"),
+        ({"categories": "guessed"}, "unknown categories 'guessed'; known: recorded, detected"),
+        ({"hard_rules": -1}, "hard rules -1 is not a whole number from 0"),
+        ({"faults": ("earthquake",)}, "unknown fault 'earthquake'; known: embedder_down, input_too_long, fts_error"),
+        ({"faults": ("fts_error", "slow_store=1.5")}, "fault 'slow_store=1.5': a share is a number from 0 to 1"),
+        ({"faults": ("fts_error=0",)}, "fault 'fts_error=0': a share is a number from 0 to 1, above 0"),
+        ({"faults": ("fts_error=cellar/s1/t1",)}, "fault 'fts_error': nothing is recalled at 'cellar/s1/t1'"),
+        ({"faults": ("fts_error=",)}, "fault 'fts_error': nothing is recalled at ''"),
+        ({"faults": ("fts_error=kitchen/s1/t2",), "limit": 1}, "nothing is recalled at 'kitchen/s1/t2'"),
         ({"recall_turns": "sometimes"}, "unknown recall turns 'sometimes'; known: user, all, none"),
         ({"labels": "graded"}, "unknown labels 'graded'"),
         ({"depth": 0}, "depth 0"),
@@ -84,6 +92,7 @@ def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: di
 
 def test_arguments_survive_the_json_of_a_manifest() -> None:
     asked = Asked("p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2)
+    asked = replace(asked, faults=("fts_error", "slow_store=0.1"), hard_rules=2, categories="detected")
     assert Asked.of_manifest(json.loads(json.dumps(asdict(asked)))) == asked
 
 
@@ -99,6 +108,11 @@ def test_arguments_survive_the_json_of_a_manifest() -> None:
         ({"embedder": "all-MiniLM-L6-v2"}, {"embedder"}, True),
         ({"labels": "sampled"}, {"labels"}, False),
         ({"scope": "recorded"}, {"scope"}, False),
+        ({"scope": "tags"}, {"scope"}, False),
+        ({"hard_rules": 1}, {"hard_rules"}, False),
+        ({"categories": "detected"}, {"categories"}, False),
+        ({"faults": ("embedder_down",)}, {"faults"}, True),
+        ({"faults": ("embedder_down=0.5", "fts_error=garden/s1/t2")}, {"faults"}, True),
         ({"recall_turns": "all"}, {"recall_turns"}, False),
         ({"limit": 1}, {"conversations"}, False),
         ({"conversation": ("kitchen",)}, {"conversations"}, False),
@@ -122,6 +136,7 @@ def test_what_decides_the_receipts_is_resolved(
         {"recall_turns": "user"},
         {"memories": "recorded"},
         {"seed": 3},
+        {"categories": "recorded"},
         {"conversation": ("garden", "kitchen")},
         {"limit": 2},
     ],

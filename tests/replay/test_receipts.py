@@ -12,7 +12,8 @@ import pytest
 
 from lab.embedding.vectors import Vectors
 from lab.engine.js import js_length
-from lab.engine.store.tokens import TextSettings, words_under
+from lab.engine.recall.flow import SEED
+from lab.engine.store.tokens import words_under
 from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, rows_of
@@ -20,36 +21,39 @@ from lab.replay.moments import moments
 from lab.replay.plan import Asked, make_plan
 from lab.replay.receipts import item, latency_table, read_table, receipts_table, write_table
 from lab.replay.run import run_replay, texts_of
+from lab.systems.contract import Retrieval
 from lab.systems.retrievers import StoreRetriever, make_store
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+ARMS += ("quota_flow", "seed_full")
 SCALARS = ["arm", "turn", "seq", "scope", "recalls", "probe", "injected", "visible", "visible_nice", "chars"]
+SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
 
 
 @pytest.fixture
 def answered(desk: Any) -> list[Answered]:
-    """Every answer of every arm on a small recording with scopes, labels and Chinese."""
+    """Every answer of every arm on a small recording with scopes, labels, a hard rule, an old TODO and Chinese."""
     labels = ("must_remember", "nice_to_have", "ignore", "unknown")
+    fields: list[dict[str, Any]] = [{"importance_label": labels[turn % 4]} for turn in range(12)]
+    fields[0] |= {"category": "todo"}
+    fields[1] |= {"hard_rule": True}
+    fields[3] |= {"category": "decision"}
     turns = [
-        (
-            "user",
-            f"第{turn}箱梨子 crate {turn}",
-            (f"梨子 pears in crate {turn}", {"importance_label": labels[turn % 4]}),
-        )
-        for turn in range(12)
+        ("user", f"第{turn}箱梨子 crate {turn}", (f"梨子 pears in crate {turn}", fields[turn])) for turn in range(12)
     ]
     desk.say("果園 east", ("orchard", turns[:6]), ("global", turns[6:]))
     desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
-    plan = make_plan(desk.asked(*ARMS))
+    (desk.home / "config.json").write_text('{"autoCapture": {"todoStaleTtlDays": 1}}')
+    plan = make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
     (recording,) = plan.recordings
     texts, vectors = texts_of(plan, recording), Vectors(plan.embedder)
     vectors.prepare(texts)
 
-    def make_retriever(settings: TextSettings) -> StoreRetriever:
-        words = words_under(settings)
+    def make_retriever(retrieval: Retrieval) -> StoreRetriever:
+        words = words_under(retrieval.text)
         words.prepare(texts)
-        return StoreRetriever(make_store("exact", 64, settings), vectors, words)
+        return StoreRetriever(make_store("exact", 64, retrieval.text), vectors, words)
 
     return list(
         replay(
@@ -87,6 +91,11 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
             one.visible,
             one.visible_nice,
             js_length(one.recall.context),
+            one.hard_rules,
+            one.hard_kept,
+            list(one.recall.pinned),
+            one.recall.duplicates,
+            list(one.recall.log),
         ]
         assert tuple(item(row, rank) for rank in range(len(row["item_key"]))) == one.recall.items
         assert json.loads(row["receipt"]) == one.recall.receipt
@@ -94,11 +103,14 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
         None,
         1,
     }
+    # Every column has something to say: the fixture is no poorer than a run.
+    for name in SCALARS:
+        assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
 def test_the_columns_are_those_that_are_documented(answered: list[Answered]) -> None:
     table = receipts_table(answered)
-    assert table.column_names == [*SCALARS, *(f"item_{name}" for name in ITEMS), "receipt"]
+    assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt"]
     assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"1"}
 
 
@@ -117,7 +129,11 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     assert table.column_names == ["arm", "turn", "stage", "ns", "cold"]
     rows = table.to_pylist()
     assert {row["arm"] for row in rows} == set(ARMS)
-    assert {"retrieve", "search", "select", "wrap", "receipt"} == {row["stage"] for row in rows}
+    flows = {"seed_full", "quota_flow"}
+    stages = {"search", "select", "wrap", "receipt"}
+    assert {row["stage"] for row in rows if row["arm"] not in flows} == {"retrieve", *stages}
+    stages = {"search", *(name for name, _ in SEED)}
+    assert {row["stage"] for row in rows if row["arm"] in flows} == stages
     assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
     assert all(row["ns"] >= 0 for row in rows)
     assert latency_table([]).schema == table.schema

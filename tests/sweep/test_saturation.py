@@ -173,6 +173,31 @@ def test_two_processes_draw_the_same_points(tmp_path: Path) -> None:
     assert saturation(folder, "lab", seeds=1, jobs=2) == saturation(folder, "lab", seeds=1)
 
 
+@pytest.mark.parametrize("scope", ["none", "recorded", "tags"])
+def test_a_sweep_asks_in_the_scope_that_a_replay_asks_in(tmp_path: Path, scope: str) -> None:
+    folder = recording(tmp_path, "scoped", memory_at_end=False)
+    path = folder / "scoped.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1]["scope"] = "farm"
+    lines[3:4] = [{"kind": "memory", "text": f"pears {one}", "scope": one} for one in ("farm", "shop", "global") * 3]
+    lines[-2]["text"] = "[SCOPE: shop] pears"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = {
+        one.arm: one
+        for one in saturation(folder, "lab", seeds=1, scope=scope)
+        if (one.mode, one.share) in (("independent", 0.3), ("reference", None))
+    }
+    arms = (*POLICIES, "hybrid", "oracle")
+    asked = Asked(str(folder), "lab", arms, labels="sampled", must_share=0.3, nice_share=0.7 * 0.7, scope=scope)
+    run = run_replay(asked, tmp_path / "run").run
+    summary = summarise(score_run(run), read_gold(run), run.arms)["arms"]
+    assert {arm: (one.hit, one.repeat) for arm, one in points.items()} == {
+        arm: (summary[arm]["measures"]["Success@6"], summary[arm]["measures"]["RepeatRate"]) for arm in arms
+    }
+    # The wanted memory is of the farm, where the turn that wants it names the shop.
+    assert points["oracle"].hit == (0.0 if scope == "tags" else 1.0)
+
+
 def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
     folder = recording(tmp_path, "plain", memory_at_end=False)
     (tmp_path / "golden" / "late" / "plain.jsonl").write_text('{"kind": "probe", "turn": "plain/s1/t2"}\n')

@@ -11,8 +11,10 @@ import pytest
 from lab.engine.config import resolve
 from lab.errors import UnusableInput
 from lab.systems.arms import SYSTEMS, ArmSpec, make_arm, parse_arms
-from lab.systems.baselines import Baseline
-from lab.systems.engine import TieredRecall
+from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
+from lab.systems.contract import Retrieval
+from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
+from lab.systems.ladder import RUNGS
 
 
 def file(folder: Path, name: str, value: Any) -> Path:
@@ -52,8 +54,8 @@ def test_one_system_runs_under_two_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([], "no arm given; use --arm, for instance --arm tier_first_v1 (known: tier_first_v1, tier_quota_v1, vector"),
-        (["tier_first"], "unknown arm 'tier_first'; known: tier_first_v1, tier_quota_v1, vector"),
+        ([], "no arm given; use --arm, for instance --arm tier_first_v1 (known: tier_first_v1, tier_quota_v1, quota"),
+        (["tier_first"], "unknown arm 'tier_first'; known: tier_first_v1, tier_quota_v1, quota_flow"),
         (["bm25", ""], "unknown arm ''; known:"),
         (["BM25"], "unknown arm 'BM25'; known:"),
         (["bm25", "vector", "bm25"], "arm 'bm25' is given twice"),
@@ -126,14 +128,53 @@ def test_an_error_in_an_arms_file_names_the_file_and_the_key(
     assert str(caught.value).startswith(where)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_can_be_made_and_describes_itself(system: str) -> None:
+@pytest.mark.parametrize(
+    ("system", "profile", "most"),
+    [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in RUNGS)],
+)
+def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
     spec = ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}})
-    arm = make_arm(spec, profile="upstream", max_items=3, depth=20, seed=7)
-    config = resolve({"autoRecall": {"maxItems": 5}}, "upstream")
-    tiered = system in ("tier_first_v1", "tier_quota_v1")
+    arm = make_arm(spec, profile=profile, max_items=3, depth=20, seed=7)
+    config = resolve({"autoRecall": {"maxItems": most}}, profile)
+    config = RUNGS[system].config(config) if system in RUNGS else config
+    tiered = system not in (*SEARCHING, *SEARCHLESS)
     assert spec.tiered is tiered
-    assert type(arm) is (TieredRecall if tiered else Baseline)
-    expected = {"name": "mine", "system": system, "depth": 5 if tiered else 20, "config": config.describe()}
+    assert type(arm) is (TieredRecall if system in POLICIES else FlowRecall if tiered else Baseline)
+    expected = {"name": "mine", "system": system, "depth": most if tiered else 20, "config": config.describe()}
     assert arm.describe() == (expected | {"seed": 7} if system == "random" else expected)
-    assert (arm.name, arm.config, arm.retrieval) == ("mine", config, config.text)
+    assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
+
+
+@pytest.mark.parametrize("system", RUNGS)
+def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
+    with pytest.raises(UnusableInput, match="arm 'mine': the public plugin has nothing of the kind; use profile seed"):
+        make_arm(ArmSpec("mine", system, None), profile="upstream", max_items=3, depth=20, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("config", "profile", "docs", "owner"),
+    [
+        ({}, "upstream", False, None),
+        ({"docsColdLane": {"enabled": True}}, "upstream", True, None),
+        ({"docsColdLane": {"enabled": True}}, "seed", True, None),
+        # Only the plugin searches the table that it writes its Working Set into.
+        ({"workingSet": {"enabled": True}}, "upstream", False, "mine"),
+        ({"workingSet": {"enabled": True, "persist": False}}, "upstream", False, None),
+        ({"workingSet": {"enabled": True}}, "seed", False, None),
+    ],
+)
+def test_a_flow_shares_its_candidates_unless_it_writes_into_them(
+    config: dict[str, Any], profile: str, docs: bool, owner: str | None
+) -> None:
+    arm = make_arm(ArmSpec("mine", "engine", config), profile=profile, max_items=None, depth=50, seed=0)
+    assert arm.retrieval.docs == (arm.config.docs if docs else None)
+    assert arm.retrieval.owner == owner
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_fresh_arm_is_the_same_arm(system: str) -> None:
+    arm = make_arm(ArmSpec("mine", system, None), profile="seed", max_items=None, depth=50, seed=3)
+    fresh = arm.fresh()
+    assert (fresh.name, fresh.retrieval, fresh.describe()) == (arm.name, arm.retrieval, arm.describe())
+    # An arm that has a past starts without one.
+    assert (fresh is arm) is not isinstance(arm, FlowRecall)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from lab.engine.memory import Row, engine_id
+from lab.engine.recall.turn import Memories
 from lab.engine.settings import AutoRecall, EngineConfig
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore
 from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 from lab.systems.baselines import Baseline, draw
-from lab.engine.recall.turn import Memories
 from lab.systems.contract import Item, Recall, Request
 
 LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
@@ -52,7 +52,7 @@ def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) 
 
 
 def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Request:
-    return Request(key, "asked", scope, 0, relevant or {})
+    return Request(key, "asked", scope, 0, relevant=relevant or {})
 
 
 def ask(kind: str, stored: Sequence[Row], asked: Request | None = None, **changes: Any) -> Recall:

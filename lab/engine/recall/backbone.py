@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lab.engine.collation import id_order
 from lab.engine.js import js_length
 from lab.engine.memory import MUST, Row
-from lab.engine.near_duplicate import Normal, alike, normal_text
+from lab.engine.near_duplicate import LIKENESS, Normal, alike, normal_text
 from lab.engine.recall.budget import Slot
 from lab.engine.recall.todo import is_stale
 from lab.engine.recall.working_set import PREFIX, RANKS, is_constraint, normal_line, open_questions
@@ -35,21 +35,28 @@ class Line(NamedTuple):
 
 
 class Backbone(NamedTuple):
-    """The pinned slot (None: nothing to pin), its lines, how many lines each section has, what memories say in it."""
+    """The pinned slot (None: nothing to pin), its lines, and how many lines each section has.
+
+    ``pinned`` are the ids of the memories whose lines are in it, ``said`` is what those lines say, ``vocabulary`` all
+    their words, ``fewest`` the number of words of the shortest.
+    """
 
     slot: Slot | None
     lines: tuple[Line, ...]
     sections: dict[str, int | bool]
+    pinned: tuple[str, ...] = ()
     said: tuple[Normal, ...] = ()
-
-    @property
-    def pinned(self) -> tuple[str, ...]:
-        """Ids of the memories whose lines are in the digest."""
-        return tuple(dict.fromkeys(line.id for line in self.lines if line.id))
+    vocabulary: frozenset[str] = frozenset()
+    fewest: int = 0
 
     def holds(self, text: str) -> bool:
         """Whether a text says what a line of a memory says already."""
         normal = normal_text(text)
+        shared = len(normal.words & self.vocabulary)
+        # Saying the same takes most of the text's words, or all of a line's but for two that its ends may cut: for most
+        # memories this one count is all.
+        if shared < LIKENESS * len(normal.words) and shared < self.fewest - 2:
+            return False
         return any(alike(normal, one) for one in self.said)
 
 
@@ -115,7 +122,11 @@ def build_backbone(
         return Backbone(None, (), dict.fromkeys(sections, 0) | {"goal": False})
     text = "\n".join(line.text for line in kept)
     said = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
-    return Backbone(Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text), tuple(kept), sections, said)
+    vocabulary = frozenset().union(*(one.words for one in said))
+    fewest = min(len(one.words) for one in said)
+    slot = Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
+    pinned_ids = tuple(dict.fromkeys(line.id for line in kept if line.id))
+    return Backbone(slot, tuple(kept), sections, pinned_ids, said, vocabulary, fewest)
 
 
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:

@@ -10,16 +10,18 @@ from lab.engine.near_duplicate import CJK_RUN, words_of
 from lab.engine.store.stop_words import ENGLISH
 
 MIN_CJK_RUN, MIN_TERMS, TERM_SHARE = 4, 2, 0.8
+# Each begins where a word, a run of letters or a path begins: tried at every character, a long word would take time by
+# the square of its length.
 _IDENTIFIER = re.compile(
-    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # UUID
-    r"|(?:[\w.-]+)?(?:/[\w.-]+)+"  # path
-    r"|(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?!\w)"  # commit
-    r"|\w+(?:[._:-]\w+)+"  # dotted, dashed or underscored name, version, error code
-    r"|[A-Z]+[0-9]{2,}\w*"  # error code
+    r"(?<!\w)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # UUID
+    r"|(?<![\w.-])(?:[\w.-]+)?(?:/[\w.-]+)+"  # path
+    r"|(?<!\w)(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?!\w)"  # commit
+    r"|(?<!\w)\w+(?:[._:-]\w+)+"  # dotted, dashed or underscored name, version, error code
+    r"|(?<![A-Z])[A-Z]+[0-9]{2,}\w*"  # error code
     r"|[0-9]{4,}",
     re.ASCII | re.IGNORECASE,
 )
-_QUOTED = re.compile('"([^"]{2,})"|“([^”]{2,})”|「([^」]{2,})」|『([^』]{2,})』|`([^`]{2,})`')
+_QUOTED = re.compile('"([^"]{2,})"|“([^“”]{2,})”|「([^「」]{2,})」|『([^『』]{2,})』|`([^`]{2,})`')
 _PLAIN_WORD = re.compile(r"[a-z]+(?:[-'][a-z]+)*", re.IGNORECASE)
 
 

@@ -65,8 +65,8 @@ def select(turn: Turn) -> None:
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
     if turn.config.phased:
         _explain_suppression(turn, lane, limit)
-    if phases.tier_mode == "loop_v0":
-        turn.additions["policyTier"] = policy_tier(found.selection)
+        if phases.tier_mode == "loop_v0":
+            turn.additions["policyTier"] = policy_tier(found.selection)
 
 
 def slots(turn: Turn) -> None:
@@ -130,8 +130,11 @@ def _history_key(turn: Turn) -> str:
 
 
 def _places(turn: Turn) -> int:
-    """Places of the hot lane: the digest counts as one where it is counted inside, hard rules take theirs first."""
-    inside = turn.pinned is not None and turn.config.phases.pinned_counts == "inside"
+    """Places of the hot lane: the digest counts as one where it is counted inside, hard rules take theirs first.
+
+    Under the old policy it comes on top, as in the public plugin.
+    """
+    inside = turn.pinned is not None and turn.config.phased and turn.config.phases.pinned_counts == "inside"
     return max(0, turn.config.max_items - inside - len(turn.hard))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.engine.collation import id_order
-from lab.engine.js import WHITESPACE, round6
+from lab.engine.js import WHITESPACE, round6, whole_count
 from lab.engine.memory import normal_label
 from lab.engine.recall.select.outcome import Quota, TierCount
 from lab.engine.settings import ReceiptSettings
@@ -117,8 +117,8 @@ def lifecycle_receipt(
             {
                 "tier": count.tier,
                 "labels": list(count.labels[:MAX_LABELS]) if high else [],
-                "candidates": _whole(count.candidates),
-                "selected": _whole(count.selected),
+                "candidates": whole_count(count.candidates),
+                "selected": whole_count(count.selected),
             }
             for count in shown
         ],
@@ -141,7 +141,7 @@ def lifecycle_receipt(
             for row, home in list(zip(named, scopes, strict=True))[:listed]
         ],
         "finalCount": len(final),
-        "injectedCount": _whole(injected),
+        "injectedCount": whole_count(injected),
     }
     return receipt | dict(parts or {})
 
@@ -174,10 +174,6 @@ def most_listed(settings: ReceiptSettings) -> int:
 def why_tier(label: str | None) -> str:
     """The tier that a stored label stands for; one that is not recognised is unknown."""
     return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
-
-
-def _whole(count: float) -> int:
-    return max(0, int(count)) if math.isfinite(count) else 0
 
 
 def _number(value: float) -> float:

@@ -9,7 +9,7 @@ from lab.engine.js import WHITESPACE
 from lab.engine.memory import MUST, UNKNOWN, Row, resolve_label
 from lab.engine.recall.budget import Packed, Slot
 from lab.engine.recall.receipt import Final, compact_json, lifecycle_receipt, prompt_comment
-from lab.engine.recall.scope import GLOBAL, resolve_scope, scope_plan
+from lab.engine.recall.scope import GLOBAL, ScopePolicy, resolve_scope, scope_plan
 from lab.engine.recall.select.outcome import Picked, Selection
 from lab.engine.recall.select.policy_loop import policy_loop_v0
 from lab.engine.recall.select.tier_first import tier_first_v1
@@ -78,26 +78,35 @@ def fallback_allowed(turn: Turn) -> bool:
 
 def mark_fallback(turn: Turn) -> None:
     """Log what became of the fallback."""
-    policy, found = turn.config.scope_policy, turn.fallback
-    if not policy.fallback_marker or found is None:
-        return
-    if not fallback_allowed(turn):
-        value = {"scope": turn.scope, "reason": "invalid_scope", "validationMode": policy.validation_mode}
-        _log(turn, "scopeFallbackSuppressed", value)
+    if turn.fallback is not None:
+        allowed = fallback_allowed(turn)
+        marks = fallback_markers(turn.config.scope_policy, turn.scope, turn.fallback, allowed=allowed)
+        turn.log += [("info", mark) for mark in marks]
+
+
+def fallback_markers(policy: ScopePolicy, scope: str, found: dict[str, Any], *, allowed: bool) -> list[str]:
+    """What is logged of a fallback: that it was suppressed, or which scopes it consulted (spec 4, step 11)."""
+    if not policy.fallback_marker:
+        return []
+    marks = []
+    if not allowed:
+        value = {"scope": scope, "reason": "invalid_scope", "validationMode": policy.validation_mode}
+        marks.append(_mark("scopeFallbackSuppressed", value))
     if found["consulted"]:
         kept = {name: found[name] for name in ("consultedScopes", "usedScopes", "contributed")}
-        _log(turn, "scopeFallback", {"scope": turn.scope, **kept})
+        marks.append(_mark("scopeFallback", {"scope": scope, **kept}))
+    return marks
 
 
 def choose(turn: Turn, places: int, search: Callable[[TierPlan], Any]) -> Selection:
     """The selection policy over one scope (spec 3)."""
     recall = turn.config.auto_recall
+    plans = recall_plans(unknown_fallback=recall.include_unknown_fallback)
+    if recall.selection_mode != "tier_quota_v1":
+        return tier_first_v1(plans, places, search)
     if turn.config.phases.tier_mode == "loop_v0":
         return policy_loop_v0(places, recall.quota, search, strict_caps=recall.strict_caps)
-    plans = recall_plans(unknown_fallback=recall.include_unknown_fallback)
-    if recall.selection_mode == "tier_quota_v1":
-        return tier_quota_v1(plans, places, recall.quota, search, strict_caps=recall.strict_caps)
-    return tier_first_v1(plans, places, search)
+    return tier_quota_v1(plans, places, recall.quota, search, strict_caps=recall.strict_caps)
 
 
 def mark_stale(turn: Turn, dropped: int) -> None:
@@ -234,4 +243,8 @@ def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[s
 
 
 def _log(turn: Turn, marker: str, value: Any, level: str = "info") -> None:
-    turn.log.append((level, f"{NAME}:{marker} {compact_json(value)}"))
+    turn.log.append((level, _mark(marker, value)))
+
+
+def _mark(marker: str, value: Any) -> str:
+    return f"{NAME}:{marker} {compact_json(value)}"

@@ -119,7 +119,7 @@ class LanceStore:
 
     def remove(self, identity: str) -> None:
         """Delete the row of an id; its number stays taken."""
-        self.table.delete(f"id = {_quoted(identity)}")
+        self.table.delete(f"id = {quoted(identity)}")
         self._number.pop(identity, None)
 
     def view(self, query: Query) -> LanceView:
@@ -207,11 +207,12 @@ def _past_the_tie(fetch: Any, column: str, limit: int) -> pa.Table:
 def _filtered(search: Any, where: Filter) -> Any:
     clauses = []
     if where.scope is not None:
-        clauses.append(f"scope = {_quoted(where.scope)}")
+        clauses.append(f"scope = {quoted(where.scope)}")
     if where.labels is not None:
-        clauses.append(f"importance_label IN ({', '.join(map(_quoted, where.labels))})")
+        clauses.append(f"importance_label IN ({', '.join(map(quoted, where.labels))})")
     return search.where(" AND ".join(clauses), prefilter=True) if clauses else search
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a literal of a filter."""
     return "'" + text.replace("'", "''") + "'"

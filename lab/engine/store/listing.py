@@ -31,7 +31,7 @@ class Listing:
                 insort(self._newest.setdefault((scope, row.category), []), entry, key=itemgetter(0, 1))
                 self._stored.setdefault((scope, row.category), []).append((self._count, row))
                 if row.hard_rule:
-                    self._hard.setdefault(scope, []).append(row)
+                    insort(self._hard.setdefault(scope, []), row, key=lambda one: (one.created_at, id_order(one.id)))
             self._count += 1
 
     def remove(self, row: Row) -> None:
@@ -40,6 +40,7 @@ class Listing:
             key = (scope, row.category)
             self._newest[key] = [one for one in self._newest[key] if one[2].id != row.id]
             self._stored[key] = [one for one in self._stored[key] if one[1].id != row.id]
+            self._hard[scope] = [one for one in self._hard.get(scope, ()) if one.id != row.id]
 
     def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
         """The newest rows of a scope (None: of any): newest first, then id."""
@@ -53,5 +54,5 @@ class Listing:
         return sorted(read, key=lambda row: (-row.created_at, id_order(row.id)))[:limit]
 
     def hard_rules(self, scope: str | None) -> list[Row]:
-        """Every hard rule of a scope (None: of any), oldest first."""
-        return self._hard.get(scope, [])
+        """Every hard rule of a scope (None: of any): oldest first, then id."""
+        return list(self._hard.get(scope, ()))

@@ -1,0 +1,92 @@
+"""A table whose rows say themselves how well they match: what the second pack of vectors was made on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab.engine.collation import id_order
+from lab.engine.memory import Row
+from lab.engine.store.contract import Filter, Hit, Lanes
+from lab.engine.store.listing import Listing
+
+# A row that the engine wrote has no words and lies far off, unless a case says otherwise.
+WRITTEN = (0.0, 2.0)
+
+
+class Scripted:
+    """Rows with a score for the text lane and a distance for the other. It is its own view.
+
+    ``words`` and ``vectors`` say whether a lane answers; ``written`` is the script of rows that the engine writes.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[dict[str, Any]],
+        *,
+        words: bool = True,
+        vectors: bool = True,
+        written: tuple[float, float] = WRITTEN,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.by_id: dict[str, Row] = {}
+        self.listing = Listing()
+        self._words, self._vectors, self._written = words, vectors, written
+        self._scripts: dict[str, tuple[float, float]] = {}
+        for raw in rows:
+            self._add(_row(raw), (raw["scripted_fts_score"], raw["scripted_distance"]))
+
+    def write(self, row: Row) -> None:
+        """Keep a row that the engine wrote, in place of the one with its id."""
+        if row.id in self.by_id:
+            self.listing.remove(self.by_id[row.id])
+        self._add(row, self._written)
+
+    def left(self) -> list[Row]:
+        """The rows that are there, in the order of storing."""
+        return [row for row in self.rows if self.by_id[row.id] is row]
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        """Both lanes as the script has them, then by id."""
+        passing = [
+            (number, *self._scripts[row.id])
+            for number, row in enumerate(self.rows)
+            if self.by_id[row.id] is row
+            and row.scope == where.scope
+            and (where.labels is None or row.importance_label in where.labels)
+        ]
+        fts = [Hit(number, score) for number, score, _ in passing if score > 0]
+        vec = [Hit(number, 1 / (1 + distance), distance) for number, _, distance in passing]
+        return Lanes(
+            self._ranked(fts)[:limit] if self._words else [], self._ranked(vec)[:limit] if self._vectors else []
+        )
+
+    def _ranked(self, hits: list[Hit]) -> list[Hit]:
+        return sorted(hits, key=lambda hit: (-hit.score, id_order(self.rows[hit.row].id)))
+
+    def _add(self, row: Row, script: tuple[float, float]) -> None:
+        self.rows.append(row)
+        self.by_id[row.id] = row
+        self._scripts[row.id] = script
+        self.listing.add([row])
+
+
+def shown_row(row: Row) -> dict[str, Any]:
+    """A row as the plugin stores it."""
+    return {
+        "id": row.id,
+        "text": row.text,
+        "createdAt": row.created_at,
+        "category": row.category,
+        "importance": row.importance,
+        "importance_label": row.importance_label,
+        "scope": row.scope,
+        "trust_tier": row.trust_tier,
+    }
+
+
+def _row(raw: dict[str, Any]) -> Row:
+    """A row of the pack: without a scope it is global, and a blank label is none of the four."""
+    text, label = raw["text"], raw["importance_label"]
+    scope = raw.get("scope") or "global"
+    return Row(raw["id"], raw["id"], text, text, raw["createdAt"], raw["category"], label, scope)

@@ -1,0 +1,82 @@
+"""``lab conformance`` on a few vectors written by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+Write = Callable[[Path, list[dict[str, Any]]], Path]
+CONFIG = {"skipTrivialPrompts": True, "trivialMinChars": 8}
+PROMPTS: list[dict[str, Any]] = [
+    {"id": "a", "input": {"prompt": "hello", "cfg": CONFIG}, "output": True},
+    {"id": "b", "input": {"prompt": "why?", "cfg": CONFIG}, "output": False},
+]
+LINES: list[dict[str, Any]] = [
+    {"id": "s", "fn": "stripScopeTagLinePrefix", "input": {"line": "- [x] go"}, "output": "go"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, write_lines: Write) -> Path:
+    """A folder that holds ``vectors``."""
+    write_lines(tmp_path / "vectors" / "skip_prompt.jsonl", PROMPTS)
+    write_lines(tmp_path / "vectors" / "scope_extract.jsonl", LINES)
+    return tmp_path
+
+
+def test_vectors_that_agree(lab: Lab, folder: Path) -> None:
+    shown = lab("conformance", "vectors", cwd=folder)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [line.split() for line in shown.stdout.splitlines()[2:]] == [
+        ["scope_extract", "1", "0", "0"],
+        ["skip_prompt", "2", "0", "0"],
+        ["3", "0", "0"],
+    ]
+    done = lab("conformance", "vectors", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    none: dict[str, Any] = {"failed": 0, "skipped": 0, "reasons": {}, "first_failure": None}
+    assert json.loads(done.stdout) == {
+        "files": {"scope_extract": {"passed": 1, **none}, "skip_prompt": {"passed": 2, **none}},
+        "passed": 3,
+        "failed": 0,
+        "skipped": 0,
+        "lancedb": None,
+    }
+
+
+def test_altered_answers_fail_with_a_small_diff(lab: Lab, folder: Path, write_lines: Write) -> None:
+    write_lines(folder / "vectors" / "skip_prompt.jsonl", [PROMPTS[0], {**PROMPTS[1], "output": True}])
+    write_lines(folder / "vectors" / "scope_extract.jsonl", [{**LINES[0], "output": "gone"}])
+    shown = lab("conformance", "vectors", cwd=folder)
+    assert (shown.returncode, shown.stderr) == (1, "error: vectors: 2 of 3 records differ\n")
+    assert shown.stdout.endswith(
+        'scope_extract: s, line 1\n  at output, character 2\n  - "gone"\n  + "go"\n'
+        "\nskip_prompt: b, line 2\n  at output\n  - true\n  + false\n"
+    )
+    done = lab("conformance", "vectors", "--json", cwd=folder)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)["files"]["skip_prompt"]
+    assert (found["passed"], found["failed"]) == (1, 1)
+    assert found["first_failure"] == {"id": "b", "line": 2, "path": "output", "expected": True, "found": False}
+
+
+def test_a_malformed_line_is_a_failure_with_its_place(lab: Lab, folder: Path) -> None:
+    with (folder / "vectors" / "skip_prompt.jsonl").open("a") as file:
+        file.write("{broken\n")
+    shown = lab("conformance", "vectors/skip_prompt.jsonl", cwd=folder)
+    assert (shown.returncode, shown.stderr) == (1, "error: vectors/skip_prompt.jsonl: 1 of 3 records differ\n")
+    assert "\n  skip_prompt.jsonl:3: not a record in JSON: Expecting property name" in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere"])
+def test_nothing_to_check(lab: Lab, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    done = lab("conformance", name, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {name}: no ")

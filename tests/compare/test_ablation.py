@@ -1,0 +1,103 @@
+"""The ladder of a scored run: means of every rung, and what each changes against the rung below."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from lab.compare.ablation import Step, ablation, measures_shown
+from lab.compare.paired import compare_arms
+from lab.measures.score import Score, read_gold, score_run, summarise
+from lab.replay.run_directory import RunDirectory
+from lab.systems.ladder import LADDER
+
+MakeRun = Callable[..., RunDirectory]
+ARMS = tuple(rung.arm for rung in LADDER)
+
+
+@pytest.fixture(scope="module")
+def run(make_run: MakeRun) -> RunDirectory:
+    """Every rung over three conversations, with hard rules and decisions to be found."""
+    return make_run(*ARMS, limit=3, hard_rules=1, categories="detected")
+
+
+@pytest.fixture(scope="module")
+def scored(run: RunDirectory) -> tuple[list[Score], dict[str, Any]]:
+    """Its scores, and their means."""
+    scores = score_run(run)
+    return scores, summarise(scores, read_gold(run), run.arms)["arms"]
+
+
+@pytest.fixture(scope="module")
+def steps(scored: tuple[list[Score], dict[str, Any]]) -> list[Step]:
+    """Its ladder."""
+    return ablation(*scored, 6)
+
+
+def test_rungs_stand_in_their_order_whatever_the_order_of_the_arms(
+    scored: tuple[list[Score], dict[str, Any]], steps: list[Step]
+) -> None:
+    scores, means = scored
+    assert [(step.arm, step.adds) for step in steps] == [(rung.arm, rung.adds) for rung in LADDER]
+    assert ablation(scores, dict(reversed(means.items())), 6) == steps
+
+
+def test_means_are_those_of_the_run(scored: tuple[list[Score], dict[str, Any]], steps: list[Step]) -> None:
+    for step in steps:
+        assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
+    # What only the digest has is missing below it.
+    with_digest = [step.arm for step in steps if step.means["BackboneDuplication"] is not None]
+    assert with_digest == ["quota_backbone", "quota_score", "seed_full"]
+    assert steps[-1].means["HardRules"] == 1.0
+    assert all(step.means["HardRules"] is not None for step in steps)
+
+
+def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory, steps: list[Step]) -> None:
+    assert steps[0].changes == {}
+    for below, step in pairwise(steps):
+        compared = {one.measure: one for one in compare_arms(run, below.arm, step.arm).differences}
+        assert step.changes.keys() == compared.keys() & measures_shown(6).keys()
+        for name, change in step.changes.items():
+            assert (change.estimate, change.p, change.n) == (
+                compared[name].estimate,
+                compared[name].p,
+                compared[name].n,
+            )
+            # Nothing was declared beforehand, so nothing is adjusted.
+            assert change.p_holm is None
+    assert "BackboneDuplication" not in steps[4].changes
+    assert "BackboneDuplication" in steps[5].changes
+
+
+def test_a_rung_without_an_arm_is_left_out_and_the_next_is_compared_with_the_one_before(
+    run: RunDirectory, scored: tuple[list[Score], dict[str, Any]]
+) -> None:
+    scores, means = scored
+    kept = ("tier_first_v1", "quota_repeat", "seed_full")
+    fewer = ablation(scores, {arm: means[arm] for arm in kept} | {"hybrid": means["seed_full"]}, 6)
+    assert tuple(step.arm for step in fewer) == kept
+    (found,) = (one for one in compare_arms(run, kept[0], kept[1]).differences if one.measure == "RepeatRate")
+    assert fewer[1].changes["RepeatRate"].estimate == found.estimate
+    assert fewer[1].changes["RepeatRate"].estimate.mean < 0
+
+
+def test_measures_follow_the_cutoff(scored: tuple[list[Score], dict[str, Any]]) -> None:
+    scores, means = scored
+    assert next(iter(measures_shown(3))) == "Success@3"
+    steps = ablation(scores, means, 3)
+    assert [step.means["Success@3"] for step in steps] == [means[arm]["measures"]["Success@3"] for arm in ARMS]
+    # A measure that the run does not have is empty, and changes nothing.
+    odd = ablation(scores, means, 7)
+    assert [(step.means["Success@7"], "Success@7" in step.changes) for step in odd] == [(None, False)] * len(ARMS)
+
+
+def test_a_step_is_plain_json(steps: list[Step]) -> None:
+    values = json.loads(json.dumps([step.as_json() for step in steps]))
+    assert [list(one) for one in values] == [["arm", "adds", "means", "changes"]] * len(ARMS)
+    change = values[1]["changes"]["Success@6"]
+    assert list(change) == ["mean", "low", "high", "standard_error", "design_effect", "detectable", "p"]
+    assert change["mean"] == pytest.approx(values[1]["means"]["Success@6"] - values[0]["means"]["Success@6"])

@@ -1,0 +1,60 @@
+"""What is embedded of a text: head, mark and tail, within units and bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.engine.clamp import MARK, Clamp, clamp, is_too_long
+from lab.engine.js import js_length, js_utf8
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "kept"),
+    [
+        ("short", Clamp(), "short"),
+        ("x" * 6001, Clamp(), "x" * 500 + MARK + "x" * 5495),
+        ("abcdefghij" * 3, Clamp(20, 8), "abcdefgh" + MARK + "defghij"),
+        ("abcdefghij", Clamp(4, 0), "ghij"),
+        ("abcdefghij", Clamp(9, 4), "abcd"),
+        ("abcdefghij", Clamp(4, 9), "abcd"),
+        ("abcdefghij", Clamp(0, 5), "a"),
+        # Bytes: the longest tail where there is no mark, else a shorter head and what is left for the tail.
+        ("中文字中文字", Clamp(10, 4, 8), "文字"),
+        ("中" * 40, Clamp(20, 6, 30), "中" * 6 + MARK + "中" * 2),
+        ("中" * 40, Clamp(20, 6, 4), "中"),
+        ("ab" + MARK + "cd" + MARK + "e" * 30, Clamp(60, 8, 20), "ab" + MARK + "cd"),
+        ("😀" * 10, Clamp(9, 1), "\ud83d" + MARK + "\ude00😀"),
+        ("abc", Clamp(6000, 500, -1), "abc"),
+    ],
+)
+def test_what_is_kept(text: str, limits: Clamp, kept: str) -> None:
+    found = clamp(text, limits)
+    assert found.text == kept
+    assert (found.clipped, found.clamped_chars) == (kept != text, js_length(kept))
+    assert (found.original_bytes, found.clamped_bytes) == (len(js_utf8(text)), len(js_utf8(kept)))
+
+
+@given(st.text(max_size=80), st.integers(1, 60), st.integers(0, 70), st.none() | st.integers(1, 90))
+def test_the_limits_hold(text: str, chars: int, head: int, octets: int | None) -> None:
+    found = clamp(text, Clamp(chars, head, octets))
+    assert found.clamped_chars <= max(chars, found.original_chars if not found.clipped else 0)
+    assert octets is None or found.clamped_bytes <= octets
+    assert found.limits.head_chars <= found.limits.max_chars == chars
+
+
+@pytest.mark.parametrize(
+    ("message", "too_long"),
+    [
+        ("This model's maximum context length is 8192 tokens", True),
+        ("MAX CONTEXT LENGTH exceeded", True),
+        ("you requested 9000 tokens", True),
+        ("Please reduce the length of the messages.", True),
+        ("requested many tokens", False),
+        ("rate limit reached", False),
+        ("", False),
+    ],
+)
+def test_which_refusals_mean_too_long(message: str, too_long: bool) -> None:
+    assert is_too_long(message) is too_long

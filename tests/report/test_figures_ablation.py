@@ -1,0 +1,96 @@
+"""The ablation chart draws every rung that has a value, and says by colour and shape which way it went."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lab.compare.ablation import Step
+from lab.compare.paired import Difference
+from lab.compare.statistics import Estimate
+from lab.report.figures import save
+from lab.report.figures_ablation import ablation_figure
+
+BETTER, WORSE, OPEN = ("#0072B2", "o"), ("#D55E00", "s"), ("#777777", "D")
+MEASURES = ("Success@6", "Present", "RepeatRate", "InjectedChars")
+
+
+def change(measure: str, mean: float, low: float | None, high: float | None) -> Difference:
+    return Difference(measure, 10, 6, 0.5, 0.5 + mean, Estimate(mean, low, high, 0.1, 1.0, 0.2), 0.1, None, 1, 2, 3)
+
+
+def step(arm: str, values: tuple[float | None, ...], *changes: Difference) -> Step:
+    means = dict(zip(MEASURES, values, strict=True))
+    return Step(arm, f"+ {arm}", means, {one.measure: one for one in changes})
+
+
+STEPS = [
+    step("foot", (0.5, 0.5, 0.9, 700.0)),
+    step(
+        "better",
+        (0.6, 0.6, 0.5, 650.4),
+        change("Success@6", 0.1, 0.05, 0.15),
+        change("Present", 0.1, 0.05, 0.15),
+        change("RepeatRate", -0.4, -0.5, -0.3),
+        change("InjectedChars", -49.6, -60.0, -40.0),
+    ),
+    step("missing", (None, 0.6, None, 650.4), change("Present", 0.0, -0.1, 0.1)),
+    step(
+        "worse",
+        (0.4, 0.7, 0.6, 900.0),
+        change("Success@6", -0.2, -0.3, -0.1),
+        change("Present", 0.1, None, None),
+        change("RepeatRate", 0.1, 0.05, 0.15),
+        change("InjectedChars", 249.6, 200.0, 300.0),
+    ),
+]
+
+
+def test_every_value_has_its_mark_on_its_rung_and_a_missing_one_none() -> None:
+    figure = ablation_figure(STEPS, 6)
+    assert len(figure.axes) == 4
+    for axes, name in zip(figure.axes, MEASURES, strict=True):
+        path, *marks = axes.lines
+        points = [(one.means[name], at) for at, one in enumerate(STEPS) if one.means[name] is not None]
+        assert list(zip(path.get_xdata(), path.get_ydata(), strict=True)) == points
+        assert [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks] == points
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.600", "0.400"]
+    assert [text.get_text() for text in figure.axes[3].texts] == ["700", "650", "650", "900"]
+
+
+def test_colour_and_shape_say_what_is_decided_not_the_sign() -> None:
+    found = [
+        [(mark.get_color(), mark.get_marker()) for mark in axes.lines[1:]] for axes in ablation_figure(STEPS, 6).axes
+    ]
+    assert found == [
+        [OPEN, BETTER, WORSE],
+        # An interval that crosses zero decides nothing, and neither does none.
+        [OPEN, BETTER, OPEN, OPEN],
+        [OPEN, BETTER, WORSE],
+        [OPEN, BETTER, OPEN, WORSE],
+    ]
+
+
+def test_rungs_are_named_once_by_what_they_add() -> None:
+    first, *others = ablation_figure(STEPS, 6).axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["foot", "+ better", "+ missing", "+ worse"]
+    assert {label.get_text() for axes in others for label in axes.get_yticklabels()} == {""}
+    # The first rung is on top, and titles name the cutoff.
+    assert first.get_ylim() == (3.5, -0.7)
+    assert first.get_title().startswith("hit@6")
+
+
+def test_titles_do_not_run_into_one_another() -> None:
+    figure = ablation_figure(STEPS, 6)
+    figure.draw_without_rendering()
+    boxes = [axes.title.get_window_extent() for axes in figure.axes]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize("steps", [STEPS[:1], [step("empty", (None,) * 4)], [step("a", (None,) * 4), *STEPS], STEPS])
+def test_it_can_be_drawn_whatever_is_missing_with_equal_bytes(steps: list[Step], tmp_path: Path) -> None:
+    again = [save(ablation_figure(steps, 6), tmp_path / name) for name in ("a", "b")]
+    assert [path.read_bytes() for path in again[0]] == [path.read_bytes() for path in again[1]]
+    assert all(path.stat().st_size > 1000 for path in again[0])

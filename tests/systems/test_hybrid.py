@@ -1,0 +1,34 @@
+"""Seed 001's own claim on real conversations: both lanes together recall better than vectors alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.compare.paired import paired_differences
+from lab.measures.score import score_run
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+
+ARMS = ("vector", "hybrid")
+
+
+def test_hybrid_ranks_better_than_vectors_alone_for_every_persona(realmem: Path, tmp_path: Path) -> None:
+    asked = Asked(str(realmem), "realmem", ARMS, recall_turns="none", max_items=6)
+    run = run_replay(asked, tmp_path / "run").run
+    scores = score_run(run)
+    found = paired_differences(scores, *ARMS, ())
+    assert found["nDCG@6"].n == 604
+    assert found["nDCG@6"].estimate.low is not None
+    assert found["nDCG@6"].estimate.low > 0
+    assert found["Success@6"].estimate.mean > 0
+    assert found["R@6"].estimate.mean > 0
+    for persona in run.conversations:
+        mine = [score for score in scores if score.conversation == persona]
+        assert paired_differences(mine, *ARMS, ())["nDCG@6"].estimate.mean > 0, persona
+
+
+def test_hybrid_hits_more_often_on_the_shipped_set(operators: Path, tmp_path: Path) -> None:
+    asked = Asked(str(operators), "lab", ARMS, scope="recorded", recall_turns="none", max_items=6)
+    found = paired_differences(score_run(run_replay(asked, tmp_path / "run").run), *ARMS, ())
+    assert found["Success@6"].n == 84
+    assert all(found[name].estimate.mean > 0 for name in ("Success@6", "R@6", "nDCG@6"))
