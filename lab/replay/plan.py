@@ -125,6 +125,7 @@ class Plan:
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
         stored = {"memories_from": self.library.stored} if self.library.stored else {}
+        drawn = {"drawn": self.asked.hard_rules}
         return stored | {
             "format": self.library.format.name,
             "memories": self.library.memories,
@@ -134,7 +135,8 @@ class Plan:
             "labels": self.labels.describe(),
             "scope": self.asked.scope,
             "recall_turns": self.recall_turns,
-            "hard_rules": self.asked.hard_rules,
+            # The seed matters where something is drawn with it.
+            "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
             "categories": self.asked.categories,
         }
 

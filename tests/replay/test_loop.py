@@ -44,6 +44,7 @@ GOLD = tuple(Judgement(memory.key) for memory in MEMORIES)
 AFTER = Probe("c/after", "c", None, "pears", GOLD)
 ROWS = rows_of(RECORDING, {memory.key: str(memory.label) for memory in MEMORIES})
 EVERY_ARM = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
+EVERY_ARM += ("quota_flow", "seed_full", "engine")
 
 
 def arms_named(*names: str) -> list[Selector]:
@@ -153,6 +154,14 @@ def test_an_arm_answers_the_same_alone_and_among_others(retriever: Any) -> None:
         assert [(one.moment, one.recall.items, one.recall.receipt) for one in together if one.arm.name == name] == alone
         single = answers(retriever, "exact", arms_named(name), scoping="open")
         assert [(one.moment, one.recall.items, one.recall.receipt) for one in single] == alone
+
+
+def test_an_arm_with_a_past_starts_every_conversation_without_one(retriever: Any) -> None:
+    arms = arms_named("quota_repeat", "seed_full")
+    first, again = (answers(retriever, "exact", arms, scoping="open") for _ in range(2))
+    receipts = [one.recall.receipt for one in first]
+    assert receipts == [one.recall.receipt for one in again]
+    assert any(one["suppressedByRepeat"]["penalized"] for one in receipts if not one["skipped"])
 
 
 def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(retriever: Any, tmp_path: Path) -> None:

@@ -145,8 +145,8 @@ def test_naming_a_default_or_what_has_no_effect_is_the_same_run(garden: Any, cha
     assert make_plan(garden.asked(**changes)).run_key() == make_plan(garden.asked()).run_key()
 
 
-def test_the_seed_decides_drawn_labels_and_the_random_arm(garden: Any) -> None:
-    for asked in (garden.asked(labels="sampled"), garden.asked("random")):
+def test_the_seed_decides_drawn_labels_and_rules_and_the_random_arm(garden: Any) -> None:
+    for asked in (garden.asked(labels="sampled"), garden.asked("random"), garden.asked(hard_rules=1)):
         assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
 
 

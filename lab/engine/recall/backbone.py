@@ -52,12 +52,18 @@ class Backbone(NamedTuple):
     def holds(self, text: str) -> bool:
         """Whether a text says what a line of a memory says already."""
         normal = normal_text(text)
+        count = len(normal.words)
         shared = len(normal.words & self.vocabulary)
-        # Saying the same takes most of the text's words, or all of a line's but for two that its ends may cut: for most
-        # memories this one count is all.
-        if shared < LIKENESS * len(normal.words) and shared < self.fewest - 2:
+        # Saying the same takes most of the text's words, or all but for two that the ends of one may cut in the other,
+        # of the text's or of a line's: for most memories this one count is all.
+        if shared < min(LIKENESS * count, count - 2) and shared < self.fewest - 2:
             return False
         return any(alike(normal, one) for one in self.said)
+
+    def holds_rule(self, rule: Row) -> bool:
+        """Whether a line of a hard rule has the words of another one, but for their case."""
+        line = f"- {normal_line(rule.text, WHOLE)}".lower()
+        return any(one.hard and one.text.lower() == line for one in self.lines)
 
 
 def build_backbone(
@@ -78,7 +84,7 @@ def build_backbone(
     def lines(chosen: Iterable[Row], limit: int, width: int) -> list[Line]:
         kept: list[Line] = []
         for row in chosen:
-            text = normal_line(row.text, width)
+            text = whole_characters(normal_line(row.text, width))
             if text and text.lower() not in taken and len(kept) < limit:
                 taken.add(text.lower())
                 kept.append(Line(f"- {text}", row.id, row.id in hard))
@@ -96,8 +102,8 @@ def build_backbone(
         most,
         settings.max_item_chars,
     )
-    goal = normal_line(prompt, settings.max_goal_chars)
-    questions = [f"- {one}" for one in open_questions(prompt, most, settings.max_item_chars)]
+    goal = whole_characters(normal_line(prompt, settings.max_goal_chars))
+    questions = [f"- {whole_characters(one)}" for one in open_questions(prompt, most, settings.max_item_chars)]
     parts = (
         ("constraints:", constraints),
         ("decisions:", decisions),
@@ -129,13 +135,20 @@ def build_backbone(
     return Backbone(slot, tuple(kept), sections, pinned_ids, said, vocabulary, fewest)
 
 
+def whole_characters(line: str) -> str:
+    """A line without the half of a character that a cut may have left before its ellipsis."""
+    return f"{line[:-2]}…" if line.endswith("…") and "\ud800" <= line[-2:-1] <= "\udbff" else line
+
+
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
-    """The lines that fit into ``max_chars`` UTF-16 units, whole ones alone, without titles that lost their lines.
+    """The lines that fit into ``max_chars`` UTF-16 units, whole ones alone, and titles and lines not without the other.
 
     Hard rules are let in first, then the others in their order.
     """
     room = max_chars + 1
     fits: set[int] = set()
+    titles = [at for at, line in enumerate(lines) if _is_title(line)]
+    under = {at: max((title for title in titles if title < at), default=None) for at in range(len(lines))}
     order = sorted(range(len(lines)), key=lambda at: (not lines[at].hard, at))
     if any(line.hard for line in lines):
         # The title above the hard rules goes with them.
@@ -143,7 +156,8 @@ def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
         order.insert(0, 0)
     for at in order:
         need = js_length(lines[at].text) + 1
-        if need <= room:
+        alone = _is_title(lines[at]) or _is_goal(lines[at])
+        if need <= room and (alone or under[at] is None or under[at] in fits):
             fits.add(at)
             room -= need
     kept = [line for at, line in enumerate(lines) if at in fits]
@@ -155,7 +169,7 @@ def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
 
 
 def _is_title(line: Line) -> bool:
-    return line.id is None and line.text.endswith(":") and not line.text.startswith("- ")
+    return line.id is None and line.text.endswith(":") and not line.text.startswith(("- ", "goal: "))
 
 
 def _is_goal(line: Line) -> bool:

@@ -104,14 +104,15 @@ def pack_well_formed(
     comment: str = "",
     *,
     hard: frozenset[str] = frozenset(),
-    shorten: Callable[[Slot, int], Slot | None] | None = None,
+    shorten: Callable[[Slot, int, bool], Slot | None] | None = None,
 ) -> Packed:
     """Fit slots into the budget as the seeds ask: hard rules go last and the block stays well formed (spec 8, 16.5).
 
     First the slots that :func:`pack` would drop go, hard ones excepted. Then a slot that can be made shorter is:
-    ``shorten(slot, units)`` gives one that is shorter by that many UTF-16 units, as far as it can be, or None. Then
-    protected slots that are not hard, then the comment, then hard ones from the last. What is too long even alone is
-    cut inside its text, never inside a character, an entity or the closing tag.
+    ``shorten(slot, units, rules)`` gives one that is shorter by that many UTF-16 units, as far as it can be, or None;
+    what it holds of hard rules it gives up only for ``rules``. Then protected slots that are not hard, then the
+    comment, then hard ones from the last, then hard rules within the one that is left. What is too long even so is cut
+    inside its text, never inside a character, an entity or the closing tag.
     """
     whole = compose(slots, comment)
     before = js_length(whole)
@@ -138,16 +139,22 @@ def pack_well_formed(
             kept = [one for one in kept if one.id != slot.id]
             dropped.append(slot.id)
 
-    drop([slot for slot in soft if slot.id not in protected])
-    if shorten is not None:
+    def shrink(*, rules: bool) -> None:
         for at, slot in enumerate(kept):
-            shorter = shorten(slot, over()) if over() > 0 else None
+            shorter = shorten(slot, over(), rules) if shorten is not None and over() > 0 else None
             if shorter is not None:
                 kept[at] = shorter
+
+    drop([slot for slot in soft if slot.id not in protected])
+    shrink(rules=False)
     drop([slot for slot in soft if slot.id in protected])
-    if over() > 0:
-        comment = ""
+    if comment and over() > 0:
+        # It goes, and what went for its sake alone comes back.
+        packed = pack_well_formed(slots, budget, hard=hard, shorten=shorten)
+        after = packed.receipt["afterChars"]
+        return packed._replace(receipt=packed.receipt | {"beforeChars": before, "truncated": before > after})
     drop([slot for slot in tail_first if slot.id in hard])
+    shrink(rules=True)
     overflow = max(0, over())
     if overflow:
         kept = [kept[0]._replace(text=_cut_escaped(kept[0].text, overflow))]
@@ -160,7 +167,12 @@ def pack_well_formed(
 def _cut_escaped(text: str, overflow: int) -> str:
     """A text that is at least ``overflow`` units shorter once it is escaped: whole characters go from its end."""
     end = len(text)
-    while end and overflow > 0:
+    while end and (overflow > 0 or _splits_pair(text, end)):
         end -= 1
         overflow -= js_length(escape(text[end]))
     return text[:end]
+
+
+def _splits_pair(text: str, at: int) -> bool:
+    """Whether the halves of one character stand on both sides of a place; a text may hold them apart."""
+    return "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at : at + 1] <= "\udfff"

@@ -140,7 +140,8 @@ class HotLane:
     def _repeat(self, candidate: Candidate, row: Row) -> float:
         turn, recall, phases = self._turn, self._turn.config.auto_recall, self._turn.config.phases
         times = self._times[row.id]
-        if not times or (row.hard_rule and phases.hard_rules):
+        pinned = turn.backbone is not None and row.id in turn.backbone.pinned
+        if not times or pinned or (row.hard_rule and phases.hard_rules):
             return 1.0
         rule = exact_hit(turn.text, row.text, candidate.fts_rank)
         if rule:

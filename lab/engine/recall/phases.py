@@ -12,10 +12,11 @@ from typing import Any
 from lab.engine.js import js_length, round6
 from lab.engine.memory import Candidate, Row
 from lab.engine.recall import stages
-from lab.engine.recall.backbone import CATEGORIES, MAX_ROWS, build_backbone, cut_lines
+from lab.engine.recall.backbone import CATEGORIES, MAX_ROWS, WHOLE, build_backbone, cut_lines
 from lab.engine.recall.budget import Slot, pack_well_formed
 from lab.engine.recall.hot_lane import HotLane
-from lab.engine.recall.receipt import most_listed
+from lab.engine.recall.receipt import closed_comment, most_listed
+from lab.engine.recall.score import QUARANTINED
 from lab.engine.recall.select.outcome import Picked
 from lab.engine.recall.select.policy_loop import policy_tier
 from lab.engine.recall.turn import Turn
@@ -24,12 +25,14 @@ from lab.engine.recall.turn import Turn
 def backbone(turn: Turn) -> None:
     """Build the pinned digest from the store, and find the hard rules that must be injected as items (16.5, 16.6)."""
     settings, memories = turn.config.working_set, turn.memories
-    rules = (
-        memories.listing.hard_rules(turn.filter_scope) if turn.config.phased and turn.config.phases.hard_rules else []
-    )
+    phased, phases = turn.config.phased, turn.config.phases
+    rules = memories.listing.hard_rules(turn.filter_scope) if phased and phases.hard_rules else []
+    barred = {QUARANTINED} if phased and phases.trust == "soft" else set()
+    rules = [row for row in rules if row.trust_tier not in barred]
     turn.working_set = stages.no_working_set(enabled=settings.enabled)
     if settings.enabled:
         recent = memories.listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
+        recent = [row for row in recent if row.trust_tier not in barred]
         built = build_backbone(
             turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
         )
@@ -43,8 +46,14 @@ def backbone(turn: Turn) -> None:
                 "consumedCount": len(built.pinned),
                 "persisted": _persist(turn, built.slot),
             }
-    held = set(turn.backbone.pinned) if turn.backbone else set()
-    turn.hard = [row for row in rules if row.id not in held]
+    turn.hard = [row for row in rules if not _pinned(turn, row)]
+
+
+def _pinned(turn: Turn, rule: Row) -> bool:
+    """Whether the digest holds a hard rule: its own line, or one of the same words where duplicates are left out."""
+    if turn.backbone is None or rule.id in turn.backbone.pinned:
+        return turn.backbone is not None
+    return turn.config.auto_recall.dedupe_backbone and turn.backbone.holds_rule(rule)
 
 
 def select(turn: Turn) -> None:
@@ -55,7 +64,9 @@ def select(turn: Turn) -> None:
         times = turn.state.history.recent(_history_key(turn), turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
     found = lane.select(turn.tiers, limit)
-    if not found.selection.picked and phases.trust == "soft":
+    nothing = not (found.selection.picked or turn.hard or turn.pinned)
+    quarantined = nothing and turn.config.phased and phases.trust == "soft"
+    if quarantined:
         found = lane.select(turn.tiers.unnoted(), limit, quarantined=True)
     turn.selection, turn.fallback = found
     turn.rejected += found.selection.rejected
@@ -64,7 +75,7 @@ def select(turn: Turn) -> None:
     turn.hits = list(found.selection.picked)
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
     if turn.config.phased:
-        _explain_suppression(turn, lane, limit)
+        _explain_suppression(turn, lane, limit, quarantined=quarantined)
         if phases.tier_mode == "loop_v0":
             turn.additions["policyTier"] = policy_tier(found.selection)
 
@@ -99,20 +110,27 @@ def budget(turn: Turn) -> None:
     if turn.pinned and any(line.hard for line in lines):
         hard |= {turn.pinned.id}
 
-    def shorten(slot: Slot, units: int) -> Slot | None:
+    def shorten(slot: Slot, units: int, rules: bool) -> Slot | None:
         if turn.pinned is None or slot.id != turn.pinned.id:
             return None
+        there = set(slot.text.split("\n"))
+        left = [line for line in lines if line.text in there]
         # Escaping makes a text longer, never shorter, so this many raw units are enough less.
-        kept = cut_lines(lines, max(0, js_length(slot.text) - units))
+        kept = cut_lines(left, max(0, js_length(slot.text) - units))
+        if not rules and sum(line.hard for line in kept) < sum(line.hard for line in left):
+            kept = cut_lines([line for at, line in enumerate(left) if line.hard or at == 0], WHOLE)
         return slot._replace(text="\n".join(line.text for line in kept)) if kept else None
 
     stages.inject(
         turn,
-        lambda chosen, comment: pack_well_formed(chosen, turn.config.budget, comment, hard=hard, shorten=shorten),
+        lambda chosen, comment: pack_well_formed(
+            chosen, turn.config.budget, closed_comment(comment), hard=hard, shorten=shorten
+        ),
     )
     if turn.receipt and "decisions" in turn.receipt:
         left = {slot.id for slot in turn.kept}
         turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in left}
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.digested), most_listed(turn.config.receipts))
 
 
 def remember(turn: Turn) -> None:
@@ -138,18 +156,18 @@ def _places(turn: Turn) -> int:
     return max(0, turn.config.max_items - inside - len(turn.hard))
 
 
-def _explain_suppression(turn: Turn, lane: HotLane, limit: int) -> None:
+def _explain_suppression(turn: Turn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
     """The receipts of seed 000: what was pinned, and what would be there had nothing been suppressed."""
     listed = most_listed(turn.config.receipts)
     chosen = {one.candidate.id for one in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []
     if penalised:
-        free = lane.select(turn.tiers.unnoted(), limit, repeats=False)
+        free = lane.select(turn.tiers.unnoted(), limit, repeats=False, quarantined=quarantined)
         repeated = [one.candidate.id for one in free.selection.picked if one.candidate.id not in chosen]
     duplicates: list[str] = []
     if turn.excluded:
-        free = lane.select(turn.tiers.unnoted(), limit, duplicates=False)
+        free = lane.select(turn.tiers.unnoted(), limit, duplicates=False, quarantined=quarantined)
         duplicates = [one.candidate.id for one in free.selection.picked if one.candidate.id in turn.excluded]
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},

@@ -161,6 +161,17 @@ def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str
     return f"<!-- openclaw-mem-engine:autoRecall {compact_json(value)} -->"
 
 
+def closed_comment(comment: str) -> str:
+    """A prompt comment that nothing in it can end.
+
+    The public plugin's can be: a scope or an id may hold ``-->``. As escapes of JSON the brackets read the same.
+    """
+    if not comment:
+        return ""
+    inner = comment[len("<!--") : -len("-->")]
+    return f"<!--{inner.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}-->"
+
+
 def compact_json(value: Any) -> str:
     """JSON as the plugin writes it: no spaces, nothing escaped that need not be."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -238,14 +238,14 @@ def test_hostile_memories_come_through_lancedb_as_they_went_in(
     kit: Any, table: tuple[StoreRetriever, list[str]]
 ) -> None:
     retriever, prompts = table
-    state = RecallState()
-    config = kit.flow(working_set={"enabled": True}, receipts={"verbosity": "high"})
-    shown = set()
+    state, shown = RecallState(), {}
     for prompt in prompts:
         memories = retriever.retrieve(Request("t", prompt, None, kit.NOW))
-        turn = recall(Prompt(prompt, kit.NOW, "s", scoping="open"), config, memories, state)
-        if turn.skip_reason is None:
-            assert turn.kept
-        assert_well_formed(turn)
-        shown |= {slot.id for slot in turn.kept}
+        for budget in ({}, {"enabled": False}):
+            config = kit.flow(working_set={"enabled": True}, budget=budget)
+            turn = recall(Prompt(prompt, kit.NOW, "s", scoping="open"), config, memories, state)
+            assert bool(turn.kept) == (turn.skip_reason is None)
+            assert_well_formed(turn)
+        shown |= {slot.id: slot.text for slot in turn.kept if not slot.id.startswith("working_set:")}
+    assert shown == {identity: memories.by_id[identity].text for identity in shown}
     assert len(shown) > 8

@@ -1,0 +1,146 @@
+"""``lab ablate``, and the options that it shares with ``lab replay``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from lab.systems.ladder import LADDER
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+ARMS = [rung.arm for rung in LADDER]
+ASKED = ("--format", "lab", "--out", "run", "--hard-rules", "2", "--categories", "detected", "--scope", "recorded")
+
+
+@pytest.fixture(scope="module")
+def climbed(
+    lab: Lab, operators: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """One shipped conversation up the ladder, with the real model: some seconds."""
+    folder = tmp_path_factory.mktemp("ablate")
+    return folder, lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
+
+
+def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
+    folder, done = climbed
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert list(found) == ["run", "steps", "figures"]
+    assert found["run"] == "run"
+    assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(rung.arm, rung.adds) for rung in LADDER]
+    assert found["steps"][0]["changes"] == {}
+    assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])
+    assert found["steps"][-1]["means"]["HardRules"] == 1.0
+    assert found["steps"][0]["means"]["BackboneDuplication"] is None
+    assert found["figures"] == ["run/figures/ablation.svg", "run/figures/ablation.png"]
+    assert all((folder / file).is_file() for file in found["figures"])
+    manifest = json.loads((folder / "run" / "manifest.json").read_text("utf-8"))
+    assert [arm["name"] for arm in manifest["resolved"]["arms"]] == ARMS
+    assert (manifest["asked"]["hard_rules"], manifest["asked"]["categories"]) == (2, "detected")
+
+
+def test_the_second_time_nothing_is_replayed_and_the_same_is_said(lab: Lab, operators: Path, climbed: Any) -> None:
+    folder, first = climbed
+    assert first.stderr.endswith("two-desks: done (1 of 1)\n")
+    before = {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()}
+    again = lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
+    assert (again.returncode, again.stdout, again.stderr) == (0, first.stdout, "")
+    assert {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()} == before
+
+
+def test_text_shows_a_line_a_rung_within_80_columns(lab: Lab, operators: Path, climbed: Any) -> None:
+    folder, first = climbed
+    done = lab("ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    steps = json.loads(first.stdout)["steps"]
+    for step in steps:
+        means, *rest = [line.split()[1:] for line in lines if line.split()[:1] == [step["arm"]]]
+        hit = step["means"]["Success@6"]
+        assert means[0] == f"{hit:.3f}"
+        assert len(rest) == (2 if step["changes"] else 0)
+        assert not rest or rest[-1][0] == f"{step['changes']['Success@6']['mean']:+.3f}"
+    assert "run/figures/ablation.png" in done.stdout
+
+
+def test_another_ladder_in_the_same_place_is_refused(lab: Lab, operators: Path, climbed: Any) -> None:
+    folder, _ = climbed
+    done = lab("ablate", operators / "two-desks.jsonl", *ASKED, "--seed", "1", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: run")
+
+
+def test_its_run_is_explained_as_any_other(lab: Lab, climbed: Any) -> None:
+    folder, _ = climbed
+    done = lab("explain", "run", "two-desks/s03/t01", "--arm", "seed_full", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["arm"]["name"] == "seed_full"
+
+
+def test_shared_options_have_one_wording() -> None:
+    from lab.cli.main import app
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    helps = {
+        verb: {name: one.help for one in commands[verb].params for name in one.opts if name.startswith("--")}
+        for verb in ("replay", "ablate", "saturation")
+    }
+    # What a sweep writes is no run.
+    assert helps["saturation"].pop("--out") != helps["replay"]["--out"]
+    for verb in ("ablate", "saturation"):
+        shared = helps[verb].keys() & helps["replay"].keys()
+        assert {name: helps[verb][name] for name in shared} == {name: helps["replay"][name] for name in shared}
+        assert shared >= {"--format", "--golden", "--scope", "--jobs", "--json"}
+    assert helps["ablate"].keys() <= helps["replay"].keys()
+
+
+def test_help_says_what_it_climbs(lab: Lab, tmp_path: Path) -> None:
+    done = lab("ablate", "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "one rung at a time" in " ".join(done.stdout.split())
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+
+
+# --- what replay takes besides
+
+
+def test_a_replay_takes_hard_rules_categories_faults_and_tags(lab: Lab, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "seed_full", "--embedder", "hashing", "--out", out)
+    more = ("--hard-rules", "2", "--categories", "detected", "--scope", "tags")
+    faults = ("--fault", "fts_error=0.5", "--fault", "slow_store=den/s03/t01")
+    done = lab(*asked, *more, *faults, cwd=place)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    found = [manifest["resolved"][name] for name in ("hard_rules", "categories", "scope", "faults")]
+    assert found == [{"drawn": 2, "seed": 0}, "detected", "tags", ["fts_error=0.5", "slow_store=den/s03/t01"]]
+    # Without the faults it is another run.
+    assert lab(*asked, *more, cwd=place).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--fault", "earthquake"), "unknown fault 'earthquake'; known: embedder_down"),
+        (("--fault", "fts_error=den/s99/t01"), "fault 'fts_error': nothing is recalled at 'den/s99/t01'"),
+        (("--categories", "guessed"), "unknown categories 'guessed'; known: recorded, detected"),
+        (("--scope", "session"), "unknown scope 'session'; known: none, recorded, tags"),
+        (("--arm", "seed_full", "--profile", "upstream"), "arm 'seed_full': the public plugin has nothing of the kind"),
+    ],
+)
+def test_what_a_replay_cannot_do_is_named(
+    lab: Lab, place: Path, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", tmp_path / "run")
+    done = lab(*asked, *options, cwd=place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {message}")
+    assert not (tmp_path / "run").exists()
