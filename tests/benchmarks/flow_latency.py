@@ -7,20 +7,18 @@ ratio of the flow's own stages to the search is the figure to quote, for times a
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lab.engine.recall.turn import Memories
 from lab.engine.settings import AutoRecall, EngineConfig, WorkingSetSettings
 from lab.engine.store.contract import Query
 from lab.engine.store.lance import LanceStore
 from lab.engine.store.listing import Listing
 from lab.engine.store.tokens import TextSettings
-
-from lab.engine.recall.turn import Memories
 from lab.systems.contract import Request
 from lab.systems.engine import FlowRecall, TieredRecall
 
@@ -30,11 +28,11 @@ WARM_UP = 5
 
 
 def _invented(count: int) -> Any:
-    spec = importlib.util.spec_from_file_location("turn", Path(__file__).with_name("test_turn.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.invented(count), module.WORDS, module.DIMENSION
+    # Its neighbour is a test module, and the folder no package.
+    sys.path.insert(0, str(Path(__file__).parent))
+    import test_turn
+
+    return test_turn.invented(count), test_turn.WORDS, test_turn.DIMENSION
 
 
 def main(sizes: list[int], turns: int) -> None:

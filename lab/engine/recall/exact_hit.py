@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lab.engine.near_duplicate import CJK_RUN, words_of
 from lab.engine.store.stop_words import ENGLISH
 
-MIN_CJK_RUN, MIN_TERMS, TERM_SHARE = 4, 2, 0.8
+MIN_PHRASE, MIN_CJK_RUN, MIN_TERMS, TERM_SHARE = 2, 4, 2, 0.8
 # Each begins where a word, a run of letters or a path begins: tried at every character, a long word would take time by
 # the square of its length.
 _IDENTIFIER = re.compile(
@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(
     r"|[0-9]{4,}",
     re.ASCII | re.IGNORECASE,
 )
-_QUOTED = re.compile('"([^"]{2,})"|“([^“”]{2,})”|「([^「」]{2,})」|『([^『』]{2,})』|`([^`]{2,})`')
+_QUOTED = re.compile('"([^"]*)"|“([^“”]*)”|「([^「」]*)」|『([^『』]*)』|`([^`]*)`')
 _PLAIN_WORD = re.compile(r"[a-z]+(?:[-'][a-z]+)*", re.IGNORECASE)
 
 
@@ -39,7 +39,7 @@ def evidence_of(query: str) -> Evidence:
     lowered = query.lower()
     # A hyphenated word of letters alone is prose ("follow-up"), not a name.
     identifiers = frozenset(one for one in _IDENTIFIER.findall(lowered) if not _PLAIN_WORD.fullmatch(one))
-    quoted = {part for found in _QUOTED.findall(lowered) for part in found if part}
+    quoted = {part for found in _QUOTED.findall(lowered) for part in found if len(part.strip()) >= MIN_PHRASE}
     runs = {run for run in CJK_RUN.findall(lowered) if len(run) >= MIN_CJK_RUN}
     return Evidence(identifiers, frozenset(quoted | runs), words_of(query) - frozenset(ENGLISH))
 

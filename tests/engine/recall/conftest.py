@@ -113,16 +113,12 @@ def texts(least: int = 1, most: int = 5) -> st.SearchStrategy[str]:
 
 def pool(count: int, label: str, start: int = 0, **fields: Any) -> list[Row]:
     """Rows of one label whose texts all differ and share a word with every prompt about the gateway."""
-    return [
-        row(
-            f"{label}{number}",
-            f"gateway {PIECES[number % len(PIECES)]} {PIECES[number * 7 % 23]} case{chr(97 + number % 26)}{number // 26}",
-            label,
-            days=1 + number * 3 % 40,
-            **fields,
-        )
-        for number in range(start, start + count)
-    ]
+    made = []
+    for number in range(start, start + count):
+        one, other = PIECES[number % len(PIECES)], PIECES[number * 7 % 23]
+        text = f"gateway {one} {other} case{chr(97 + number % 26)}{number // 26}"
+        made.append(row(f"{label}{number}", text, label, days=1 + number * 3 % 40, **fields))
+    return made
 
 
 @st.composite

@@ -14,7 +14,7 @@ from lab.engine.memory import Row
 from lab.engine.near_duplicate import says_the_same
 from lab.engine.recall.turn import Turn
 from lab.engine.recall.wrap import escape
-from lab.engine.settings import AutoRecall, EngineConfig, Phases
+from lab.engine.settings import AutoRecall, Phases
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 MANY = settings(max_examples=100, deadline=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""The digest that is pinned first: what it is made of, what survives its cuts, and what it keeps out of the hot lane."""
+"""The digest that is pinned first: what it is made of, what survives its cuts, what it keeps out of the hot lane."""
 
 from __future__ import annotations
 

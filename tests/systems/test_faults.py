@@ -1,0 +1,163 @@
+"""Faults on purpose: when they happen, what they take away, and that recall goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.embedding.embedder import HashingEmbedder
+from lab.embedding.vectors import Vectors
+from lab.engine.config import resolve
+from lab.engine.docs.lane import DocsLane
+from lab.engine.memory import Row, engine_id
+from lab.engine.settings import DocsSettings
+from lab.engine.store.contract import Filter, Hit, Lanes
+from lab.engine.store.exact import ExactStore
+from lab.engine.store.tokens import ScanWords
+from lab.errors import UnusableInput
+from lab.systems.contract import Recall, Request
+from lab.systems.engine import FlowRecall
+from lab.systems.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView
+from lab.systems.retrievers import StoreRetriever
+
+ASK = "gateway one more time"
+KEYS = [f"c/s1/t{number}" for number in range(2000)]
+
+
+@pytest.fixture
+def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRetriever]:
+    """A store of two memories, one that shares a word with the question, and a docs lane without an index."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    vectors = Vectors(HashingEmbedder())
+    rows = [Row(engine_id(text), text, text, text, 1) for text in ("gateway two", "zebra")]
+    vectors.prepare([ASK, *(row.text for row in rows)])
+    docs = DocsLane(DocsSettings(enabled=True, min_hot_items=5), None)
+    made = StoreRetriever(ExactStore(64), vectors, ScanWords(), docs=docs)
+    made.observe(rows)
+    yield made
+    made.close()
+
+
+def ask(retriever: StoreRetriever, *faults: str) -> Recall:
+    request = Request("c/s1/t1", ASK, None, 10, "s1", faults=frozenset(faults))
+    return FlowRecall("engine", resolve(None, "seed")).select(request, retriever.retrieve(request))
+
+
+# --- when
+
+
+def test_a_fault_without_a_time_happens_always() -> None:
+    plan = FaultPlan(("embedder_down", "fts_error=0.5"))
+    assert all("embedder_down" in plan.at(key) for key in KEYS[:50])
+    assert FaultPlan().at("c/s1/t1") == frozenset()
+
+
+def test_a_share_of_turns_is_drawn_by_turn_and_fault_and_always_alike() -> None:
+    half = {key for key in KEYS if FaultPlan(("fts_error=0.5",)).at(key)}
+    assert 900 < len(half) < 1100
+    assert half == {
+        key for key in reversed(KEYS) if FaultPlan(("vector_error", "fts_error=.5")).at(key) > {"vector_error"}
+    }
+    # A larger share adds turns; another fault has turns of its own.
+    assert half < {key for key in KEYS if FaultPlan(("fts_error=0.6",)).at(key)}
+    assert half != {key for key in KEYS if FaultPlan(("vector_error=0.5",)).at(key)}
+    assert all(FaultPlan(("fts_error=1",)).at(key) for key in KEYS)
+
+
+def test_a_named_turn_has_its_fault_alone() -> None:
+    plan = FaultPlan(("fts_error=c/s1/t3", "slow_store=c/s1/t3", "docs_missing=c/s1/t4"))
+    assert {key: plan.at(key) for key in KEYS[:9] if plan.at(key)} == {
+        "c/s1/t3": {"fts_error", "slow_store"},
+        "c/s1/t4": {"docs_missing"},
+    }
+
+
+@pytest.mark.parametrize("asked", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
+def test_faults_that_can_be_read_pass(asked: str) -> None:
+    FaultPlan((asked,)).check()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("disk_full", "unknown fault 'disk_full'; known: embedder_down, input_too_long, fts_error"),
+        ("", "unknown fault ''"),
+        ("fts_error=0", "fault 'fts_error=0': a share is a number from 0 to 1, above 0"),
+        ("fts_error=1.5", "fault 'fts_error=1.5': a share"),
+        ("fts_error=-1", "fault 'fts_error=-1': a share"),
+        ("fts_error=nan", "fault 'fts_error=nan': a share"),
+    ],
+)
+def test_faults_that_cannot_be_read_are_refused(asked: str, message: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        FaultPlan(("slow_store", asked)).check()
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("when", ["c/s1/t9", ""])
+def test_a_fault_at_a_turn_that_is_not_there_is_refused(when: str) -> None:
+    keys = {"c/s1/t1", "c/s1/t2"}
+    FaultPlan(("fts_error=c/s1/t2", "vector_error=0.5", "slow_store")).require(keys)
+    with pytest.raises(UnusableInput, match=f"fault 'fts_error': nothing is recalled at '{when}'"):
+        FaultPlan((f"fts_error={when}",)).require(keys)
+
+
+# --- what
+
+
+class View:
+    """One hit in each lane."""
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        return Lanes([Hit(0, 1.0)], [Hit(1, 0.5, 1.0)], 7)
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        ((), Lanes([Hit(0, 1.0)], [Hit(1, 0.5, 1.0)], 7)),
+        (("fts_error",), Lanes([], [Hit(1, 0.5, 1.0)], 7)),
+        (("vector_error",), Lanes([Hit(0, 1.0)], [], 7)),
+        (("fts_error", "vector_error", "slow_store"), Lanes([], [], 7 + SLOW_NS)),
+        (("embedder_down", "docs_missing"), Lanes([Hit(0, 1.0)], [Hit(1, 0.5, 1.0)], 7)),
+    ],
+)
+def test_a_faulty_view_leaves_out_the_lanes_that_fail(faults: tuple[str, ...], expected: Lanes) -> None:
+    assert FaultyView(View(), faults).search(Filter(), 5) == expected
+
+
+@pytest.mark.parametrize(
+    ("faults", "keys", "rejected", "signals"),
+    [
+        ((), ["gateway two", "zebra"], [], [["fts", "vec"], ["vec"]]),
+        (("embedder_down",), ["gateway two"], ["provider_unavailable"], [["fts"]]),
+        (("input_too_long",), ["gateway two"], ["embedding_input_too_long"], [["fts"]]),
+        (("embedder_down", "input_too_long"), ["gateway two"], ["provider_unavailable"], [["fts"]]),
+        (("embedder_down", "fts_error"), [], ["provider_unavailable"], []),
+        (("fts_error",), ["gateway two", "zebra"], [], [["vec"], ["vec"]]),
+        (("vector_error",), ["gateway two"], [], [["fts"]]),
+        (("fts_error", "vector_error"), [], [], []),
+    ],
+)
+def test_recall_goes_on_with_what_is_left_and_says_why(
+    retriever: StoreRetriever, faults: tuple[str, ...], keys: list[str], rejected: list[str], signals: list[list[str]]
+) -> None:
+    found = ask(retriever, *faults)
+    assert [item.key for item in found.items] == keys
+    known = {"provider_unavailable", "embedding_input_too_long"}
+    assert [one for one in found.receipt["rejected"] if one in known] == rejected
+    assert [one["signals"] for one in found.receipt["whyTheseIds"]] == signals
+
+
+def test_a_slow_store_shows_in_the_timings_and_changes_nothing_else(retriever: StoreRetriever) -> None:
+    quick, slow = ask(retriever), ask(retriever, "slow_store")
+    assert (slow.items, slow.context, slow.receipt) == (quick.items, quick.context, quick.receipt)
+    assert slow.timings["search"] >= SLOW_NS > quick.timings["search"]
+
+
+def test_missing_documents_are_named_in_the_receipt(retriever: StoreRetriever) -> None:
+    found = ask(retriever, "docs_missing")
+    assert found.receipt["coldLane"]["error"] == "docs_search_failed"
+    assert len(found.items) == 2
