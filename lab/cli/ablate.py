@@ -33,6 +33,7 @@ def ablate(
     seed: options.Seed = 0,
     scope: options.Scope = "none",
     recall_turns: options.RecallTurns = None,
+    memories_from: options.MemoriesFrom = None,
     max_items: options.MaxItems = None,
     limit: options.Limit = None,
     conversation: options.Conversations = None,
@@ -66,6 +67,7 @@ def ablate(
         seed=seed,
         scope=scope,
         recall_turns=recall_turns,
+        memories_from=str(memories_from) if memories_from else None,
         max_items=max_items,
         limit=limit,
         conversation=tuple(conversation or ()),
@@ -85,12 +87,23 @@ def ablate(
         )
         return
     shown = measures_shown(run.cutoff)
+    resolved = run.manifest["resolved"]
+    n = summary["arms"][steps[0].arm]["n"]
+    emit_folded(
+        f"{n} probes with gold in {len(run.conversations)} conversations of {path}; labels "
+        f"{resolved['labels']['mode']}, scope {resolved['scope']}"
+    )
+    if not n:
+        emit_folded("Without gold nothing can be hit: give a golden set with --golden.")
     emit_table(["arm", *shown.values()], [[step.arm, *step.means.values()] for step in steps])
+    emit_folded(f"Headings: {', '.join(f'{short} {name}' for name, short in shown.items())}.")
     emit()
     for step in steps[1:]:
         emit(f"{step.arm:<15} {step.adds}")
     emit()
-    emit("what each rung changes, against the one before [its 95 % interval]")
+    alone = len(run.conversations) == 1
+    about = "one conversation: no interval" if alone else "its 95 % interval"
+    emit(f"what each rung changes, against the one before [{about}]")
     first = list(shown)[:3]
     emit_table(
         ["arm", *(shown[name] for name in first)],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.output import Json, emit, emit_json, emit_table
-from lab.errors import CheckFailed
+from lab.errors import CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
     from lab.conformance.real_lancedb import Agreement
@@ -47,6 +47,8 @@ def conformance(
                 _show(one.name, one.first_failure)
     if found.failed:
         raise CheckFailed(f"{path}: {found.failed} of {found.passed + found.failed} records differ")
+    if not found.passed:
+        raise UnusableInput(f"{path}: nothing was compared; name a folder of vector files, or one of them")
 
 
 def _show(name: str, failure: Outcome) -> None:

@@ -14,6 +14,13 @@ Golden = Annotated[
     Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
 ]
 Memories = Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")]
+MemoriesFrom = Annotated[
+    Path | None,
+    typer.Option(
+        help="A LanceDB folder, or an export of it (.jsonl, .json), whose memories take the place of the "
+        "recording's own. It is only read. Its vectors are not used: texts are embedded anew."
+    ),
+]
 LabelMode = Annotated[
     str | None,
     typer.Option(

@@ -30,13 +30,7 @@ def replay(
     store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
     memories: options.Memories = None,
-    memories_from: Annotated[
-        Path | None,
-        typer.Option(
-            help="A LanceDB folder, or an export of it (.jsonl, .json), whose memories take the place of the "
-            "recording's own. It is only read. Its vectors are not used: texts are embedded anew."
-        ),
-    ] = None,
+    memories_from: options.MemoriesFrom = None,
     labels: options.LabelMode = None,
     must_share: options.MustShare = None,
     nice_share: options.NiceShare = None,
@@ -134,6 +128,8 @@ def score(
             raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
     wanted = asked or [name for name in headlines(opened.cutoff) if name in known]
     _emit_means("arm", summary["arms"], wanted)
+    if not asked:
+        emit(f"{len(known) - len(wanted)} more measures: -m NAME, or --json for all")
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():

@@ -23,8 +23,9 @@ from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.run import open_sources, prepare
 from lab.replay.run_directory import RunDirectory
-from lab.systems.contract import Recall, Request, Selector
+from lab.systems.contract import NO_FAULTS, Recall, Request, Selector
 from lab.systems.engine import FlowRecall
+from lab.systems.faults import Faults
 from lab.systems.retrievers import StoreRetriever
 
 RUNNERS_UP = 3
@@ -59,7 +60,13 @@ class Explanation:
     runners_up: tuple[str, ...]
     reasons: dict[str, str]
     visible: dict[str, int]
+    tiers: Tiers
+    faults: Faults = NO_FAULTS
     turn: Turn | None = None
+
+    def final_score(self, key: str) -> float:
+        """A memory's final score where the flow scored it, else its fused one."""
+        return _final_score(self.turn, self.rows[key], self.places.get(key))
 
 
 def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
@@ -70,7 +77,8 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
     plan = make_plan(Asked.of_manifest(run.manifest["asked"]))
     if plan.run_key() != run.manifest["run_key"]:
         raise UnusableInput(
-            f"{run.path}: its recording, golden set or configuration has changed since; run the replay again"
+            f"{run.path}: its recording, memories, golden set or configuration has changed since; "
+            "replay it into another --out"
         )
     arm = next((one for one in plan.arms if one.name == arm_name), None)
     if arm is None:
@@ -111,7 +119,7 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
     )
     (answered,) = deque(answers, maxlen=1)
     request = request_of(moment, plan.scoping, plan.faults)
-    return _tell(recording, rows, answered, kept[0], request.scope)
+    return _tell(recording, rows, answered, kept[0], request)
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
@@ -129,11 +137,11 @@ def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
 
 
 def _tell(
-    recording: Recording, rows: list[Row], answered: Answered, memories: Memories, scope: str | None
+    recording: Recording, rows: list[Row], answered: Answered, memories: Memories, request: Request
 ) -> Explanation:
     moment, arm, recall = answered.moment, answered.arm, answered.recall
     turn = arm.turn if isinstance(arm, FlowRecall) else None
-    scope = turn.filter_scope if turn else scope
+    scope = turn.filter_scope if turn else request.scope
     by_key = {row.key: row for row in rows}
     keys = {row.id: row.key for row in memories.rows}
     tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, {})
@@ -162,22 +170,32 @@ def _tell(
     gold = moment.probe.grades if moment.probe else {}
     born = {memory.key: memory.visible_from for memory in recording.memories}
     reasons = {
-        key: _reason(by_key[key], places.get(key), born[key] > moment.seq, scope, recall, arm)
+        key: _reason(by_key[key], places.get(key), born[key] > moment.seq, scope, recall, arm, request.faults)
         for key in gold
         if key not in injected
     }
     reachable = [row for row in memories.rows if row.key in by_key and (scope is None or row.scope == scope)]
     visible = {label: sum(row.importance_label == label for row in reachable) for label in LABELS}
-    return Explanation(moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible, turn)
+    return Explanation(
+        moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible, tiers, request.faults, turn
+    )
 
 
-def _final_score(turn: Turn | None, row: Row, place: Place) -> float:
+def _final_score(turn: Turn | None, row: Row, place: Place | None) -> float:
     if turn and row.id in turn.factors:
         return turn.factors[row.id].product
-    return place.score or 0.0
+    return (place.score if place else None) or 0.0
 
 
-def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, recall: Recall, arm: Selector) -> str:
+def _reason(
+    row: Row,
+    place: Place | None,
+    unborn: bool,
+    scope: str | None,
+    recall: Recall,
+    arm: Selector,
+    faults: Faults,
+) -> str:
     """Why a gold memory was not injected, in a sentence."""
     if unborn:
         return "it did not exist yet"
@@ -194,6 +212,8 @@ def _reason(row: Row, place: Place | None, unborn: bool, scope: str | None, reca
     searched = [count.tier for count in turn.selection.tier_counts] if turn else recall.receipt["tiersSearched"]
     if not searched:
         return f"not among the first {arm.depth} of this arm"
+    if place is None and faults:
+        return f"no lane found it, under the faults of this turn: {', '.join(sorted(faults))}"
     if place is None or (place.tier == "unknown" and not arm.config.auto_recall.include_unknown_fallback):
         return f"its label is {row.importance_label}, which no tier of this arm holds"
     lanes = f"text rank {place.fts or 'none'}, vector rank {place.vec or 'none'} in its tier"
@@ -217,7 +237,13 @@ def _in_the_flow(turn: Turn, row: Row) -> str | None:
     if turn.skip_reason:
         return f"the prompt was passed over: {turn.skip_reason}"
     if row.id in turn.digested:
-        return "it is in the Working Set, which speaks for it"
+        cut = turn.config.working_set.max_item_chars
+        whole = row.id in turn.carried
+        return (
+            "it is in the Working Set, which speaks for it"
+            if whole
+            else (f"the Working Set holds its first {cut} characters, and so it is no item of its own")
+        )
     if any(one.candidate.id == row.id for one in turn.final):
         return "it was selected, and the budget dropped it"
     if turn.excluded.get(row.id):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lab.engine.capture.categories import detect_category
 from lab.engine.memory import NICE, Row, normal_row
-from lab.engine.recall.scope import ScopePolicy, resolve_scope
+from lab.engine.recall.scope import GLOBAL, ScopePolicy, resolve_scope
 from lab.engine.recall.turn import Memories
 from lab.engine.recall.wrap import escape
 from lab.recordings.model import Recording
@@ -20,8 +20,8 @@ from lab.systems.faults import FaultPlan
 class Answered(NamedTuple):
     """What one arm answered at one moment.
 
-    ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them; ``hard_kept`` of these rules stand
-    in what was injected.
+    ``scope`` is the turn's own. ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them;
+    ``hard_kept`` of these rules stand in what was injected.
     """
 
     moment: Moment
@@ -29,6 +29,7 @@ class Answered(NamedTuple):
     recall: Recall
     visible: int
     visible_nice: int
+    scope: str = GLOBAL
     hard_rules: int = 0
     hard_kept: int = 0
 
@@ -122,6 +123,8 @@ def _answer(
     found: dict[Retrieval, Memories] = {}
     reachable = [row for row in visible if request.scope is None or row.scope == request.scope]
     nice = sum(row.importance_label == NICE for row in reachable)
+    # Where scopes are not enforced, the recorded one still says what is a turn's own.
+    home = request.scope or moment.scope or GLOBAL
     rules = [escape(" ".join(row.text.split())) for row in reachable if row.hard_rule]
     for arm in arms:
         if arm.retrieval not in found:
@@ -140,4 +143,4 @@ def _answer(
             kept = sum(rule in said for rule in rules)
         # A prompt that was passed over injects nothing, and loses nothing.
         reach = 0 if recall.receipt.get("skipped") else len(rules)
-        yield Answered(moment, arm, recall, len(reachable), nice, reach, kept)
+        yield Answered(moment, arm, recall, len(reachable), nice, home, reach, kept)

@@ -106,6 +106,7 @@ class _Rows:
             raise UnusableInput(f"{at}: id {identity!r} occurs twice; every row needs one of its own")
         self._ids.add(identity)
         values = {name: _text_or_none(row, name, at) for name in FIELDS[2:6]}
+        self.noticed.update(f"rows without a {name}" for name in FIELDS[2:6] if name not in row)
         created, label = _created(row, at), self._label(row, values["importance_label"], at)
         flag = row.get("hard_rule")
         hard = flag is not None and expect(flag, bool, f"{at}: field 'hard_rule'")
@@ -145,7 +146,7 @@ class _Rows:
 
 
 def _text_or_none(row: dict[str, Any], name: str, at: str) -> str | None:
-    value = field(row, name, object, at)
+    value = row.get(name)
     return None if value is None else str(expect(value, str, f"{at}: field {name!r}"))
 
 

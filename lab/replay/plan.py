@@ -8,7 +8,9 @@ from typing import Any
 
 from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
+from lab.engine.docs.globs import plan_ingest
 from lab.engine.memory import MUST, Row
+from lab.engine.settings import DocsSettings
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
@@ -120,6 +122,9 @@ class Plan:
             "depth": self.asked.depth,
             "embedder": self.embedder.identity(),
             "faults": sorted(self.asked.faults),
+            "documents": {
+                path: content for one in self.retrievals() if one.docs for path, content in documents(one.docs)
+            },
         }
 
     def comparable(self) -> dict[str, Any]:
@@ -143,6 +148,12 @@ class Plan:
     def run_key(self) -> str:
         """Hash of :meth:`resolved`."""
         return digest(self.resolved())
+
+
+def documents(settings: DocsSettings) -> list[tuple[str, str]]:
+    """The documents of a cold lane: how each is cited, and the sha256 of its content."""
+    plan = plan_ingest(settings)
+    return [(f"{file.repo}:{file.path}", sha256_file(file.file)) for file in plan.files]
 
 
 def make_plan(asked: Asked) -> Plan:

@@ -58,7 +58,7 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             "arm": pa.array([one.arm.name for one in answers], pa.string()),
             "turn": pa.array([one.moment.key for one in answers], pa.string()),
             "seq": pa.array([one.moment.seq for one in answers], pa.int32()),
-            "scope": pa.array([one.moment.scope or "global" for one in answers], pa.string()),
+            "scope": pa.array([one.scope for one in answers], pa.string()),
             "recalls": pa.array([one.moment.recalls for one in answers], pa.bool_()),
             "probe": pa.array([one.moment.probe.id if one.moment.probe else None for one in answers], pa.string()),
             "injected": pa.array([one.recall.injected for one in answers], pa.int32()),

@@ -60,6 +60,8 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
     skipped = tuple(run.done())
     waiting = [recording for recording in plan.recordings if recording.conversation not in skipped]
     sources = open_sources(plan)
+    for lane in sources.docs.values():
+        announce(told_documents(lane))
     embedded = prepare(plan, waiting, sources, announce)
     done: list[str] = []
     failures: list[dict[str, str]] = []
@@ -141,6 +143,16 @@ def open_sources(plan: Plan) -> Sources:
     words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in asked)}
     wanted = dict.fromkeys(one.docs for one in asked if one.docs)
     return Sources(vectors, words, {settings: _docs_lane(settings, vectors) for settings in wanted})
+
+
+def told_documents(lane: DocsLane) -> str:
+    """How many documents a lane may cite, or why none."""
+    found = lane.index.last_ingest if lane.index else {}
+    if found.get("skipReason"):
+        return f"documents: none ({found['skipReason']}); docsColdLane.sourceRoots are paths from the current folder"
+    missing = found.get("missingRoots") or ()
+    absent = f"; no such source root: {', '.join(missing)}" if missing else ""
+    return f"documents: {found.get('filesMatched', 0)} files{absent}"
 
 
 def _docs_lane(settings: DocsSettings, vectors: Vectors) -> DocsLane:

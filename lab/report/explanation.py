@@ -38,6 +38,8 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
     if with_text:
         lines.append(f"asked: {_short(found.moment.text, WIDTH - 7)}")
     turn = found.turn
+    if found.faults:
+        lines += wrap(f"faults of this turn: {', '.join(sorted(found.faults))}", WIDTH)
     if turn:
         lines += [*stages_lines(turn), *digest_lines(turn, full=full, with_text=with_text)]
     quota = recall.receipt.get("quota")
@@ -47,7 +49,8 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
     elif recall.receipt.get("tiersSearched"):
         lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
     lines += ["", f"injected {recall.injected}, {js_length(recall.context)} characters"]
-    lines.append("   # decision      tier     score text  vec gold memory")
+    if recall.injected:
+        lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(
             f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f} {_rank(item.fts_rank)} "
@@ -68,7 +71,7 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
                 lanes = f"{_rank(item.fts_rank)} {_rank(item.vec_rank)}"
             else:
                 place = found.places.get(key, NOWHERE)
-                head = f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {place.score or 0:6.4f}"
+                head = f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {found.final_score(key):6.4f}"
                 lanes = f"{_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {lanes} {_grade(grades, key)} {key}")
             lines += _text(found, key, with_text)
@@ -81,8 +84,8 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
             lines += _text(found, key, with_text)
         if len(told) > MAX_REASONS and not full:
             lines.append(f"  and {len(told) - MAX_REASONS} more: --full")
-    if turn and full:
-        lines += candidate_lines(turn)
+    if full and recall.receipt.get("tiersSearched"):
+        lines += candidate_lines(found.tiers, turn, {row.id: row for row in found.rows.values()})
     if full and with_text:
         lines += injected_lines(recall.context)
     return "\n".join(_printable(line) for line in lines)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import Any
 
 from lab.engine.js import js_length
 from lab.engine.memory import Row
 from lab.engine.recall.receipt import why_tier
+from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.score import Factors
 from lab.engine.recall.turn import Turn
 
@@ -22,16 +23,21 @@ def stages_lines(turn: Turn) -> list[str]:
     if turn.skip_reason:
         return wrap(f"stages: {'; '.join(said)}; passed over: {turn.skip_reason}", WIDTH)
     said.append("not trivial")
-    said.append(f"no vector: {turn.memories.no_vector}" if turn.memories.no_vector else "text and vector lane")
+    said.append(f"no vector: {turn.memories.no_vector}" if turn.memories.no_vector else "text and vector lane asked")
     fallback = turn.fallback or {}
     if fallback.get("consulted"):
         said.append(f"fallback to {', '.join(fallback['consultedScopes'])} gave {fallback['contributed']}")
     if turn.stale:
-        said.append(f"{len(set(turn.stale))} TODOs outlived")
+        said.append(f"stale TODOs left out: {len(set(turn.stale))}")
     if turn.cold_lane:
         problem = turn.cold_lane.get("error")
         said.append(f"documents: {problem or turn.cold_lane['returned']}")
-    return wrap(f"stages: {'; '.join(said)}", WIDTH)
+    lines = wrap(f"stages: {'; '.join(said)}", WIDTH)
+    lines += _listed("cited", [slot.id.removeprefix("docs:") for slot in turn.docs], full=True)
+    rules = [row for row in turn.memories.listing.hard_rules(turn.filter_scope) if turn.config.phased]
+    if rules and turn.config.phases.hard_rules:
+        lines.append(f"hard rules: {len(rules) - len(turn.hard)} in the Working Set, {len(turn.hard)} as items")
+    return lines
 
 
 def digest_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
@@ -41,7 +47,11 @@ def digest_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
         return ["pinned: nothing"] if receipt.get("enabled") else []
     parts = [f"{count} {name}" for name, count in receipt["sections"].items() if count and name != "goal"]
     lines = wrap(f"pinned {receipt['id']}, {receipt['chars']} characters: {', '.join(parts)}", WIDTH)
-    lines += _listed("speaks for", [_key(turn, one) for one in turn.digested], full=full)
+    cut = set(turn.digested) - set(turn.carried)
+    spoken = [_key(turn, one) + (" (cut)" if one in cut else "") for one in turn.digested]
+    lines += _listed("speaks for", spoken, full=full)
+    if receipt.get("suppressedRecallCount"):
+        lines.append(f"    selected and then left to it: {receipt['suppressedRecallCount']}")
     if with_text and full and turn.pinned:
         kept = next((slot.text for slot in turn.kept if slot.id == turn.pinned.id), turn.pinned.text)
         lines += [f"    | {line}" for line in kept.split("\n")]
@@ -61,6 +71,8 @@ def suppression_lines(turn: Turn, *, full: bool) -> list[str]:
         lines += _listed("lost", shown, full=full)
     if turn.exempt:
         exempt = [f"{_key(turn, one)} ({rule})" for one, rule in turn.exempt.items()]
+        if not (repeated and repeated["penalized"]):
+            lines.append("repeats: no candidate penalised")
         lines += _listed("exempt, an exact hit", exempt, full=full)
     doubled = receipt.get("excludedAsBackboneDuplicate")
     if doubled and doubled["count"]:
@@ -87,23 +99,24 @@ def factor_line(turn: Turn, row: Row) -> str | None:
     return f"       = {' x '.join(parts)}" if parts else None
 
 
-def candidate_lines(turn: Turn) -> list[str]:
-    """Every candidate of every tier that was searched, with ranks, scores and factors."""
+def candidate_lines(tiers: Tiers, turn: Turn | None, rows: Mapping[str, Row]) -> list[str]:
+    """Every candidate of every tier, with ranks, scores and factors. ``rows`` are the memories by id."""
     lines: list[str] = []
-    for where, found in zip(turn.tiers.asked, turn.tiers.searched, strict=True):
+    for where, found in zip(tiers.asked, tiers.searched, strict=True):
         tier = "+".join(why_tier(label) for label in where.labels or ())
         scope = where.scope or "any scope"
         lines += ["", f"tier {tier} in {scope}: {len(found.fts)} text, {len(found.vec)} vector hits"]
-        lines.append("   # fused   text  vec  final memory")
+        if found.fused:
+            lines.append("   # fused   text  vec  final memory")
         for rank, one in enumerate(found.fused, 1):
-            row = turn.memories.by_id[one.id]
-            final = turn.factors.get(one.id, Factors(relevance=one.score)).product
-            why = turn.excluded.get(one.id)
-            note = f" (digest, same {why})" if why else " (stale)" if one.id in turn.stale else ""
+            row = rows[one.id]
+            final = turn.factors.get(one.id, Factors(relevance=one.score)).product if turn else one.score
+            why = turn.excluded.get(one.id) if turn else None
+            note = f" (digest, same {why})" if why else " (stale)" if turn and one.id in turn.stale else ""
             lines.append(
                 f"{rank:4} {one.score:6.4f} {_rank(one.fts_rank)} {_rank(one.vec_rank)} {final:6.4f} {row.key}{note}"
             )
-            line = factor_line(turn, row)
+            line = factor_line(turn, row) if turn else None
             lines += [line] if line else []
     return lines
 

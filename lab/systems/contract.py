@@ -64,8 +64,8 @@ class Recall:
     """What a system answers.
 
     Items in order, how many of them are injected, the exact text, the receipt, and time per stage in nanoseconds.
-    ``pinned`` are the keys of memories that a digest in the text speaks for, ``duplicates`` how many injected items say
-    what the digest says (None: there is no digest), ``log`` the lines that the engine would have logged.
+    ``pinned`` are the keys of memories that a digest in the text holds whole, ``duplicates`` how many injected items
+    say what the digest says (None: there is no digest), ``log`` the lines that the engine would have logged.
     """
 
     items: tuple[Item, ...]

@@ -116,7 +116,7 @@ class FlowRecall:
             turn.context,
             turn.receipt or {},
             turn.timings,
-            tuple(memories.by_id[identity].key for identity in turn.digested),
+            tuple(memories.by_id[identity].key for identity in turn.carried),
             turn.duplicates(),
             tuple(text for _, text in turn.log),
         )

@@ -335,7 +335,7 @@ def test_a_run_that_is_not_finished_is_not_scored(refused: Refused, here: Path) 
 def test_an_explanation_of_a_recording_that_changed_is_refused(refused: Refused, here: Path) -> None:
     with (here / "datasets" / "tiny" / "den.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(MEMORY) + "\n")
-    assert "has changed since; run the replay again" in refused("explain", "run", "den/s03/t01")
+    assert "has changed since; replay it" in refused("explain", "run", "den/s03/t01")
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_what_has_changed_since_cannot_be_explained(orchard: Any, what: str) -> 
     assert explain(run, "orchard/s1/t2", "recency").recall.injected == 5
     path = {"recording": next(orchard.folder.iterdir()), "golden": orchard.golden, "config": config}[what]
     path.write_text(path.read_text().replace("5}", "4}") + "\n")
-    with pytest.raises(UnusableInput, match="has changed since; run the replay again"):
+    with pytest.raises(UnusableInput, match="has changed since; replay it"):
         explain(run, "orchard/s1/t2", "recency")
 
 

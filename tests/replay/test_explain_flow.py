@@ -9,6 +9,7 @@ import pytest
 
 from lab.replay.explain import Explanation, explain
 from lab.replay.receipts import read_table
+from lab.report.explanation import explanation_text
 
 MUST, NICE = "must_remember", "nice_to_have"
 
@@ -105,3 +106,16 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
         [("c/s1/t1#1", f"{lately} 0.650")],
         [("c/s1/t1#0", f"{lately} 0.423")],
     ]
+
+
+def test_failing_lanes_are_told(desk: Any) -> None:
+    desk.say(
+        "lane", ("shop", [("user", "how many pears", ("pears in crate one", {"importance_label": "unknown"}))] * 3)
+    )
+    desk.judge("lane/s1/t1#0", turn="lane/s1/t3")
+    at = "lane/s1/t3"
+    run = desk.run("seed_full", faults=(f"fts_error={at}", f"vector_error={at}")).run
+    found = explain(run, at, "seed_full")
+    assert found.faults == {"fts_error", "vector_error"}
+    assert found.reasons == {"lane/s1/t1#0": "no lane found it, under the faults of this turn: fts_error, vector_error"}
+    assert "faults of this turn: fts_error, vector_error" in explanation_text(found, with_text=False)

@@ -186,7 +186,7 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
     [
         ([row(1), "{"], ":2: not JSON"),
         ([row(1), "[]"], ":2: expected one JSON object a line, found a list"),
-        ([row(1), without(2, "scope")], ":2: has no field 'scope'"),
+        ([row(1), without(2, "text")], ":2: has no field 'text'"),
         ([row(1), row(1)], f":2: id '{uuid(1)}' occurs twice"),
         ([row(1, id=" ")], ":1: field 'id' is blank"),
         ([row(1, id=7)], ":1: field 'id': expected a string, found a number"),
@@ -239,3 +239,11 @@ def test_a_broken_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memories.lance" / "data").mkdir(parents=True)
     with pytest.raises(UnusableInput, match="table 'memories' cannot be read: "):
         read_stored(tmp_path)
+
+
+def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> None:
+    kept = {"id": uuid(1), "text": "pears", "createdAt": 1}
+    stored = read_stored(write([kept]))
+    (memory,) = stored.memories
+    assert (memory.category, memory.scope, memory.label, memory.trust) == ("other", "global", "unknown", "unknown")
+    assert any("rows without a scope: 1" in note for note in stored.notes)

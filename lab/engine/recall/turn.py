@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lab.engine.docs.lane import DocsLane
+from lab.engine.js import js_length
 from lab.engine.memory import Row
 from lab.engine.near_duplicate import says_the_same
-from lab.engine.recall.backbone import Backbone
+from lab.engine.recall.backbone import WHOLE, Backbone
 from lab.engine.recall.budget import Packed, Slot
 from lab.engine.recall.repeat import History
 from lab.engine.recall.retrieve import Shared, Tiers
 from lab.engine.recall.scope import GLOBAL
 from lab.engine.recall.score import Factors
 from lab.engine.recall.select.outcome import Picked, Selection
+from lab.engine.recall.working_set import normal_line
 from lab.engine.settings import EngineConfig
 from lab.engine.store.contract import View
 from lab.engine.store.listing import Listing
@@ -116,6 +118,16 @@ class Turn:
             return self.consumed
         lines = set(kept.text.split("\n"))
         return tuple(line.id for line in self.backbone.lines if line.id and line.text in lines)
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Ids of the memories that the digest holds whole, so that they are in the prompt as if they were items."""
+        return tuple(one for one in self.digested if self._is_whole(one))
+
+    def _is_whole(self, identity: str) -> bool:
+        row, most = self.memories.by_id[identity], self.config.working_set.max_item_chars
+        guarded = row.hard_rule and self.config.phased and self.config.phases.hard_rules
+        return guarded or js_length(normal_line(row.text, WHOLE)) <= most
 
     def duplicates(self) -> int | None:
         """How many injected memories say what the digest says already; None without a digest."""

@@ -208,6 +208,13 @@ def test_the_quick_look_at_words_never_overlooks_a_duplicate(kit: Any, data: st.
         assert built.holds(text) == any(says_the_same(text, line) for line in lines)
 
 
+def test_a_part_of_a_line_that_begins_and_ends_within_words_is_a_duplicate(kit: Any) -> None:
+    line = "never ship on thursdays unless the board has agreed to it in writing"
+    built = digest(kit, [kit.row("d", line, category="decision")])
+    assert built.holds("ver ship on thursda")
+    assert not built.holds("ver ship it thursda")
+
+
 # --- where the digest is counted, and hard rules beside it
 
 

@@ -153,6 +153,16 @@ def test_what_is_pinned_or_a_rule_is_not_suppressed_where_it_is_also_in_the_hot_
     assert factor(turns[2], "b").repeat == pytest.approx(0.65**2)
 
 
+def test_a_hard_rule_of_another_scope_is_not_suppressed_where_that_is_searched(kit: Any) -> None:
+    rows = [*pair(kit), kit.row("rule", "gateway gamma", hard_rule=True, scope="work")]
+    talk = kit.Talk(rows, kit.flow(scopes={"fallback_scopes": ("work",)}))
+    turns = [talk.say(ASK) for _ in range(3)]
+    assert all("rule" in talk.hot(turn) for turn in turns)
+    assert [factor(turn, "rule").repeat for turn in turns] == [1.0, 1.0, 1.0]
+    off = kit.Talk(rows, kit.changed(talk.config, phases={"hard_rules": False}))
+    assert [factor(off.say(ASK), "rule").repeat for _ in range(2)] == [1.0, 0.65]
+
+
 @given(data=st.data())
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_suppressed_by_repeat_is_what_would_be_there_without(kit: Any, data: st.DataObject) -> None:

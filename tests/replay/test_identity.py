@@ -1,0 +1,37 @@
+"""What a run is: the documents that recall may cite, and the scope that a turn's own words name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import OtherArguments
+from lab.measures.score import score_run
+
+
+def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
+    desk.say("cited", ("shop", [("user", "how many pears are there", "pears in crate one")] * 3))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Monday.\n", encoding="utf-8")
+    lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"autoRecall": {"selectionMode": "tier_quota_v1"}, "docsColdLane": lane}))
+    run = desk.run("engine", config=str(config)).run
+    rows = desk.rows(desk.run("engine", config=str(config)))
+    assert json.loads(rows[-1]["receipt"])["coldLane"]["returned"] == 1
+    assert len(run.manifest["resolved"]["documents"]) == 1
+    (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Friday.\n", encoding="utf-8")
+    with pytest.raises(OtherArguments, match="documents"):
+        desk.run("engine", config=str(config))
+
+
+def test_under_tags_a_turn_is_at_home_in_the_scope_that_it_names(desk: Any) -> None:
+    memory = ("pears in crate one", {"scope": "farm", "importance_label": "nice_to_have"})
+    desk.say("tagged", ("shop", [("user", "[SCOPE: farm]\nhow many pears", memory)] * 3))
+    outcome = desk.run("tier_quota_v1", scope="tags")
+    assert {row["scope"] for row in desk.rows(outcome)} == {"farm"}
+    wrong = [score.value for score in score_run(outcome.run) if score.measure == "WrongScope"]
+    assert [value for value in wrong if value is not None] == [0.0, 0.0]
