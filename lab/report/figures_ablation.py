@@ -37,6 +37,8 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
             axes.annotate(text, (value, at), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
         axes.set(title=title.format(k=cutoff), ylim=(len(steps) - 0.5, -0.7))
         axes.margins(x=0.2)
+        # From nothing, so that a small step looks small.
+        axes.set_xlim(left=0)
         labels = [step.adds if at else step.arm for at, step in enumerate(steps)]
         axes.set_yticks(range(len(steps)), labels if place == 0 else [""] * len(steps))
     figure.suptitle("What each phase does, one rung at a time", fontsize=13, fontweight="bold")
@@ -53,7 +55,8 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
 
 def _verdict(step: Step, name: str) -> tuple[str, str]:
     change = step.changes.get(name)
-    if change is None or change.estimate.low is None or change.estimate.high is None:
+    # A size is neither good nor bad.
+    if name == "InjectedChars" or change is None or change.estimate.low is None or change.estimate.high is None:
         return OPEN, "D"
     low, high = change.estimate.low, change.estimate.high
     if low <= 0 <= high:

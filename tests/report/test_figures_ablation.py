@@ -69,7 +69,8 @@ def test_colour_and_shape_say_what_is_decided_not_the_sign() -> None:
         # An interval that crosses zero decides nothing, and neither does none.
         [OPEN, BETTER, OPEN, OPEN],
         [OPEN, BETTER, WORSE],
-        [OPEN, BETTER, OPEN, WORSE],
+        # Size has no direction.
+        [OPEN, OPEN, OPEN, OPEN],
     ]
 
 

@@ -273,6 +273,13 @@ def test_without_any_factor_candidates_stay_as_fusion_ranked_them(kit: Any) -> N
     assert [one.candidate for one in turn.hits] == fused[:6]
 
 
+def test_of_equal_scores_the_newest_goes_first_and_then_the_lesser_id(kit: Any) -> None:
+    rows = [kit.row(f"k{at}", "gateway " * at, days=1 + at // 3) for at in range(1, 6)]
+    turn = kit.Talk(rows, kit.flow(phases={"score": ("importance_prior",), "repeat": False})).say(ASK)
+    ages = {one.id: -one.created_at for one in rows}
+    assert [one.candidate.id for one in turn.hits] == sorted(ages, key=lambda one: (ages[one], one))
+
+
 def turn_plan() -> Any:
     from lab.engine.recall.tiers import recall_plans
 
