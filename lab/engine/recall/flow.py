@@ -35,7 +35,8 @@ SEED = (
 def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> Turn:
     """Run the flow of the configuration's profile and return the turn as it left it.
 
-    What is injected is ``context``; it is empty where the prompt was passed over or nothing was found. ``state`` is
+    What is injected is ``context``; it is empty where the prompt was passed over, where nothing was found, and where a
+    stage failed, which never raises. ``state`` is
     changed: it remembers what was injected. Timings are nanoseconds by stage, searches apart under ``search``.
     """
     tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
@@ -44,7 +45,11 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
         return turn
     for name, stage in UPSTREAM if config.upstream else SEED:
         started = time.perf_counter_ns()
-        stage(turn)
+        try:
+            stage(turn)
+        except Exception as error:
+            # Whatever breaks, the agent's turn goes on without memories (spec 4).
+            stages.fail_open(turn, name, error)
         turn.timings[name] = time.perf_counter_ns() - started
         if turn.done:
             break

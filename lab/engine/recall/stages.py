@@ -137,6 +137,26 @@ def docs(turn: Turn) -> None:
     ]
 
 
+def fail_open(turn: Turn, stage: str, error: Exception) -> None:
+    """End the turn with nothing injected: one warning, and no receipt in the plugin; in ``seed`` one that says why.
+
+    The warning names the kind of error and not its words, which may hold a text.
+    """
+    turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None
+    turn.final, turn.hits = [], []
+    kind = type(error).__name__
+    turn.log.append(("warn", f"{NAME}: autoRecall failed: {kind}"))
+    if turn.config.receipts.enabled and not turn.config.upstream:
+        turn.receipt = lifecycle_receipt(
+            turn.config.receipts,
+            scope=turn.scope,
+            scope_mode=turn.scope_mode,
+            rejected=turn.rejected,
+            mode=turn.config.auto_recall.selection_mode,
+            parts={"failed": {"stage": stage, "error": kind}},
+        )
+
+
 def memory_slot(row: Row) -> Slot:
     """A memory as it is injected."""
     return Slot(row.id, row.created_at, row.category, resolve_label(row.importance_label, row.importance), row.text)

@@ -365,3 +365,11 @@ def test_the_loop_widens_while_places_are_left_and_says_how_far(kit: Any, labels
     assert talk.hot(turn) == labels[:2]
     assert set(turn.receipt["decisions"].values()) <= {"must_quota", "nice_quota", "unknown_fill", "ignore_fill"}
     assert "policyTier" not in talk.say(ASK, config=kit.flow()).receipt
+
+
+@pytest.mark.parametrize("label", ["unknown", "ignore"])
+def test_the_loop_fills_its_places_and_no_more(kit: Any, label: str) -> None:
+    rows = [kit.row("m", "gateway", kit.MUST), *kit.pool(5, label)]
+    talk = kit.Talk(rows, kit.flow(phases={"tier_mode": "loop_v0"}, recall={"max_items": 3}))
+    turn = talk.say(ASK)
+    assert [one.decision for one in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]
