@@ -96,7 +96,10 @@ def label_of_score(score: float | None) -> str:
 
 def normal_label(value: Any) -> str | None:
     """A label or one of its aliases, however it is cased and spaced; None for anything else."""
-    return _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower())) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    # Stored labels are spelt out: the rest is for what people write.
+    return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
 
 
 def resolve_label(label: Any, score: Any = None) -> str:

@@ -8,7 +8,8 @@ would change the prompt at every turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lab.engine.collation import id_order
@@ -37,8 +38,8 @@ class Line(NamedTuple):
 class Backbone(NamedTuple):
     """The pinned slot (None: nothing to pin), its lines, and how many lines each section has.
 
-    ``pinned`` are the ids of the memories whose lines are in it, ``said`` is what those lines say, ``vocabulary`` all
-    their words, ``fewest`` the number of words of the shortest.
+    ``pinned`` are the ids of the memories whose lines are in it, ``said`` is what those lines say, ``where`` the places
+    in it of each word.
     """
 
     slot: Slot | None
@@ -46,19 +47,23 @@ class Backbone(NamedTuple):
     sections: dict[str, int | bool]
     pinned: tuple[str, ...] = ()
     said: tuple[Normal, ...] = ()
-    vocabulary: frozenset[str] = frozenset()
-    fewest: int = 0
+    where: Mapping[str, Sequence[int]] = MappingProxyType({})
 
     def holds(self, text: str) -> bool:
         """Whether a text says what a line of a memory says already."""
         normal = normal_text(text)
+        shared = [0] * len(self.said)
+        for word in normal.words:
+            for place in self.where.get(word, ()):
+                shared[place] += 1
+        # Saying the same takes most of the words of the longer, or all of the shorter's but for two that the ends of
+        # the one may cut in the other: for most lines this count is all.
         count = len(normal.words)
-        shared = len(normal.words & self.vocabulary)
-        # Saying the same takes most of the text's words, or all but for two that the ends of one may cut in the other,
-        # of the text's or of a line's: for most memories this one count is all.
-        if shared < min(LIKENESS * count, count - 2) and shared < self.fewest - 2:
-            return False
-        return any(alike(normal, one) for one in self.said)
+        return any(
+            alike(normal, line)
+            for line, common in zip(self.said, shared, strict=True)
+            if common >= LIKENESS * count or common >= min(count, len(line.words)) - 2
+        )
 
     def holds_rule(self, rule: Row) -> bool:
         """Whether a line of a hard rule has the words of another one, but for their case."""
@@ -128,11 +133,13 @@ def build_backbone(
         return Backbone(None, (), dict.fromkeys(sections, 0) | {"goal": False})
     text = "\n".join(line.text for line in kept)
     said = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
-    vocabulary = frozenset().union(*(one.words for one in said))
-    fewest = min(len(one.words) for one in said)
+    where: dict[str, list[int]] = {}
+    for place, one in enumerate(said):
+        for word in one.words:
+            where.setdefault(word, []).append(place)
     slot = Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
     pinned_ids = tuple(dict.fromkeys(line.id for line in kept if line.id))
-    return Backbone(slot, tuple(kept), sections, pinned_ids, said, vocabulary, fewest)
+    return Backbone(slot, tuple(kept), sections, pinned_ids, said, where)
 
 
 def whole_characters(line: str) -> str:

@@ -162,10 +162,13 @@ class HotLane:
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
     """Candidates with their final scores: score descending, then newest, then id."""
-    scored = [
-        (one.score * one.repeat if repeats else one.score, one.candidate, id_order(one.candidate.id)) for one in entries
-    ]
-    scored.sort(key=lambda found: (-found[0], -found[1].created_at, found[2]))
+    scored = []
+    for place, (one, score, repeat, *_) in enumerate(entries):
+        final = score * repeat if repeats else score
+        # The place only keeps candidates themselves from being compared.
+        scored.append((-final, -one.created_at, id_order(one.id), place, one))
+    scored.sort()
     return [
-        Candidate(one.id, score, one.created_at, one.fts_rank, one.vec_rank, one.distance) for score, one, _ in scored
+        Candidate(one.id, -negative, one.created_at, one.fts_rank, one.vec_rank, one.distance)
+        for negative, _, _, _, one in scored
     ]
