@@ -93,7 +93,7 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
         """Keeps the last view: the explanation asks it further."""
 
         def __init__(self, retriever: StoreRetriever) -> None:
-            self.observe = retriever.observe
+            self.observe, self.expect = retriever.observe, retriever.expect
             self._retriever = retriever
 
         def retrieve(self, request: Request) -> Memories:

@@ -75,6 +75,8 @@ def replay(
     """
     arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
+    for retriever in retrievers.values():
+        retriever.expect([moment.text for moment in moments])
     plan = faults or FaultPlan()
     born = 0
     try:

@@ -98,6 +98,10 @@ class Retriever(Protocol):
         """Take in memories born since the last call."""
         ...
 
+    def expect(self, texts: Sequence[str]) -> None:
+        """Say which texts will be asked about, in this order; some may be left out."""
+        ...
+
     def retrieve(self, request: Request) -> Memories:
         """Make everything observed ready to be asked about a request."""
         ...

@@ -50,6 +50,11 @@ class StoreRetriever:
         texts = [row.index_text for row in rows]
         self.store.add(rows, self._vectors_of(texts), self.tokens.of(texts))
 
+    def expect(self, texts: Sequence[str]) -> None:
+        """Let the store score many turns at once, if it can."""
+        if isinstance(self.store, ExactStore) and texts:
+            self.store.expect(self._vectors_of(texts))
+
     def retrieve(self, request: Request) -> Memories:
         """A view of the store for the request's text, less what the request's faults take from it."""
         reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in request.faults), None)

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from lab.engine.store.growing import Growing
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -44,60 +46,83 @@ class Postings:
     """Which words stand in which rows, of a table that only grows. Rows are numbered in the order of adding."""
 
     def __init__(self) -> None:
+        import numpy as np
+
         self.rows = 0
         self.worded = 0
         self.words = 0
-        self._lengths: list[int] = []
-        self._lists: dict[str, tuple[list[int], list[int]]] = {}
-        self._arrays: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._length_array: np.ndarray | None = None
+        self._lengths = Growing(np.float32)
+        self._lists: dict[str, Growing] = {}
+        self._weights: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def add(self, documents: Sequence[list[str]]) -> None:
         """Add rows, given by their words."""
-        for words in documents:
+        import numpy as np
+
+        found: dict[str, list[tuple[int, int]]] = {}
+        for number, words in enumerate(documents, self.rows):
             for word, count in Counter(words).items():
-                rows, counts = self._lists.setdefault(word, ([], []))
-                rows.append(self.rows)
-                counts.append(count)
-                self._arrays.pop(word, None)
-            self._lengths.append(len(words))
+                found.setdefault(word, []).append((number, count))
             self.worded += bool(words)
             self.words += len(words)
-            self.rows += 1
-        self._length_array = None
+        for word, entries in found.items():
+            held = self._lists.get(word)
+            if held is None:
+                held = self._lists[word] = Growing(np.int32, 2, first=1)
+            held.extend(entries)
+        self._lengths.extend([len(words) for words in documents])
+        self._weights.clear()
+        self.rows += len(documents)
 
     def remove(self, row: int) -> None:
         """Take a row out of every statistic; its number stays taken."""
-        for word, (rows, counts) in list(self._lists.items()):
-            if row in rows:
-                at = rows.index(row)
-                del rows[at], counts[at]
-                self._arrays.pop(word, None)
-                if not rows:
-                    del self._lists[word]
-        self.worded -= bool(self._lengths[row])
-        self.words -= self._lengths[row]
-        self._lengths[row] = 0
-        self._length_array = None
+        for word, held in list(self._lists.items()):
+            entries = held.array
+            kept = entries[entries[:, 0] != row]
+            if len(kept) == len(entries):
+                continue
+            held.length = len(kept)
+            held.array[:] = kept
+            if not len(kept):
+                del self._lists[word]
+        self._weights.clear()
+        self.worded -= bool(self.lengths[row])
+        self.words -= int(self.lengths[row])
+        self.lengths[row] = 0
 
     @property
     def lengths(self) -> np.ndarray:
         """float32 ``[rows]``: words of each row."""
+        return self._lengths.array
+
+    def weights(self, word: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """Rows that hold a word, and what it adds to the score of each; None where none does.
+
+        Kept until rows are added: then the statistics of all rows are others.
+        """
         import numpy as np
 
-        if self._length_array is None:
-            self._length_array = np.asarray(self._lengths, np.float32)
-        return self._length_array
+        found = self._weights.get(word)
+        if found is None and word in self._lists:
+            rows, counts = self.of(word) or (np.zeros(0, np.intp), np.zeros(0, np.float32))
+            # A row without a word is not in the index, so it counts in no statistic.
+            size, average = np.float32(self.worded), np.float32(self.words / self.worded)
+            lengths = self.lengths[rows]
+            found = self._weights[word] = (
+                rows.astype(np.intp),
+                _weights(size, np.float32(len(rows)), counts, lengths, average),
+            )
+        return found
 
     def of(self, word: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """Rows that hold a word, ascending, and how often each does; None where none does."""
+        """Rows that hold a word, ascending (int32), and how often each does (float32); None where none does."""
         import numpy as np
 
-        found = self._arrays.get(word)
-        if found is None and word in self._lists:
-            rows, counts = self._lists[word]
-            found = self._arrays[word] = (np.asarray(rows, np.intp), np.asarray(counts, np.float32))
-        return found
+        held = self._lists.get(word)
+        if held is None:
+            return None
+        entries = held.array
+        return entries[:, 0], entries[:, 1].astype(np.float32)
 
 
 def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
@@ -105,17 +130,11 @@ def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
     import numpy as np
 
     out = np.zeros(postings.rows, np.float32)
-    if not postings.words:
-        return out
-    # A row without a word is not in the index, so it counts in no statistic.
-    size = np.float32(postings.worded)
-    average = np.float32(postings.words / postings.worded)
-    lengths = postings.lengths
     for word in query:
-        found = postings.of(word)
+        found = postings.weights(word)
         if found is not None:
-            rows, counts = found
-            out[rows] += _weights(size, np.float32(len(rows)), counts, lengths[rows], average)
+            rows, weights = found
+            out[rows] += weights
     return out
 
 

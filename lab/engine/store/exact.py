@@ -1,25 +1,36 @@
-"""The exact store: all visible rows scored once per query in both lanes, then masked by scope and label.
+"""The exact store: every visible row scored once per query in both lanes, then filtered by scope and label.
 
 One scoring serves every arm, every tier and every draw of labels. It answers as LanceDB does when that is compacted
-and indexed.
+and indexed, to the last bit of a score.
+
+Queries that are known to come (:meth:`ExactStore.expect`) are scored in blocks, one matrix product for many turns; rows
+that are born within a block are scored turn by turn. A product in float32 only says which rows can be among the best.
+Their distances are then computed once more, one by one in float64, so that no score depends on what was in a block.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.engine.collation import id_order
 from lab.engine.memory import LABELS, Row
 from lab.engine.store.bm25 import Postings, index_scores, scan_hits
 from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
+from lab.engine.store.growing import Growing
 from lab.engine.store.tokens import TextSettings
 
 if TYPE_CHECKING:
     import numpy as np
+
+# Queries of one product. More would cost memory and gain little.
+BLOCK = 64
+# Distances that differ by less may stand in either order after a float32 product and the rounding of scores, which is
+# 2.5e-5 of distance at most.
+BAND = 6e-5
 
 
 class ExactStore:
@@ -29,16 +40,17 @@ class ExactStore:
         import numpy as np
 
         self.settings = settings or TextSettings()
-
         self.rows: list[Row] = []
-        self._matrix = np.zeros((64, dimension), np.float64)
-        self._norms = np.zeros(0)
-        self._postings = Postings()
         self.scope_codes: dict[str, int] = {}
-        self._scopes = np.zeros(0, np.int32)
-        self._labels = np.zeros(0, np.int8)
-        self._places: list[str] = []
-        self._by_id = np.zeros(0, np.intp)
+        self._matrix = Growing(np.float32, dimension)
+        self._norms = Growing(np.float32)
+        self._scopes = Growing(np.int32)
+        self._labels = Growing(np.int8)
+        self._postings = Postings()
+        self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
+        self._asked = 0
+        # The block that was scored: its first query, how many rows it speaks of, float32 [queries, rows].
+        self._block: tuple[int, int, np.ndarray] | None = None
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
         """Append rows (see :class:`lab.engine.store.contract.Store`)."""
@@ -46,155 +58,194 @@ class ExactStore:
 
         if not rows:
             return
-        start = len(self.rows)
         self.rows.extend(rows)
-        if len(self.rows) > len(self._matrix):
-            # Grow by doubling: appending one by one then copies each row a constant number of times.
-            grown = np.zeros((max(len(self.rows), 2 * len(self._matrix)), self._matrix.shape[1]), np.float64)
-            grown[:start] = self._matrix[:start]
-            self._matrix = grown
-        self._matrix[start : len(self.rows)] = vectors
-        added = self._matrix[start : len(self.rows)]
-        self._norms = np.concatenate([self._norms, np.einsum("ij,ij->i", added, added)])
+        self._matrix.extend(vectors)
+        self._norms.extend(np.einsum("ij,ij->i", vectors, vectors))
+        self._scopes.extend([self.scope_codes.setdefault(row.scope, len(self.scope_codes)) for row in rows])
+        self._labels.extend([LABELS.index(row.importance_label) for row in rows])
         self._postings.add(tokens)
-        codes = [self.scope_codes.setdefault(row.scope, len(self.scope_codes)) for row in rows]
-        self._scopes = np.concatenate([self._scopes, np.asarray(codes, np.int32)])
-        self._labels = np.concatenate(
-            [self._labels, np.asarray([LABELS.index(row.importance_label) for row in rows], np.int8)]
-        )
-        self._places += [id_order(row.id) for row in rows]
-        self._by_id = np.asarray(sorted(range(len(self.rows)), key=self._places.__getitem__), np.intp)
 
     def remove(self, identity: str) -> None:
         """Take the row of an id out of every search; its number stays taken."""
         number = max(number for number, row in enumerate(self.rows) if row.id == identity)
         # A code that no filter asks for.
-        self._scopes[number], self._labels[number] = -1, -1
+        self._scopes.array[number], self._labels.array[number] = -1, -1
         self._postings.remove(number)
 
+    def expect(self, vectors: np.ndarray) -> None:
+        """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
+        self._expected, self._asked, self._block = vectors, 0, None
+
     def view(self, query: Query) -> ExactView:
-        """Score every row for ``query``."""
-        vectors = self._rank_vectors(query)
-        if self.settings.lane == "scan":
-            return ScanView(self._scopes, self._labels, self.scope_codes, vectors, self._postings, query)
-        return ExactView(self._scopes, self._labels, self.scope_codes, vectors, self._rank_text(query))
+        """Everything that can be asked about one query, of the rows as they are."""
+        near = None if query.vector is None else self._near(query.vector)
+        made = ScanView if self.settings.lane == "scan" else ExactView
+        return made(self.rows, self._scopes.array, self._labels.array, self.scope_codes, near, self._postings, query)
 
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _rank_vectors(self, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _near(self, given: np.ndarray) -> Lane:
         import numpy as np
 
-        if query.vector is None or not self.rows:
-            return np.zeros(0, np.intp), np.zeros(0), np.zeros(0)
-        vector = query.vector.astype(np.float64)
-        matrix = self._matrix[: len(self.rows)]
-        distance = np.maximum(0.0, self._norms + vector @ vector - 2.0 * (matrix @ vector))
-        score = vector_score(distance)
-        order = self._ordered(score)
-        return order, score[order], distance[order]
+        vector, matrix = given.astype(np.float32), self._matrix.array
 
-    def _rank_text(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        score = index_scores(self._postings, query.tokens)
-        order = self._ordered(score)
-        order = order[score[order] > 0]
-        return order, score[order]
+        def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            difference = matrix[places].astype(np.float64) - vector.astype(np.float64)
+            distances = np.einsum("ij,ij->i", difference, difference)
+            return vector_score(distances), distances
 
-    def _ordered(self, score: np.ndarray) -> np.ndarray:
-        """Row numbers, score descending, then engine id ascending.
+        return Lane(np.arange(len(matrix)), self._products(vector), BAND, exact, self.rows)
 
-        A stable sort of rows that already stand in order of id.
-        """
+    def _products(self, vector: np.ndarray) -> np.ndarray:
+        """float32 ``[rows]``: the squared distance of every row, as exact as float32 is, less the query's own norm."""
         import numpy as np
 
-        return self._by_id[np.argsort(-score[self._by_id], kind="stable")]
+        matrix, norms = self._matrix.array, self._norms.array
+        # A query that was expected may not have come: those behind it still count.
+        ahead = range(self._asked, min(self._asked + BLOCK, len(self._expected)))
+        place = next((one for one in ahead if np.array_equal(self._expected[one], vector)), None)
+        if place is None:
+            rough: np.ndarray = norms - 2.0 * (matrix @ vector)
+            return rough
+        self._asked = place + 1
+        if self._block is None or place >= self._block[0] + BLOCK:
+            queries = self._expected[place : place + BLOCK]
+            self._block = (place, len(matrix), norms - 2.0 * (queries @ matrix.T))
+        first, scored, products = self._block
+        mine: np.ndarray = products[place - first]
+        if scored == len(matrix):
+            return mine
+        return np.concatenate([products[place - first], norms[scored:] - 2.0 * (matrix[scored:] @ vector)])
 
 
-class ExactView:
-    """The full ranking of both lanes for one query; filters are masks over it."""
+class Lane:
+    """One lane under one query: its rows, how near each is roughly, and how its score is known exactly.
+
+    ``numbers`` are row numbers, ``rough`` float32 with the best lowest. ``exact`` gives score and distance of some of
+    them, by their places.
+    """
 
     def __init__(
         self,
+        numbers: np.ndarray,
+        rough: np.ndarray,
+        band: float,
+        exact: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+        rows: Sequence[Row],
+    ) -> None:
+        self.numbers, self._rough, self._band, self._exact, self._rows = numbers, rough, band, exact, rows
+        self._order: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def best(self, mask: np.ndarray | None, limit: int) -> list[Hit]:
+        """The ``limit`` best of the rows in a mask (None: of all): score descending, then id."""
+        import numpy as np
+
+        if self._order is not None:
+            order, scores, distances = self._order
+            chosen = np.arange(min(limit, len(order))) if mask is None else mask[order].nonzero()[0][:limit]
+            return list(
+                map(Hit, self.numbers[order[chosen]].tolist(), scores[chosen].tolist(), distances[chosen].tolist())
+            )
+        places = np.arange(len(self.numbers)) if mask is None else mask.nonzero()[0]
+        if len(places) > limit:
+            rough = self._rough[places]
+            # Those that may tie with the last are kept: their ids decide.
+            places = places[rough <= np.partition(rough, limit - 1)[limit - 1] + self._band]
+        return [Hit(number, score, distance) for number, score, distance in self._ranked(places)[:limit]]
+
+    def settle(self) -> None:
+        """Make the whole order once, where the same query is asked under many masks."""
+        import numpy as np
+
+        if self._order is None:
+            ranked = self._ranked(np.arange(len(self.numbers)))
+            places = {number: place for place, number in enumerate(self.numbers.tolist())}
+            order = np.asarray([places[number] for number, _, _ in ranked], np.intp)
+            values = np.asarray([(score, distance) for _, score, distance in ranked], np.float64).reshape(-1, 2)
+            self._order = (order, values[:, 0], values[:, 1])
+
+    def _ranked(self, places: np.ndarray) -> list[tuple[int, float, float]]:
+        scores, distances = self._exact(places)
+        found = zip(self.numbers[places].tolist(), scores.tolist(), distances.tolist(), strict=True)
+        ranked = sorted(
+            (-score, id_order(self._rows[number].id), number, distance) for number, score, distance in found
+        )
+        return [(number, -negative, distance) for negative, _, number, distance in ranked]
+
+
+class ExactView:
+    """Both lanes for one query; filters are masks over them."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
         scopes: np.ndarray,
         labels: np.ndarray,
         scope_codes: dict[str, int],
-        vectors: tuple[np.ndarray, np.ndarray, np.ndarray],
-        text: tuple[np.ndarray, np.ndarray],
+        near: Lane | None,
+        postings: Postings,
+        query: Query,
     ) -> None:
-        self._scopes, self._labels, self._scope_codes = scopes, labels, scope_codes
-        self._vectors, self._text = vectors, text
-        self._vector_labels, self._text_labels = labels[vectors[0]], labels[text[0]]
+        self._rows, self._scopes, self._labels, self._scope_codes = rows, scopes, labels, scope_codes
+        self._near, self._postings, self._query = near, postings, query
+        self._worded = self._score_text()
         self._found: dict[tuple[Filter, int], Lanes] = {}
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Mask the rankings by ``where`` and cut at ``limit``."""
+        """The best of each lane under ``where``."""
         found = self._found.get((where, limit))
         if found is None:
             started = time.perf_counter_ns()
             fts = self._search_text(where, limit)
-            vec = list(map(Hit, *self._cut(where, limit, self._vector_labels, *self._vectors)))
+            vec = self._near.best(self._mask(where), limit) if self._near else []
             found = self._found[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
         return found
 
     def with_labels(self, labels: np.ndarray) -> ExactView:
-        """The same rankings under another draw of labels (codes of :data:`lab.engine.memory.LABELS`, one a row)."""
-        return ExactView(self._scopes, labels[: len(self._scopes)], self._scope_codes, self._vectors, self._text)
+        """The same scores under another draw of labels (codes of :data:`lab.engine.memory.LABELS`, one a row)."""
+        for lane in (self._near, self._worded):
+            if lane is not None:
+                lane.settle()
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._labels, other._found = labels[: len(self._labels)], {}
+        return other
+
+    def _score_text(self) -> Lane | None:
+        """The rows with a word of the query."""
+        import numpy as np
+
+        scores = index_scores(self._postings, self._query.tokens)
+        rows = scores.nonzero()[0]
+        scores = scores[rows]
+        return Lane(rows, -scores, 0.0, lambda places: (scores[places], np.zeros(len(places))), self._rows)
 
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
-        return list(map(Hit, *self._cut(where, limit, self._text_labels, *self._text)))
+        return self._worded.best(self._mask(where, self._worded.numbers), limit) if self._worded else []
 
-    def _cut(
-        self, where: Filter, limit: int, labels: np.ndarray, order: np.ndarray, *columns: np.ndarray
-    ) -> list[list[Any]]:
-        """The first ``limit`` places of a ranking that pass: row numbers, then the columns.
-
-        ``labels`` are the label codes along it.
-        """
-        passes = self._passes(where, labels, order)
-        if passes is None:
-            return [column[:limit].tolist() for column in (order, *columns)]
-        chosen = passes.nonzero()[0][:limit]
-        return [column[chosen].tolist() for column in (order, *columns)]
-
-    def _passes(self, where: Filter, labels: np.ndarray, order: np.ndarray | slice) -> np.ndarray | None:
-        """Which places of a ranking pass a filter; None: all."""
+    def _mask(self, where: Filter, among: np.ndarray | slice = slice(None)) -> np.ndarray | None:
+        """Which of these rows pass a filter; None: all."""
         masks = []
         if where.scope is not None:
-            masks.append(self._scopes[order] == self._scope_codes.get(where.scope, -1))
+            masks.append(self._scopes[among] == self._scope_codes.get(where.scope, -2))
         if where.labels is not None:
-            wanted = [labels == LABELS.index(label) for label in where.labels]
-            masks.append(reduce(or_, wanted))
+            labels = self._labels[among]
+            masks.append(reduce(or_, [labels == LABELS.index(label) for label in where.labels]))
         return reduce(and_, masks) if masks else None
 
 
 class ScanView(ExactView):
     """A view whose text lane is the public plugin's: it has other statistics under every filter."""
 
-    def __init__(
-        self,
-        scopes: np.ndarray,
-        labels: np.ndarray,
-        scope_codes: dict[str, int],
-        vectors: tuple[np.ndarray, np.ndarray, np.ndarray],
-        postings: Postings,
-        query: Query,
-    ) -> None:
-        import numpy as np
-
-        nothing = (np.zeros(0, np.intp), np.zeros(0, np.float32))
-        super().__init__(scopes, labels, scope_codes, vectors, nothing)
-        self._postings, self._query = postings, query
-
-    def with_labels(self, labels: np.ndarray) -> ScanView:
-        """The same rows under another draw of labels."""
-        mine = labels[: len(self._scopes)]
-        return ScanView(self._scopes, mine, self._scope_codes, self._vectors, self._postings, self._query)
+    def _score_text(self) -> None:
+        return None
 
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
         import numpy as np
 
         # Rows that came after this view was made are none of its business.
         allowed = np.zeros(self._postings.rows, bool)
-        passes = self._passes(where, self._labels, slice(None))
-        allowed[: len(self._scopes)] = True if passes is None else passes
+        mask = self._mask(where)
+        allowed[: len(self._scopes)] = True if mask is None else mask
         return list(map(Hit, *scan_hits(self._postings, self._query.tokens, allowed, limit)))

@@ -1,0 +1,75 @@
+"""Queries scored in blocks: the same answers as one by one, whatever else is in a block and whenever rows are born."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lab.engine.memory import LABELS, Row, engine_id
+from lab.engine.store.contract import Filter, Lanes, Query
+from lab.engine.store.exact import BLOCK, ExactStore
+from lab.engine.store.growing import Growing
+
+DIMENSION = 24
+WORDS = [f"w{number}" for number in range(30)]
+
+
+def filled(count: int, seed: int) -> tuple[list[Row], np.ndarray, list[list[str]]]:
+    """Rows of which some are equal, so that there are ties."""
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
+    vectors[::7] = vectors[0]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    words = [[WORDS[at] for at in random.integers(0, len(WORDS), 8)] for _ in range(count)]
+    rows = [
+        Row(engine_id(f"{seed} {at}"), str(at), "", "", at, "fact", LABELS[at % 4], f"s{at % 3}") for at in range(count)
+    ]
+    return rows, vectors, words
+
+
+def asked(count: int) -> list[Query]:
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return [Query(WORDS[at % 30], [WORDS[at % 30], WORDS[at % 7]], vector) for at, vector in enumerate(vectors)]
+
+
+def answers(queries: list[Query], expected: list[Query], births: int) -> list[list[list]]:
+    """Every lane of every filter at every query, rows being born between queries."""
+    store = ExactStore(DIMENSION)
+    rows, vectors, words = filled(len(queries) * births, 3)
+    if expected:
+        store.expect(np.asarray([query.vector for query in expected]))
+    found = []
+    for at, query in enumerate(queries):
+        part = slice(at * births, (at + 1) * births)
+        store.add(rows[part], vectors[part], words[part])
+        view = store.view(query)
+        filters = [Filter(), Filter("s1"), Filter("s2", LABELS[:1]), Filter(None, LABELS[1:3])]
+        lanes: list[Lanes] = [view.search(where, 5) for where in filters]
+        found.append([[one.fts, one.vec] for one in lanes])
+    return found
+
+
+@pytest.mark.parametrize("births", [1, 5])
+def test_blocks_change_no_answer(births: int) -> None:
+    queries = asked(BLOCK + 9)
+    assert answers(queries, queries, births) == answers(queries, [], births)
+
+
+def test_queries_that_do_not_come_or_come_unexpected_change_nothing() -> None:
+    queries = asked(BLOCK)
+    assert answers(queries[1::2], queries, 3) == answers(queries[1::2], [], 3)
+    assert answers(queries, queries[: BLOCK // 2], 3) == answers(queries, [], 3)
+
+
+def test_a_growing_array_keeps_what_it_holds_and_its_views() -> None:
+    held = Growing(np.int32, 2, first=1)
+    for number in range(9):
+        before = held.array.copy()
+        view = held.array
+        held.extend([(number, -number)])
+        assert np.array_equal(view, before)
+    assert held.array.tolist() == [[number, -number] for number in range(9)]
+    held.extend([])
+    assert len(held.array) == 9
