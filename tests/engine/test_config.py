@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.engine.clamp import Clamp
 from lab.engine.config import check_config, describe, explain_config, resolve, shown
-from lab.engine.config_file import config_in, locate, read_config
 from lab.engine.config_plugin import finite, number_in_range, parse, parse_env_boolean, resolve_section
 from lab.engine.config_table import LAB, PLUGIN, PROFILES, Knob, Section
 from lab.engine.recall.budget import Budget
@@ -327,64 +325,6 @@ def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Kno
     assert isinstance(section, Section)
     keys = {"".join(f"_{one.lower()}" if one.isupper() else one for one in key) for key in section.keys}
     assert set(kind.__match_args__) - keys == other  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    "around",
-    [
-        lambda config: config,
-        lambda config: {"plugins": {"entries": {"other": {}, "openclaw-mem-engine": {"config": config}}}, "agents": {}},
-        lambda config: {"slots": {}, "entries": {"openclaw-mem-engine": {"enabled": True, "config": config}}},
-        lambda config: {"openclaw-mem-engine": {"config": config}},
-        lambda config: {"enabled": True, "config": config},
-    ],
-)
-def test_a_configuration_is_found_in_what_stands_around_it(around: Any) -> None:
-    assert locate(around(recall(maxItems=3)), "x") == recall(maxItems=3)
-    assert resolve(around(recall(maxItems=3)), "seed").max_items == 3
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"plugins": {}}, "f: plugins has no 'entries'; it has: nothing"),
-        ({"plugins": {"entries": {"b": {}, "a": {}}}}, "f: plugins.entries has no 'openclaw-mem-engine'; it has: a, b"),
-        ({"plugins": {"entries": []}}, "f: plugins.entries: expected an object, found a list"),
-        ({"openclaw-mem-engine": {"budget": {}}}, "f: openclaw-mem-engine.budget: belongs inside 'config'"),
-        ({"config": {}, "budget": {}}, "f: budget: belongs inside 'config'"),
-    ],
-)
-def test_a_file_without_a_configuration_of_the_engine_is_refused(value: Any, message: str) -> None:
-    with pytest.raises(UnusableInput) as caught:
-        locate(value, "f")
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("entry", [{}, {"enabled": True}, {"config": None}])
-def test_an_entry_without_a_configuration_leaves_the_defaults(entry: Any) -> None:
-    assert resolve({"plugins": {"entries": {"openclaw-mem-engine": entry}}}, "seed") == resolve({}, "seed")
-
-
-def test_json5_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "openclaw.json"
-    path.write_text("{plugins: {entries: {'openclaw-mem-engine': {config: {\n // mine\n dbPath: 'x',}}}}}", "utf-8")
-    assert read_config(path) == {"dbPath": "x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a":\n {"b": }}', 'f:2: not JSON, nor JSON5: Unexpected "}" at column 8'),
-        ('{"a": 1', "f:1: not JSON, nor JSON5: Unexpected end of input at column 8 (the file seems cut off)"),
-        ("", "f:1: not JSON, nor JSON5: Empty strings are not legal JSON5 (the file seems cut off)"),
-        ("[" * 100_000, "f: JSON is nested too deeply"),
-        ('{"kind": "turn"}\n' * 20_000, "f: not JSON: Extra data: line 2 column 1 (char 17)"),
-    ],
-)
-def test_a_text_that_is_neither_json_nor_json5_is_refused_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(UnusableInput) as caught:
-        config_in(text, "f")
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
