@@ -21,11 +21,11 @@ from lab.engine.config_plugin import (
 )
 from lab.engine.docs.globs import glob_matches, read_tool_input
 from lab.engine.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.engine.heuristic import grade_observation
-from lab.engine.importance import graded_label, is_importance, parse_importance, sidecar_label
 from lab.engine.js import js_utf8
-from lab.engine.task_markers import has_task_marker, strip_task_prefix
 from lab.errors import UnusableInput
+from lab.sidecar.heuristic import grade_observation
+from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 Value = dict[str, Any]
 

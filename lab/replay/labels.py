@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lab.engine.heuristic import grade_observation
 from lab.engine.memory import IGNORE, LABELS, MUST, NICE, UNKNOWN
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording
+from lab.sidecar.heuristic import grade_observation
 from lab.systems.draw import draw
 
 HEURISTIC = "heuristic-v1"

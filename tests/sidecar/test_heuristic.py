@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.engine.heuristic import CALENDAR, CHAT, DEADLINE, DECISION, ERROR, NOTHING, POLICY, TASK, grade_observation
-from lab.engine.importance import graded_label, is_importance, parse_importance, sidecar_label
-from lab.engine.task_markers import has_task_marker, strip_task_prefix
+from lab.sidecar.heuristic import CALENDAR, CHAT, DEADLINE, DECISION, ERROR, NOTHING, POLICY, TASK, grade_observation
+from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lab.engine.importance import graded_label
-from lab.engine.task_markers import has_task_marker, strip_task_prefix
+from lab.sidecar.importance import graded_label
+from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 BASELINE = 0.30
 NOTHING = "Heuristic grade."
