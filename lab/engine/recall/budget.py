@@ -57,19 +57,13 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     if not budget.enabled:
         return Packed(whole, tuple(slots), _receipt(budget, budget.min_recent_slots, before, before, [], 0))
     protected_count = min(max(0, budget.min_recent_slots), len(slots))
+    protected = _most_recent(slots, protected_count)
     kept, context = list(slots), whole
     dropped: list[str] = []
     if before > budget.max_chars:
-        recent = sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))[:protected_count]
-        protected = {slot.id for slot in recent}
-        removable = [slot for slot in slots if slot.id not in protected]
-        if budget.overflow_action == "truncate_oldest":
-            removable.sort(key=lambda slot: (slot.created_at, id_order(slot.id)))
-        elif budget.overflow_action == "truncate_tail":
-            removable.reverse()
-        else:
-            removable = []
-        for slot in removable:
+        for slot in _order_of_going(slots, budget):
+            if slot.id in protected:
+                continue
             if js_length(context) <= budget.max_chars:
                 break
             kept = [one for one in kept if one.id != slot.id]
@@ -80,6 +74,18 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     return Packed(
         context, tuple(kept), _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
     )
+
+
+def _most_recent(slots: Sequence[Slot], count: int) -> set[str]:
+    """Ids of the most recent slots, which are protected."""
+    return {slot.id for slot in sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))[:count]}
+
+
+def _order_of_going(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
+    """The slots as the overflow action drops them; none under an action that is not known."""
+    if budget.overflow_action == "truncate_oldest":
+        return sorted(slots, key=lambda slot: (slot.created_at, id_order(slot.id)))
+    return list(reversed(slots)) if budget.overflow_action == "truncate_tail" else []
 
 
 def _receipt(budget: Budget, recent: int, before: int, after: int, dropped: list[str], cut: int) -> dict[str, Any]:
@@ -120,12 +126,8 @@ def pack_well_formed(
         recent = min(max(0, budget.min_recent_slots), len(slots)) if budget.enabled else budget.min_recent_slots
         return Packed(whole, tuple(slots), _receipt(budget, recent, before, before, [], 0))
     protected_count = min(max(0, budget.min_recent_slots), len(slots))
-    newest = sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))
-    protected = {slot.id for slot in newest[:protected_count]}
-    tail_first = list(reversed(slots))
-    oldest_first = list(reversed(newest))
-    order = tail_first if budget.overflow_action == "truncate_tail" else oldest_first
-    soft = [slot for slot in order if slot.id not in hard]
+    protected = _most_recent(slots, protected_count)
+    soft = [slot for slot in _order_of_going(slots, budget) if slot.id not in hard]
     kept, dropped = list(slots), list[str]()
 
     def over() -> int:
@@ -153,7 +155,7 @@ def pack_well_formed(
         packed = pack_well_formed(slots, budget, hard=hard, shorten=shorten)
         after = packed.receipt["afterChars"]
         return packed._replace(receipt=packed.receipt | {"beforeChars": before, "truncated": before > after})
-    drop([slot for slot in tail_first if slot.id in hard])
+    drop([slot for slot in reversed(slots) if slot.id in hard])
     shrink(rules=True)
     overflow = max(0, over())
     if overflow:
