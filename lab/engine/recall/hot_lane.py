@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from lab.engine.collation import id_order
 from lab.engine.memory import Candidate, Row
 from lab.engine.recall import stages
 from lab.engine.recall.exact_hit import exact_hit
@@ -26,6 +25,7 @@ from lab.engine.recall.score import (
     relevance,
     scope_match,
 )
+from lab.engine.recall.select.outcome import by_rank
 from lab.engine.recall.tiers import TierPlan
 from lab.engine.recall.todo import DAY_MS, is_stale
 from lab.engine.recall.turn import Turn
@@ -162,13 +162,5 @@ class HotLane:
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
     """Candidates with their final scores: score descending, then newest, then id."""
-    scored = []
-    for place, (one, score, repeat, *_) in enumerate(entries):
-        final = score * repeat if repeats else score
-        # The place only keeps candidates themselves from being compared.
-        scored.append((-final, -one.created_at, id_order(one.id), place, one))
-    scored.sort()
-    return [
-        Candidate(one.id, -negative, one.created_at, one.fts_rank, one.vec_rank, one.distance)
-        for negative, _, _, _, one in scored
-    ]
+    scored = [one._replace(score=score * repeat if repeats else score) for one, score, repeat, *_ in entries]
+    return sorted(scored, key=by_rank)
