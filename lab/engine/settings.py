@@ -17,7 +17,6 @@ from lab.engine.recall.select.outcome import Quota
 from lab.engine.store.tokens import TextSettings
 
 DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
-FACTORS = ("relevance", "scope_match", "recency", "importance_prior", "novelty", "repeat")
 
 
 @dataclass(frozen=True, slots=True)
