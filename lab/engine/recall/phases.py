@@ -192,8 +192,14 @@ def _hard_pick(row: Row) -> Picked:
 
 
 def _persist(turn: Turn, slot: Slot) -> bool:
-    """Keep the digest for this scope; written only where its text has changed, and not where nothing may be written."""
+    """Keep the digest of this scope as a row, unless nothing may be written; say whether it is kept.
+
+    A row whose text has not changed stays as it is, its time included (spec 20.29). It is no candidate of recall, so it
+    needs no place among the memories.
+    """
     if not turn.config.working_set.persist or turn.config.read_only:
         return False
-    turn.state.working_sets[turn.scope] = slot.text
+    held = turn.state.working_sets.get(turn.scope)
+    if held is None or held.text != slot.text:
+        turn.state.working_sets[turn.scope] = stages.working_set_row(turn, slot)
     return True

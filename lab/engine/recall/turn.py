@@ -60,10 +60,10 @@ class Memories:
 
 @dataclass(slots=True)
 class RecallState:
-    """What lasts from turn to turn in one conversation of one arm: injected ids, and the digests that were kept."""
+    """What lasts from turn to turn in one conversation of one arm: injected ids, and the digests kept by scope."""
 
     history: History = field(default_factory=History)
-    working_sets: dict[str, str] = field(default_factory=dict)
+    working_sets: dict[str, Row] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
