@@ -52,7 +52,7 @@ class StoreRetriever:
 
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""
-        if isinstance(self.store, ExactStore) and texts:
+        if texts:
             self.store.expect(self._vectors_of(texts))
 
     def retrieve(self, request: Request) -> Memories:

@@ -74,6 +74,10 @@ class Store(Protocol):
         """Take a row out of every search; its number stays taken."""
         ...
 
+    def expect(self, vectors: np.ndarray) -> None:
+        """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
+        ...
+
     def view(self, query: Query) -> View:
         """Everything that recall can ask about one query."""
         ...

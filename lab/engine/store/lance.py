@@ -122,6 +122,9 @@ class LanceStore:
         self.table.delete(f"id = {quoted(identity)}")
         self._number.pop(identity, None)
 
+    def expect(self, vectors: np.ndarray) -> None:
+        """Nothing to make ready: a live table is asked query by query."""
+
     def view(self, query: Query) -> LanceView:
         """A query on the table as it stands."""
         return LanceView(self, query)
