@@ -96,7 +96,10 @@ def replay(
 
 
 def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:
-    """What is asked at a moment. A probe from outside has no scope of its own, so it is asked of all."""
+    """What is asked at a moment.
+
+    A probe from outside has no recorded scope, so it is asked of all; under ``tags`` its own words decide.
+    """
     scope, how = None, "open"
     if scoping == "tags":
         scope, how = resolve_scope(None, moment.text, ScopePolicy())[1].scope, scoping
