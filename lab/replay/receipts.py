@@ -19,7 +19,7 @@ from lab.systems.contract import Item
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KIND, VERSION = "lab.receipts", "1"
+KIND, VERSION = "lab.receipts", "2"
 ITEM_FIELDS = tuple(Item._fields)
 
 

@@ -111,7 +111,7 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
 def test_the_columns_are_those_that_are_documented(answered: list[Answered]) -> None:
     table = receipts_table(answered)
     assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt"]
-    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"1"}
+    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"2"}
 
 
 def test_receipts_without_any_item_have_the_same_schema(answered: list[Answered], tmp_path: Path) -> None:
