@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from lab.engine.docs.index import DocsIndex
+from lab.engine.docs.index import DocsIndex, DocsSearch
 from lab.engine.docs.lane import open_docs
 from lab.engine.settings import DocsSettings
 
@@ -19,6 +20,32 @@ HANDBOOK = {
     "mobile/specs/login.md": "# Login\n\nThe mobile app signs in with a passkey.\n\n## Port\n\nIt asks port 9000.\n",
     "notes/部署.md": "# 部署規則\n\n週五不部署，週四下午五點凍結。\n\n## 例外\n\n資料庫遷移要先備份，再通知客服。\n",
 }
+
+# Axes of the counting embedder.
+WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署", "備份")
+
+
+class Counting:
+    """An embedder with one axis a word, and a list of what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked += texts
+        return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
+
+
+@pytest.fixture
+def counting() -> type[Counting]:
+    """Makes embedders that count."""
+    return Counting
+
+
+@pytest.fixture
+def refs() -> Callable[[DocsSearch], list[str]]:
+    """What a search found, each by its citation within the handbook."""
+    return lambda found: [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lab.engine.docs import ingest as ingesting
 from lab.engine.docs.globs import IngestPlan, plan_ingest, read_tool_input
-from lab.engine.docs.index import DocsIndex, DocsSearch
+from lab.engine.docs.index import DocsIndex
 from lab.engine.docs.lane import open_docs
 from lab.engine.settings import DocsSettings
 from lab.errors import UnusableInput
@@ -21,22 +22,6 @@ from lab.errors import UnusableInput
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]
 COUNTERS = ("chunks_inserted", "chunks_updated", "chunks_unchanged", "chunks_deleted", "chunks_total", "embedded")
-WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署", "備份")
-
-
-class Counting:
-    """One axis a word, and a list of what was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        self.asked += texts
-        return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
-
-
-def refs(found: DocsSearch) -> list[str]:
-    return [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
 
 
 def counted(index: DocsIndex) -> tuple[int, ...]:
@@ -50,8 +35,8 @@ def bytes_of(index: DocsIndex) -> bytes:
 # Ingest
 
 
-def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: Opened) -> None:
-    assert opened(handbook, Counting()).last_ingest == {
+def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: Opened, counting: Any) -> None:
+    assert opened(handbook, counting()).last_ingest == {
         "skipped": False,
         "skipReason": None,
         "filesMatched": 4,
@@ -74,8 +59,8 @@ def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: 
     }
 
 
-def test_what_is_unchanged_is_neither_written_nor_embedded(handbook: Path, opened: Opened) -> None:
-    embed = Counting()
+def test_what_is_unchanged_is_neither_written_nor_embedded(handbook: Path, opened: Opened, counting: Any) -> None:
+    embed = counting()
     before = bytes_of(opened(handbook, embed))
     asked = len(embed.asked)
     again = opened(handbook, embed)
@@ -83,8 +68,8 @@ def test_what_is_unchanged_is_neither_written_nor_embedded(handbook: Path, opene
     assert (len(embed.asked), bytes_of(again)) == (asked, before)
 
 
-def test_only_what_changed_is_written_and_embedded(handbook: Path, opened: Opened) -> None:
-    embed = Counting()
+def test_only_what_changed_is_written_and_embedded(handbook: Path, opened: Opened, counting: Any) -> None:
+    embed = counting()
     opened(handbook, embed)
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nDrain, then restart.\n", encoding="utf-8")
     (handbook / "mobile/specs/login.md").unlink()
@@ -94,25 +79,27 @@ def test_only_what_changed_is_written_and_embedded(handbook: Path, opened: Opene
     assert sorted(embed.asked) == ["Runbook\nDrain, then restart.", "new\nFresh."]
 
 
-def test_a_file_that_moves_is_not_embedded_again(handbook: Path, opened: Opened) -> None:
-    embed = Counting()
+def test_a_file_that_moves_is_not_embedded_again(handbook: Path, opened: Opened, counting: Any) -> None:
+    embed = counting()
     opened(handbook, embed)
     (handbook / "gateway/runbook.md").rename(handbook / "runbook.md")
     assert counted(opened(handbook, embed)) == (1, 0, 6, 1, 7, 0)
 
 
-def test_a_search_does_not_depend_on_how_the_index_came_to_be(written: Write, opened: Opened) -> None:
+def test_a_search_does_not_depend_on_how_the_index_came_to_be(
+    written: Write, opened: Opened, counting: Any, refs: Any
+) -> None:
     folder = written({"b.md": "# B\n\nport one\n\n# C\n\nport two\n", "c.md": "# X\n\nport one\n"})
-    opened(folder, Counting(), "grown")
+    opened(folder, counting(), "grown")
     written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
-    grown, fresh = (opened(folder, Counting(), place) for place in ("grown", "fresh"))
+    grown, fresh = (opened(folder, counting(), place) for place in ("grown", "fresh"))
     asked = {"limit": 9, "trace": True}
     assert grown.search("port", **asked) == fresh.search("port", **asked)
     # All lines are alike, so they stand by document and by place in it.
     assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
 
 
-def test_a_tool_call_for_a_part_forgets_nothing_else(handbook: Path, opened: Opened) -> None:
+def test_a_tool_call_for_a_part_forgets_nothing_else(handbook: Path, opened: Opened, refs: Any) -> None:
     index = opened(handbook)
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nNew.\n", encoding="utf-8")
     (handbook / "notes/部署.md").unlink()
@@ -133,7 +120,9 @@ def test_a_day_that_changes_is_stored_though_the_text_is_the_same(written: Write
     assert hints == [("2026-03-02",)] * 2
 
 
-def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(handbook: Path, opened: Opened) -> None:
+def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(
+    handbook: Path, opened: Opened, refs: Any
+) -> None:
     (handbook / "big5.md").write_bytes("# 標題\n\n內文".encode("big5"))
     (handbook / "bom.md").write_bytes(b"\xef\xbb\xbf# Mark\r\n\r\nwith carriage\r\n")
     settings = DocsSettings(source_roots=(str(handbook),))
@@ -151,7 +140,9 @@ def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(handbook: 
     assert refs(index.search("restart", limit=5)) == []
 
 
-def test_a_folder_that_is_emptied_empties_the_index_and_no_roots_leave_it(handbook: Path, opened: Opened) -> None:
+def test_a_folder_that_is_emptied_empties_the_index_and_no_roots_leave_it(
+    handbook: Path, opened: Opened, refs: Any
+) -> None:
     index = opened(handbook)
     index.ingest(plan_ingest(DocsSettings()))
     assert (index.last_ingest["skipReason"], refs(index.search("passkey", limit=1))) == (
@@ -170,11 +161,11 @@ def test_what_is_private_is_nowhere_in_the_file(written: Write, opened: Opened, 
     assert b"marzipan" not in bytes_of(index)
 
 
-def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened) -> None:
+def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened, counting: Any, refs: Any) -> None:
     folder = written({"a.md": "# Open\n\nmarzipan\n"})
-    opened(folder, Counting())
+    opened(folder, counting())
     written({"a.md": "# Open\n\n[SECRET] marzipan\n"})
-    index = opened(folder, Counting())
+    index = opened(folder, counting())
     assert (counted(index)[:5], refs(index.search("marzipan", limit=5))) == ((0, 0, 0, 1, 0), [])
 
 
@@ -182,9 +173,9 @@ def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened) -
 
 
 def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
-    handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any
 ) -> None:
-    index = opened(handbook, Counting())
+    index = opened(handbook, counting())
     before = index.search("port", limit=9, trace=True)
     (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
     (handbook / "notes/部署.md").unlink()
@@ -200,8 +191,8 @@ def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
     assert counted(index) == (1, 0, 5, 2, 6, 1)
 
 
-def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Opened) -> None:
-    before = opened(handbook, Counting()).search("port", limit=9)
+def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Opened, counting: Any) -> None:
+    before = opened(handbook, counting()).search("port", limit=9)
     (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
 
     def interrupted(texts: Sequence[str]) -> np.ndarray:
@@ -209,7 +200,7 @@ def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Op
 
     with pytest.raises(KeyboardInterrupt):
         opened(handbook, interrupted)
-    with DocsIndex(handbook.parent / "index" / "docs.sqlite", Counting()) as index:
+    with DocsIndex(handbook.parent / "index" / "docs.sqlite", counting()) as index:
         assert index.search("port", limit=9) == before
 
 
@@ -252,7 +243,9 @@ def test_a_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, st
 # Vectors
 
 
-def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(handbook: Path, opened: Opened) -> None:
+def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(
+    handbook: Path, opened: Opened, counting: Any, refs: Any
+) -> None:
     def fails(texts: Sequence[str]) -> np.ndarray:
         raise OSError("no such host")
 
@@ -260,7 +253,7 @@ def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(handbook: Pat
     assert (counted(index), index.last_ingest["error"]) == ((7, 0, 0, 0, 7, 0), "embedding failed: OSError")
     found = index.search("passkey", limit=3)
     assert (refs(found), found.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
-    assert counted(opened(handbook, Counting())) == (0, 0, 7, 0, 7, 7)
+    assert counted(opened(handbook, counting())) == (0, 0, 7, 0, 7, 7)
 
 
 @pytest.mark.parametrize(
@@ -275,18 +268,18 @@ def test_without_an_embedder_there_is_no_vector_lane(handbook: Path, opened: Ope
     assert (found.vector_status, found.rows[0].match) == ("missing_api_key", ("fts",))
 
 
-def test_vectors_may_be_left_out(handbook: Path, opened: Opened) -> None:
-    embed = Counting()
+def test_vectors_may_be_left_out(handbook: Path, opened: Opened, counting: Any) -> None:
+    embed = counting()
     index = opened(handbook, embed, embed_on_ingest=False)
     assert (counted(index)[-1], embed.asked) == (0, [])
     assert index.search("passkey", limit=1).vector_status == "no_embeddings"
 
 
-def test_vectors_of_another_model_or_size_are_not_compared(handbook: Path, tmp_path: Path) -> None:
+def test_vectors_of_another_model_or_size_are_not_compared(handbook: Path, tmp_path: Path, counting: Any) -> None:
     settings = DocsSettings(source_roots=(str(handbook),))
-    with open_docs(settings, tmp_path, Counting(), model="one") as index:
+    with open_docs(settings, tmp_path, counting(), model="one") as index:
         assert index.search("passkey", limit=1).vector_status == "ok"
-    with DocsIndex(index.path, Counting(), "two") as other:
+    with DocsIndex(index.path, counting(), "two") as other:
         assert other.search("passkey", limit=1).vector_status == "no_embeddings"
     with DocsIndex(index.path, lambda texts: np.ones((len(texts), 3)), "one") as other:
         assert other.search("passkey", limit=1).vector_status == "no_embeddings"
@@ -342,10 +335,10 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         DocsIndex(tmp_path)
 
 
-def test_batches_are_counted(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_counted(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any) -> None:
     monkeypatch.setattr(ingesting, "BATCH", 2)
     folder = written({f"{name}.md": f"# {name}\n\nsame words\n" for name in "abcde"} | {"z.md": "# a\n\nsame words\n"})
-    embed = Counting()
+    embed = counting()
     told = opened(folder, embed).last_ingest
     # One text twice is embedded once, even in two batches.
     assert (told["batches"], told["chunks_inserted"], told["embedded"], len(embed.asked)) == (3, 6, 5, 5)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
 from lab.engine.docs import index as indexing
 from lab.engine.docs.globs import plan_ingest
-from lab.engine.docs.index import DocsIndex, DocsSearch, SearchTimeout, cjk_terms
+from lab.engine.docs.index import DocsIndex, SearchTimeout, cjk_terms
 from lab.engine.settings import DocsSettings
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]
-WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署", "備份")
 
 
-class Counting:
-    """One axis a word, and a list of what was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        self.asked += texts
-        return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
-
-
-def refs(found: DocsSearch) -> list[str]:
-    return [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
-
-
-def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened) -> None:
+def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened, counting: Any) -> None:
     runbook, login, port = (
         f"doc:local:handbook/{name}"
         for name in (
@@ -42,7 +26,7 @@ def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened)
             "gateway/decisions/2026-03-02-port.md#port:001",
         )
     )
-    found = opened(handbook, Counting()).search("mobile OR restart", limit=2, rrf_k=10, vec_k=3, trace=True)
+    found = opened(handbook, counting()).search("mobile OR restart", limit=2, rrf_k=10, vec_k=3, trace=True)
     assert [(row.record_ref, row.match, row.score) for row in found.rows] == [
         (runbook, ("fts", "vector"), 2 / 11),
         (login, ("fts", "vector"), 2 / 12),
@@ -90,7 +74,7 @@ def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened)
     ],
 )
 def test_the_text_lane_reads_a_query_as_fts5_does(
-    handbook: Path, opened: Opened, query: str, expected: list[str]
+    handbook: Path, opened: Opened, query: str, expected: list[str], refs: Any
 ) -> None:
     assert sorted(refs(opened(handbook).search(query, limit=5))) == expected
 
@@ -106,12 +90,12 @@ def test_the_text_lane_reads_a_query_as_fts5_does(
     ],
 )
 def test_chinese_is_found_by_its_pairs_where_words_find_nothing(
-    handbook: Path, opened: Opened, query: str, expected: list[str]
+    handbook: Path, opened: Opened, query: str, expected: list[str], refs: Any
 ) -> None:
     assert refs(opened(handbook).search(query, limit=5)) == expected
 
 
-def test_pairs_are_not_tried_where_words_were_found(handbook: Path, opened: Opened) -> None:
+def test_pairs_are_not_tried_where_words_were_found(handbook: Path, opened: Opened, refs: Any) -> None:
     assert refs(opened(handbook).search("passkey OR 部署", limit=5)) == ["mobile/specs/login.md#login:001"]
 
 
@@ -127,10 +111,10 @@ def test_terms_are_runs_and_their_pairs_up_to_sixteen() -> None:
 
 
 @pytest.mark.parametrize("query", ["port", "部署規則"])
-def test_repos_limit_both_lanes_whatever_their_case(written: Write, opened: Opened, query: str) -> None:
+def test_repos_limit_both_lanes_whatever_their_case(written: Write, opened: Opened, query: str, counting: Any) -> None:
     text = "# 部署規則\n\nport 部署規則\n"
     folder = written({"App/.git/HEAD": "", "App/a.md": text, "web/.git/HEAD": "", "web/b.md": text, "c.md": text})
-    index = opened(folder, Counting())
+    index = opened(folder, counting())
     found = index.search(query, limit=9, repos=["aPP", "nothing"])
     assert [(row.repo, row.match) for row in found.rows] == [("App", ("fts", "vector"))]
     assert len(index.search(query, limit=9).rows) == 3
@@ -146,23 +130,23 @@ def test_a_search_can_be_given_up(written: Write, opened: Opened, monkeypatch: p
     assert len(index.search("port", limit=9).rows) == 9
 
 
-def test_another_process_that_writes_is_seen(handbook: Path, opened: Opened) -> None:
-    first, second = opened(handbook, Counting()), opened(handbook, Counting())
+def test_another_process_that_writes_is_seen(handbook: Path, opened: Opened, counting: Any, refs: Any) -> None:
+    first, second = opened(handbook, counting()), opened(handbook, counting())
     assert "new.md#a:001" not in refs(first.search("clashed passkey", limit=9))
     (handbook / "new.md").write_text("# A\n\nclashed passkey\n", encoding="utf-8")
     second.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),))))
     assert refs(first.search("clashed passkey", limit=1)) == ["new.md#a:001"]
 
 
-def test_what_an_index_ingests_itself_is_seen(handbook: Path, opened: Opened) -> None:
-    index = opened(handbook, Counting())
+def test_what_an_index_ingests_itself_is_seen(handbook: Path, opened: Opened, counting: Any, refs: Any) -> None:
+    index = opened(handbook, counting())
     assert index.search("?", limit=99).vector_status == "ok"
     (handbook / "new.md").write_text("# A\n\nport\n", encoding="utf-8")
     index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),))))
     assert "new.md#a:001" in refs(index.search("?", limit=99))
 
 
-def test_vectors_of_what_is_gone_are_forgotten(handbook: Path, opened: Opened) -> None:
-    opened(handbook, Counting())
+def test_vectors_of_what_is_gone_are_forgotten(handbook: Path, opened: Opened, counting: Any) -> None:
+    opened(handbook, counting())
     (handbook / "notes/部署.md").unlink()
-    assert opened(handbook, Counting())._db.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
+    assert opened(handbook, counting())._db.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
