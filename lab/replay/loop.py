@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,28 @@ class Answered(NamedTuple):
     scope: str = GLOBAL
     hard_rules: int = 0
     hard_kept: int = 0
+
+
+class Reach:
+    """What the memories born so far hold, by scope (None: all of them)."""
+
+    def __init__(self) -> None:
+        self._rows = Counter[str | None]()
+        self._nice = Counter[str | None]()
+        self._rules: dict[str | None, list[str]] = {}
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take in memories in the order of birth."""
+        for row in rows:
+            for scope in (row.scope, None):
+                self._rows[scope] += 1
+                self._nice[scope] += row.importance_label == NICE
+                if row.hard_rule:
+                    self._rules.setdefault(scope, []).append(escape(" ".join(row.text.split())))
+
+    def of(self, scope: str | None) -> tuple[int, int, list[str]]:
+        """How many memories a scope reaches, how many of them are nice, and the texts of its hard rules as injected."""
+        return self._rows[scope], self._nice[scope], self._rules.get(scope, [])
 
 
 def rows_of(
@@ -78,6 +101,7 @@ def replay(
     for retriever in retrievers.values():
         retriever.expect([moment.text for moment in moments])
     plan = faults or FaultPlan()
+    reach = Reach()
     born = 0
     try:
         for moment in moments:
@@ -87,9 +111,10 @@ def replay(
             if ready > born:
                 for retriever in retrievers.values():
                     retriever.observe(rows[born:ready])
+                reach.add(rows[born:ready])
                 born = ready
             request = request_of(moment, scoping, plan)
-            yield from _answer(moment, request, arms, retrievers, rows[:born])
+            yield from _answer(moment, request, arms, retrievers, reach)
     finally:
         for retriever in retrievers.values():
             retriever.close()
@@ -123,14 +148,12 @@ def _answer(
     request: Request,
     arms: Sequence[Selector],
     retrievers: dict[Retrieval, Retriever],
-    visible: Sequence[Row],
+    reach: Reach,
 ) -> Iterator[Answered]:
     found: dict[Retrieval, Memories] = {}
-    reachable = [row for row in visible if request.scope is None or row.scope == request.scope]
-    nice = sum(row.importance_label == NICE for row in reachable)
+    reachable, nice, rules = reach.of(request.scope)
     # Where scopes are not enforced, the recorded one still says what is a turn's own.
     home = request.scope or moment.scope or GLOBAL
-    rules = [escape(" ".join(row.text.split())) for row in reachable if row.hard_rule]
     for arm in arms:
         if arm.retrieval not in found:
             started = time.perf_counter_ns()
@@ -147,5 +170,5 @@ def _answer(
             said = " ".join(recall.context.split())
             kept = sum(rule in said for rule in rules)
         # A prompt that was passed over injects nothing, and loses nothing.
-        reach = 0 if recall.receipt.get("skipped") else len(rules)
-        yield Answered(moment, arm, recall, len(reachable), nice, home, reach, kept)
+        bound = 0 if recall.receipt.get("skipped") else len(rules)
+        yield Answered(moment, arm, recall, reachable, nice, home, bound, kept)

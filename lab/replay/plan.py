@@ -20,7 +20,7 @@ from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
-from lab.replay.moments import RECALL_TURNS, moments
+from lab.replay.moments import RECALL_TURNS, Moment, moments
 from lab.shelf import golden_beside
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
@@ -111,6 +111,10 @@ class Plan:
         must = [key for key, label in labels.items() if label == MUST]
         drawn = sorted(must, key=lambda key: draw(self.asked.seed, f"hard {key}"))[: self.asked.hard_rules]
         return rows_of(recording, labels, frozenset(drawn), detect=self.asked.categories == "detected")
+
+    def moments_of(self, recording: Recording) -> list[Moment]:
+        """The recalls of one conversation in order."""
+        return list(moments(recording, self.probes(recording), self.recall_turns))
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.columns import booleans, lists, numbers, strings
 from lab.engine.js import js_length
 from lab.errors import CannotMeasure
 from lab.files import whole_file
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 KIND, VERSION = "lab.receipts", "2"
 ITEM_FIELDS = tuple(Item._fields)
+# How a field is kept: None as text, else as numbers of this kind.
+ITEM_KINDS = (None, None, None, None, None, "float64", "int32", "int32", None)
 
 
 def receipts_table(answers: Sequence[Answered]) -> pa.Table:
@@ -32,49 +35,33 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
     import orjson
     import pyarrow as pa
 
-    offsets = [0]
-    for answer in answers:
-        offsets.append(offsets[-1] + len(answer.recall.items))
-    flat = [item for answer in answers for item in answer.recall.items]
+    recalls = [one.recall for one in answers]
+    counts = [len(recall.items) for recall in recalls]
+    flat = [item for recall in recalls for item in recall.items]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
-    types = (
-        pa.string(),
-        pa.string(),
-        pa.string(),
-        pa.string(),
-        pa.string(),
-        pa.float64(),
-        pa.int32(),
-        pa.int32(),
-        pa.string(),
-    )
-    where = pa.array(offsets, pa.int32())
     listed = {
-        f"item_{name}": pa.ListArray.from_arrays(where, pa.array(column, kind))
-        for name, column, kind in zip(ITEM_FIELDS, columns, types, strict=True)
+        f"item_{name}": lists(counts, strings(column) if kind is None else numbers(column, kind))
+        for name, column, kind in zip(ITEM_FIELDS, columns, ITEM_KINDS, strict=True)
     }
     table = pa.table(
         {
-            "arm": pa.array([one.arm.name for one in answers], pa.string()),
-            "turn": pa.array([one.moment.key for one in answers], pa.string()),
-            "seq": pa.array([one.moment.seq for one in answers], pa.int32()),
-            "scope": pa.array([one.scope for one in answers], pa.string()),
-            "recalls": pa.array([one.moment.recalls for one in answers], pa.bool_()),
-            "probe": pa.array([one.moment.probe.id if one.moment.probe else None for one in answers], pa.string()),
-            "injected": pa.array([one.recall.injected for one in answers], pa.int32()),
-            "visible": pa.array([one.visible for one in answers], pa.int32()),
-            "visible_nice": pa.array([one.visible_nice for one in answers], pa.int32()),
-            "chars": pa.array([js_length(one.recall.context) for one in answers], pa.int32()),
-            "hard_rules": pa.array([one.hard_rules for one in answers], pa.int32()),
-            "hard_kept": pa.array([one.hard_kept for one in answers], pa.int32()),
-            "pinned": pa.array([list(one.recall.pinned) for one in answers], pa.list_(pa.string())),
-            "duplicates": pa.array([one.recall.duplicates for one in answers], pa.int32()),
+            "arm": strings([one.arm.name for one in answers]),
+            "turn": strings([one.moment.key for one in answers]),
+            "seq": numbers([one.moment.seq for one in answers], "int32"),
+            "scope": strings([one.scope for one in answers]),
+            "recalls": booleans([one.moment.recalls for one in answers]),
+            "probe": strings([one.moment.probe.id if one.moment.probe else None for one in answers]),
+            "injected": numbers([recall.injected for recall in recalls], "int32"),
+            "visible": numbers([one.visible for one in answers], "int32"),
+            "visible_nice": numbers([one.visible_nice for one in answers], "int32"),
+            "chars": numbers([js_length(recall.context) for recall in recalls], "int32"),
+            "hard_rules": numbers([one.hard_rules for one in answers], "int32"),
+            "hard_kept": numbers([one.hard_kept for one in answers], "int32"),
+            "pinned": _texts([recall.pinned for recall in recalls]),
+            "duplicates": numbers([recall.duplicates for recall in recalls], "int32"),
             **listed,
-            "log": pa.array([list(one.recall.log) for one in answers], pa.list_(pa.string())),
-            "receipt": pa.array(
-                [orjson.dumps(one.recall.receipt).decode() for one in answers],
-                pa.string(),
-            ),
+            "log": _texts([recall.log for recall in recalls]),
+            "receipt": strings([orjson.dumps(recall.receipt).decode() for recall in recalls]),
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
@@ -85,16 +72,21 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     import pyarrow as pa
 
     first = answers[0].moment.key if answers else None
-    records = [
-        (one.arm.name, one.moment.key, stage, spent, one.moment.key == first)
-        for one in answers
-        for stage, spent in one.recall.timings.items()
-    ]
-    columns = list(zip(*records, strict=True)) if records else [()] * 5
-    names = ("arm", "turn", "stage", "ns", "cold")
-    types = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.bool_())
-    table = pa.table({name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)})
+    timed = [(one, stage, spent) for one in answers for stage, spent in one.recall.timings.items()]
+    table = pa.table(
+        {
+            "arm": strings([one.arm.name for one, _, _ in timed]),
+            "turn": strings([one.moment.key for one, _, _ in timed]),
+            "stage": strings([stage for _, stage, _ in timed]),
+            "ns": numbers([spent for _, _, spent in timed], "int64"),
+            "cold": booleans([one.moment.key == first for one, _, _ in timed]),
+        }
+    )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
+
+
+def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
+    return lists([len(one) for one in values], strings([text for one in values for text in one]))
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -18,6 +18,7 @@ from lab.errors import LabError
 from lab.files import digest, dump_json, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
+from lab.replay.candidates import all_kept, kept_retrievers
 from lab.replay.labels import tell_labels
 from lab.replay.loop import replay
 from lab.replay.moments import moments
@@ -62,7 +63,7 @@ def run_replay(asked: Asked, out: Path, *, jobs: int = 1, announce: Announce = l
     sources = open_sources(plan)
     for lane in sources.docs.values():
         announce(told_documents(lane))
-    embedded = prepare(plan, waiting, sources, announce)
+    embedded = prepare(plan, [one for one in waiting if not all_kept(plan, one)], sources, announce)
     done: list[str] = []
     failures: list[dict[str, str]] = []
     for conversation, problem in _each(plan, run, waiting, sources, jobs):
@@ -179,23 +180,22 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
 
 def texts_of(plan: Plan, recording: Recording) -> list[str]:
     """Everything that is searched, or searched for, in one conversation."""
-    asked = [moment.text for moment in moments(recording, plan.probes(recording), plan.recall_turns)]
+    asked = [moment.text for moment in plan.moments_of(recording)]
     return [memory.index_text for memory in recording.memories] + asked
 
 
 def replay_conversation(plan: Plan, recording: Recording, run: RunDirectory, sources: Sources) -> None:
     """Replay one conversation and write its two files, receipts last: they are what says that it is done."""
-    answers = list(
-        replay(
-            recording,
-            plan.rows_of(recording),
-            list(moments(recording, plan.probes(recording), plan.recall_turns)),
-            plan.arms,
-            lambda retrieval: sources.retriever(retrieval, plan.asked.store),
-            scoping=plan.scoping,
-            faults=plan.faults,
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+
+    def make_live(retrieval: Retrieval) -> StoreRetriever:
+        prepare(plan, [recording], sources, lambda _: None)
+        return sources.retriever(retrieval, plan.asked.store)
+
+    with kept_retrievers(plan, recording, rows, happening, make_live, sources.docs) as make_retriever:
+        answers = list(
+            replay(recording, rows, happening, plan.arms, make_retriever, scoping=plan.scoping, faults=plan.faults)
         )
-    )
     write_table(latency_table(answers), run.latency(recording.conversation))
     write_table(receipts_table(answers), run.receipts(recording.conversation))
 

@@ -207,7 +207,7 @@ def test_the_command_ends_with_4_where_a_conversation_failed(
     from lab.cli.main import main
 
     talk(desk, 2)
-    words = ["lab", "replay", str(desk.folder), "--format", "lab", "--arm", "recency", "--embedder", "hashing"]
+    words = ["lab", "replay", str(desk.folder), "--format", "lab", "--arm", "hybrid", "--embedder", "hashing"]
     monkeypatch.setattr(sys, "argv", [*words, "--out", str(desk.home / "run"), "--json"])
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     with pytest.raises(SystemExit) as ended:

@@ -194,10 +194,26 @@ def _number(value: float) -> float:
 def _top(hits: Sequence[Found], count: int) -> list[Found]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
-    for identity, score, distance in hits:
+    for identity, score, distance in _contenders(hits, count):
         # Rounded first: scores that look alike in the receipt stand in the order of their ids.
         score = _number(score)
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
     return [Found(identity, -negative, _number(best[identity][1])) for negative, _, identity in ordered]
+
+
+def _contenders(hits: Sequence[Found], count: int) -> Sequence[Found]:
+    """The hits that can be among the best ``count``.
+
+    Rounding moves a score by half a millionth at most, and it is what costs: so a hit that is clearly worse than
+    ``count`` others is spared it. All hits are returned where an id comes twice, or a score is no number.
+    """
+    if len(hits) <= count or len({hit[0] for hit in hits}) < len(hits):
+        return hits
+    scores = [hit[1] for hit in hits]
+    if not math.isfinite(sum(scores)):
+        return hits
+    floor = sorted(scores, reverse=True)[count - 1] - 2e-6
+    # One without an id is not listed, so it may not keep out another.
+    return [hit for hit in hits if hit[1] >= floor] if all(hit[0] for hit in hits) else hits

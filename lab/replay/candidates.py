@@ -1,0 +1,129 @@
+"""Where the candidates of a conversation are kept, named by everything that they depend on.
+
+Recall at a moment searches what is born by then. So candidates are a function of the memories (what is searched of
+them, when each is born, its scope and label), of the moments (what is asked, in which scope), of how both are made into
+words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change none of it: a hundred
+configurations select from one retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import lab.engine
+from lab.embedding.cache import cache_folder
+from lab.embedding.embedder import embedder_key
+from lab.engine.docs.lane import DocsLane
+from lab.engine.memory import Row
+from lab.engine.settings import DocsSettings
+from lab.errors import LabError
+from lab.files import digest, sha256_file
+from lab.recordings.model import Recording
+from lab.replay.loop import request_of
+from lab.replay.moments import Moment
+from lab.replay.plan import Plan
+from lab.systems.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates
+from lab.systems.contract import MakeRetriever, Retrieval, Retriever
+from lab.systems.faults import FaultPlan
+from lab.systems.retrievers import StoreRetriever
+
+# Whose version may change an answer: LanceDB makes the words, numpy the distances.
+PACKAGES = ("lancedb", "numpy")
+# Rooms of the engine that searching goes through.
+CODE = ("store/*.py", "clamp.py", "collation.py", "memory.py")
+
+
+def can_be_kept(plan: Plan, retrieval: Retrieval) -> bool:
+    """Whether candidates may be kept.
+
+    Not of the live path, which is there to be timed; nor where a fault takes part, or an arm writes into its store.
+    """
+    return plan.asked.store == "exact" and not plan.asked.faults and retrieval.owner is None
+
+
+def candidates_path(
+    plan: Plan, recording: Recording, rows: Sequence[Row], moments: Sequence[Moment], retrieval: Retrieval
+) -> Path:
+    """Where the candidates of one conversation under one retrieval are, or will be."""
+    no_faults = FaultPlan()
+    searched = [
+        part
+        for memory, row in zip(recording.memories, rows, strict=True)
+        for part in (row.id, row.index_text, row.scope, row.importance_label, str(memory.visible_from))
+    ]
+    asked = [
+        part
+        for moment in moments
+        for part in (moment.text, str(moment.seq), request_of(moment, plan.scoping, no_faults).scope or "")
+    ]
+    name = digest(
+        {
+            "kind": [KIND, VERSION],
+            "code": _code(),
+            "packages": {name: version(name) for name in PACKAGES},
+            "text": [asdict(retrieval.text), retrieval.text.identity()],
+            "clamp": asdict(retrieval.clamp),
+            "embedder": embedder_key(plan.embedder),
+            "searched": _sha256(searched),
+            "asked": _sha256(asked),
+        }
+    )
+    return cache_folder() / "candidates" / f"{name[:32]}.arrow"
+
+
+def all_kept(plan: Plan, recording: Recording) -> bool:
+    """Whether every retrieval of a plan is kept for a conversation, so that its texts need no vectors."""
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    return all(
+        can_be_kept(plan, retrieval) and candidates_path(plan, recording, rows, happening, retrieval).is_file()
+        for retrieval in plan.retrievals()
+    )
+
+
+@contextmanager
+def kept_retrievers(
+    plan: Plan,
+    recording: Recording,
+    rows: Sequence[Row],
+    moments: Sequence[Moment],
+    make_live: Callable[[Retrieval], StoreRetriever],
+    docs: Mapping[DocsSettings, DocsLane],
+) -> Iterator[MakeRetriever]:
+    """Hand out a maker of retrievers that answer from what is kept; at the end keep what was found besides."""
+    opened: list[tuple[Path, Candidates]] = []
+
+    def make(retrieval: Retrieval) -> Retriever:
+        if not can_be_kept(plan, retrieval):
+            return make_live(retrieval)
+        path = candidates_path(plan, recording, rows, moments, retrieval)
+        candidates = read_candidates(path)
+        opened.append((path, candidates))
+        lane = docs[retrieval.docs] if retrieval.docs else None
+        return KeptRetriever(candidates, lambda: make_live(retrieval), lane)
+
+    yield make
+    for path, candidates in opened:
+        if candidates.changed:
+            # What is kept saves time and is worth no failure: a cache may be read-only.
+            with suppress(LabError):
+                candidates.save(path)
+
+
+def _sha256(parts: Sequence[str]) -> str:
+    """Hash of texts; their lengths keep apart what joining would confuse."""
+    found = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
+    found.update("".join(parts).encode("utf-8", "surrogatepass"))
+    return found.hexdigest()
+
+
+@cache
+def _code() -> str:
+    folder = Path(lab.engine.__file__).parent
+    files = sorted(path for pattern in CODE for path in folder.glob(pattern))
+    return digest({str(path.relative_to(folder)): sha256_file(path) for path in files})

@@ -1,0 +1,125 @@
+"""Kept candidates: the same answers as the live store, whatever is lacking, and never a damaged file's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.engine.store.contract import Filter, Hit, Lanes
+from lab.replay.candidates import candidates_path
+from lab.replay.plan import Asked, make_plan
+from lab.replay.run import run_replay
+from lab.systems.candidates import Candidates, read_candidates
+from lab.systems.retrievers import StoreRetriever
+
+LANES = Lanes(
+    [Hit(4, 2.5), Hit(1, 1.25), Hit(7, 1.25)], [Hit(1, 0.75, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3.0)], 17
+)
+HERE, NOBODY, ALL = Filter("a", ("must_remember",)), Filter(None, ()), Filter(None, None)
+
+
+def filled() -> Candidates:
+    found = Candidates()
+    found.keep(0, HERE, 3, LANES)
+    found.keep(2, NOBODY, 5, Lanes([], []))
+    found.keep(2, ALL, 2, Lanes(LANES.fts[:2], LANES.vec[:1]))
+    return found
+
+
+def test_what_is_read_is_what_was_kept(tmp_path: Path) -> None:
+    filled().save(tmp_path / "a.arrow")
+    found = read_candidates(tmp_path / "a.arrow")
+    assert not found.changed
+    assert len(found) == 3
+    assert found.get(0, HERE, 3) == LANES._replace(vec=[Hit(1, 0.750000, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3)])
+    assert found.get(0, HERE, 1) == Lanes(LANES.fts[:1], LANES.vec[:1], 17)
+    assert found.get(2, NOBODY, 5) == Lanes([], [])
+    assert [found.get(1, HERE, 3), found.get(0, ALL, 1), found.get(0, HERE, 4)] == [None, None, None]
+    found.save(tmp_path / "b.arrow")
+    assert (tmp_path / "b.arrow").read_bytes() == (tmp_path / "a.arrow").read_bytes()
+
+
+def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
+    found = filled()
+    found.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
+    assert found.get(0, HERE, 3) == LANES
+    found.keep(2, ALL, 9, LANES)
+    assert found.get(2, ALL, 9) == LANES
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
+def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> None:
+    path = tmp_path / "a.arrow"
+    many = Candidates()
+    for moment in range(200):
+        many.keep(moment, HERE, 3, LANES)
+    many.save(path)
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * at)] ^= 0x10
+    path.write_bytes(bytes(data))
+    assert len(read_candidates(path)) == 0
+    path.write_bytes(bytes(data[: len(data) // 2]))
+    assert len(read_candidates(path)) == 0
+
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
+
+
+def replayed(out: Path, arms: tuple[str, ...], path: Path, **more: object) -> dict[str, bytes]:
+    run = run_replay(
+        Asked(str(path), "lab", arms, scope="recorded", limit=2, hard_rules=1, embedder="hashing", **more), out
+    ).run  # type: ignore[arg-type]
+    assert json.loads((out / "manifest.json").read_text())["status"] == "complete"
+    return {name: run.receipts(name).read_bytes() for name in run.conversations}
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What the live store is asked, where nothing is kept at first."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[str] = []
+    plain = StoreRetriever.retrieve
+
+    def retrieve(self: StoreRetriever, request):  # type: ignore[no-untyped-def]
+        asked.append(request.key)
+        return plain(self, request)
+
+    monkeypatch.setattr(StoreRetriever, "retrieve", retrieve)
+    return asked
+
+
+def test_replays_answer_alike_from_the_store_from_what_is_kept_and_from_a_part(
+    tmp_path: Path, operators: Path, watched: list[str]
+) -> None:
+    live = replayed(tmp_path / "live", ARMS, operators, faults=("slow_store=0.000001",))
+    moments = len(watched)
+    assert moments > 50
+    assert replayed(tmp_path / "first", ARMS[:1], operators)
+    assert len(watched) == 2 * moments
+    # What the old policy never asked for is found live, and kept besides.
+    assert replayed(tmp_path / "part", ARMS, operators) == live
+    assert len(watched) == 3 * moments
+    assert replayed(tmp_path / "kept", ARMS, operators) == live
+    assert len(watched) == 3 * moments
+
+
+def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> None:
+    def places(**asked: object) -> set[Path]:
+        plan = make_plan(Asked(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))  # type: ignore[arg-type]
+        one = plan.recordings[0]
+        return {candidates_path(plan, one, plan.rows_of(one), plan.moments_of(one), plan.retrievals()[0])}
+
+    variants = (
+        {},
+        {"scope": "recorded"},
+        {"labels": "sampled"},
+        {"labels": "sampled", "seed": 1},
+        {"recall_turns": "none"},
+        {"embedder": "hashing"},
+        {"profile": "upstream"},
+    )
+    assert len(set.union(*(places(**one) for one in variants))) == len(variants)
+    # What only selection looks at has none.
+    assert places() == places(max_items=3) == places(hard_rules=2)
