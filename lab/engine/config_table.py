@@ -314,6 +314,7 @@ PHASES = Section(
         "repeatHistory": _choice("session", "conversation"),
         "repeatCounts": _choice("recall_turns", "all_user_turns"),
         "relevance": _choice("rrf", "reciprocal", "similarity"),
+        "relevanceOver": _choice("tier", "pool"),
         "score": _SCORE,
         "trust": _choice("off", "soft"),
         "minRelevance": _number(0.0, 0, 1),

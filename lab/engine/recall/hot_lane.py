@@ -21,6 +21,7 @@ from lab.engine.recall.score import (
     UNTRUSTED_FACTOR,
     Factors,
     importance_prior,
+    over_pool,
     recency,
     relevance,
     scope_match,
@@ -86,9 +87,7 @@ class HotLane:
         if found is None:
             rows = self._turn.memories.by_id
             pairs = ((one, rows[one.id]) for one in candidates)
-            found = [
-                self._entry(one, row, self._places[scope]) for one, row in pairs if self._may_be_selected(one, row)
-            ]
+            found = [self._entry(one, row, scope) for one, row in pairs if self._may_be_selected(one, row)]
             self._entries[scope, plan.tier] = found
         return found
 
@@ -109,11 +108,11 @@ class HotLane:
             return False
         return not floor or candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
 
-    def _entry(self, candidate: Candidate, row: Row, place: int) -> Entry:
+    def _entry(self, candidate: Candidate, row: Row, scope: str | None) -> Entry:
         turn = self._turn
         if not self._phased:
             return Entry(candidate, candidate.score, 1.0, False, False)
-        factors = self._factors(candidate, row, place)
+        factors = self._factors(candidate, row, scope)
         turn.factors[row.id] = factors
         soft = turn.config.phases.trust == "soft"
         return Entry(
@@ -124,12 +123,13 @@ class HotLane:
             soft and row.trust_tier == QUARANTINED,
         )
 
-    def _factors(self, candidate: Candidate, row: Row, place: int) -> Factors:
+    def _factors(self, candidate: Candidate, row: Row, scope: str | None) -> Factors:
         phases, now = self._turn.config.phases, self._turn.prompt.now_ms
         on = phases.score
+        ranked = over_pool(candidate, self._turn.tiers.pool(scope)) if phases.relevance_over == "pool" else candidate
         return Factors(
-            relevance(candidate, phases.relevance) if "relevance" in on or not on else 1.0,
-            scope_match(place) if "scope_match" in on else 1.0,
+            relevance(ranked, phases.relevance) if "relevance" in on or not on else 1.0,
+            scope_match(self._places[scope]) if "scope_match" in on else 1.0,
             recency(row, now) if "recency" in on else 1.0,
             importance_prior(row) if "importance_prior" in on else 1.0,
             self._turn.state.history.novelty(row.id) if "novelty" in on else 1.0,

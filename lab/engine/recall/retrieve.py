@@ -22,6 +22,15 @@ class Searched(NamedTuple):
     vec: list[Found]
 
 
+class Pool(NamedTuple):
+    """Where memories stand among all of a scope, by id: rank in the text lane; rank and distance in the vector lane."""
+
+    fts: dict[str, int]
+    vec: dict[str, tuple[int, float]]
+
+
+# How deep the whole pool is ranked: what is not among these is not near.
+POOL_DEPTH = 50
 Shared = MutableMapping[tuple[Filter, int], Searched]
 
 
@@ -38,6 +47,7 @@ class Tiers:
         self.waited = 0
         self.limit = limit
         self._view, self._rows, self._shared = view, rows, shared
+        self._pools: dict[str | None, Pool] = {}
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Candidates of one tier in one scope (None: in any), best first."""
@@ -53,6 +63,22 @@ class Tiers:
         self.asked.append(where)
         self.searched.append(found)
         return found.fused
+
+    def pool(self, scope: str | None) -> Pool:
+        """Both lanes over every memory of a scope, whatever its label.
+
+        Searched beside the tiers, so no receipt counts it.
+        """
+        found = self._pools.get(scope)
+        if found is None:
+            started = time.perf_counter_ns()
+            lanes = self._view.search(Filter(scope), POOL_DEPTH)
+            self.waited += time.perf_counter_ns() - started
+            found = self._pools[scope] = Pool(
+                {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
+                {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
+            )
+        return found
 
     def unnoted(self) -> Tiers:
         """The same tiers for a second look, which no receipt should count."""

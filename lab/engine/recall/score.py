@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lab.engine.memory import MUST, NICE, Candidate, Row
 from lab.engine.recall.fuse import K
+from lab.engine.recall.retrieve import POOL_DEPTH, Pool
 from lab.engine.recall.todo import DAY_MS
 
 SCALES = ("rrf", "reciprocal", "similarity")
@@ -58,6 +59,19 @@ def relevance(candidate: Candidate, scale: str = "rrf") -> float:
         cosine = max(0.0, 1.0 - candidate.distance / 2.0) if candidate.vec_rank else 0.0
         return cosine + (1.0 - cosine) * 0.5 / candidate.fts_rank if candidate.fts_rank else cosine
     return candidate.score / BEST_RRF
+
+
+def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
+    """A candidate with its ranks, and its fused score, in the whole pool in place of those in its tier.
+
+    So the best of a weak tier is no longer as good as the best of a strong one. One that its tier's vector lane
+    returned and the pool's did not keeps its distance, and stands behind all that the pool ranks.
+    """
+    fts, near = pool.fts.get(candidate.id), pool.vec.get(candidate.id)
+    score = sum(1.0 / (K + rank) for rank in (fts, near and near[0]) if rank)
+    if near:
+        return candidate._replace(score=score, fts_rank=fts, vec_rank=near[0], distance=near[1])
+    return candidate._replace(score=score, fts_rank=fts, vec_rank=POOL_DEPTH + 1 if candidate.vec_rank else None)
 
 
 def recency(row: Row, now_ms: float) -> float:
