@@ -59,11 +59,11 @@ class RunDirectory:
 
     def receipts(self, conversation: str) -> Path:
         """Where a conversation's receipts are, or will be."""
-        return self.path / "receipts" / f"{_file_name(conversation)}.parquet"
+        return self.path / "receipts" / f"{file_name(conversation)}.parquet"
 
     def latency(self, conversation: str) -> Path:
         """Where a conversation's timings are, or will be."""
-        return self.path / "latency" / f"{_file_name(conversation)}.parquet"
+        return self.path / "latency" / f"{file_name(conversation)}.parquet"
 
     def done(self) -> list[str]:
         """Conversations whose receipts are there."""
@@ -194,7 +194,7 @@ def _run(folder: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
-def _file_name(conversation: str) -> str:
+def file_name(conversation: str) -> str:
     """A conversation id as a file name.
 
     Letters and digits of any script stay; what a path could trip over is percent-escaped, so that two ids never share a
