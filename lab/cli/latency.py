@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.latency_tables import tell
+from lab.cli.output import Json, announce, emit_folded, emit_json
 
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
-MEGA = 1e6
-# A stage that never takes as much is left to latency.json.
-SHOWN_FROM = 0.005
 
 
 def add_to(app: typer.Typer) -> None:
@@ -119,7 +117,7 @@ def latency(
     if as_json:
         emit_json(found | {"figures": [str(file) for file in files]})
         return
-    _tell(found)
+    tell(found)
     emit_folded(f"All of it: {out / 'latency.json'}; samples in {out / 'samples'}. Charts: {out / 'figures'}")
 
 
@@ -145,220 +143,3 @@ def _draw(found: Mapping[str, Any], folder: Path) -> list[Path]:
     if found["waiting"] or found["cadence"]:
         files += save(compaction_figure(found["waiting"], found["cadence"]), folder / "compaction")
     return files
-
-
-def _tell(found: Mapping[str, Any]) -> None:
-    for size in found["sizes"]:
-        made = size["memories"] - size["real"]
-        if made:
-            emit_folded(
-                f"{size['memories']} memories: {size['real']} of the recordings, {made} resampled from them "
-                "(own id, half of the words exchanged for others of the recordings, vector with noise)."
-            )
-    several = len({one["store"] for one in found["warm"]}) > 1
-    _tell_quantiles("Warm: milliseconds a turn [95 % interval]", found["warm"], several)
-    if found["open"]:
-        _tell_quantiles(f"Open loop, {found['rate']:g} a second, from the intended start", found["open"], several)
-    _tell_stages(found["warm"], several)
-    _tell_cold(found["cold"])
-    _tell_ratios(found, several)
-    _tell_memory(found["sizes"])
-    _tell_waiting(found["waiting"])
-    _tell_cadence(found)
-    emit_folded(found["about"])
-
-
-def _tell_quantiles(title: str, turns: Sequence[Mapping[str, Any]], several: bool) -> None:
-    emit()
-    emit(title)
-    emit_table(
-        ["arm", "memories", "n", "p50", "p95", "p99"],
-        [
-            [
-                _named(one, several),
-                one["memories"],
-                _whole(one)["n"],
-                *(_interval(_whole(one)[name]) for name in ("p50", "p95", "p99")),
-            ]
-            for one in turns
-        ],
-    )
-    passed = sum(one["passed_over"] for one in turns)
-    if passed:
-        emit_folded(f"{passed} turns that an arm passed over as trivial are not in these: they search nothing.")
-
-
-def _tell_stages(turns: Sequence[Mapping[str, Any]], several: bool) -> None:
-    sizes = list(dict.fromkeys(one["memories"] for one in turns))
-    cells: dict[tuple[str, str], dict[int, float]] = {}
-    for one in turns:
-        for stage, spent in one["stages"].items():
-            value = spent["p50"]["value"] if spent["p50"] else None
-            if value is not None:
-                cells.setdefault((_named(one, several), stage), {})[one["memories"]] = value
-    emit()
-    emit(f"By stage: p50, milliseconds (stages that take less than {SHOWN_FROM} are left out)")
-    emit_table(
-        ["arm", "stage", *(f"{size:,}" for size in sizes)],
-        [
-            [arm, stage, *(values.get(size) for size in sizes)]
-            for (arm, stage), values in cells.items()
-            if max(values.values()) >= SHOWN_FROM
-        ],
-        left=2,
-    )
-
-
-def _tell_cold(turns: Sequence[Mapping[str, Any]]) -> None:
-    if not turns:
-        return
-    emit()
-    emit("Cold: the first turn of a fresh process, p50 (files may be in the system's cache)")
-    names = ("import", "open", "total")
-    emit_table(
-        ["arm", "memories", "n", "import lancedb", "open table", "first turn"],
-        [
-            [one["arm"], one["memories"], _whole(one)["n"], *(_interval(one["stages"][name]["p50"]) for name in names)]
-            for one in turns
-            if one["stages"]
-        ],
-    )
-
-
-def _tell_ratios(found: Mapping[str, Any], several: bool) -> None:
-    if found["ratios"]:
-        emit()
-        emit("Arms against the first: median ratio over ABBA blocks of two turns")
-        emit_table(
-            ["arm", "memories", "blocks", "ratio"],
-            [
-                [
-                    f"{one['candidate']}{' ' + one['store'] if several else ''}",
-                    one["memories"],
-                    one["blocks"],
-                    _interval(one["ratio"], "{:.2f}"),
-                ]
-                for one in found["ratios"]
-            ],
-        )
-    if found["stores"]:
-        emit()
-        emit("The exact store against LanceDB: mean milliseconds a turn, times faster")
-        emit_table(
-            ["arm", "memories", "lancedb", "exact", "times"],
-            [
-                [one["arm"], one["memories"], one["lancedb_ms"], one["exact_ms"], f"{one['times']:.1f}"]
-                for one in found["stores"]
-            ],
-        )
-        agree = [size["agree"] for size in found["sizes"] if size["agree"]]
-        same, of = sum(one["turns"] for one in agree), sum(one["of"] for one in agree)
-        emit_folded(f"Both chose the same memories in {same} of {of} turns.")
-
-
-def _tell_memory(sizes: Sequence[Mapping[str, Any]]) -> None:
-    emit()
-    emit("Memory of the process (RSS) and the table on disk, MB")
-    rows = []
-    for size in sizes:
-        lance = size["stores"].get("lancedb", {})
-        process = size["process"]
-        rows.append(
-            [
-                size["memories"],
-                *(_mega(process[name]) for name in ("rows", "first", "warm")),
-                _mega(size["resident"]),
-                _mega(lance.get("bytes")),
-            ]
-        )
-    emit_table(["memories", "before opening", "first turn", "at work", "builder", "on disk"], rows)
-    emit_folded(
-        "Before opening: Python and the lab's own list of rows. Builder: the process that built the stores and was "
-        "measured warm."
-    )
-    for size in sizes:
-        if size["index_recall"] is not None:
-            emit_folded(
-                f"{size['memories']} memories: vector search is approximate; it found {size['index_recall']:.1%} of "
-                "the exact search's first 12."
-            )
-
-
-def _tell_waiting(waiting: Sequence[Mapping[str, Any]]) -> None:
-    if not waiting:
-        return
-    emit()
-    emit(f"Rows waiting, on {waiting[0]['memories']} compacted ones: p50 of a turn before and after")
-    emit_table(
-        ["arm", "waiting", "turn", "compacted", "append", "compact", "changed"],
-        [
-            [
-                one["arm"],
-                one["waiting"],
-                _value(one["recall"]["p50"]),
-                _value(one["compacted"]["p50"]),
-                _value(one["append"]["p50"]),
-                one["compact_ms"],
-                f"{one['changed']['turns']}/{one['changed']['of']}",
-            ]
-            for one in waiting
-        ],
-    )
-    emit_folded(
-        "Compact: one call, all waiting rows. Changed: turns of all arms that chose other memories while rows waited, "
-        "for those are scored with other statistics than the indexed ones."
-    )
-
-
-def _tell_cadence(found: Mapping[str, Any]) -> None:
-    if not found["cadence"]:
-        return
-    emit()
-    emit("Compacted after every so many rows: one append and one recall a turn, milliseconds")
-    emit_table(
-        ["arm", "every", "append", "p95", "recall", "p95", "both"],
-        [
-            [
-                one["arm"],
-                one["compact_every"],
-                one["append"]["mean"],
-                _value(one["append"]["p95"]),
-                one["recall"]["mean"],
-                _value(one["recall"]["p95"]),
-                one["turn_mean"],
-            ]
-            for one in found["cadence"]
-        ],
-    )
-    emit_folded(
-        f"Append, recall and both are means. Least for all arms together: every {found['cheapest_cadence']}. Only with "
-        "1 do answers not depend on when rows came."
-    )
-
-
-def _named(one: Mapping[str, Any], several: bool) -> str:
-    return f"{one['arm']} {one['store']}" if several else str(one["arm"])
-
-
-def _whole(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    empty = {"n": 0, "p50": None, "p95": None, "p99": None}
-    return one["stages"].get("total", empty)  # type: ignore[no-any-return]
-
-
-def _value(quantile: Mapping[str, float] | None) -> float | str:
-    return "n too small" if quantile is None else quantile["value"]
-
-
-def _interval(quantile: Mapping[str, float] | None, form: str = "") -> str:
-    if quantile is None:
-        return "n too small"
-    shown = [(form or _form(quantile["value"])).format(quantile[name]) for name in ("value", "low", "high")]
-    return f"{shown[0]} [{shown[1]} {shown[2]}]"
-
-
-def _form(value: float) -> str:
-    return "{:.0f}" if value >= 100 else "{:.1f}" if value >= 1 else "{:.3f}"
-
-
-def _mega(value: int | None) -> str | None:
-    return None if value is None else f"{value / MEGA:.0f}"

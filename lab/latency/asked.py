@@ -57,7 +57,7 @@ class LatencyAsked:
         return own | {
             "grow_from": self.base,
             "vector_index": self.index.describe() if self.index else "none",
-            "resampling": {"noise": NOISE, "words_exchanged": EXCHANGED},
+            "resampling": {"seed": self.replay.seed, "noise": NOISE, "words_exchanged": EXCHANGED},
         }
 
 

@@ -1,8 +1,8 @@
 """The memories of a store of any size: the recording's own first, resampled ones after them.
 
-A resampled memory has a real one's label, scope, category and time, an id of its own, the real one's text with every
-second word (drawn) exchanged for a word drawn from all texts, so that common words stay common, and the real one's
-vector with a little noise, renormalised. It depends on seed and number alone: a smaller store is the beginning of a
+A resampled memory has a real one's label, scope, category and time, an id of its own, the real one's text with half of
+its words (drawn) exchanged for words drawn from all texts, so that common words stay common, and the real one's vector
+with a little noise, renormalised. It depends on seed and number alone: a smaller store is the beginning of a
 larger one.
 """
 
@@ -71,8 +71,12 @@ class Pool:
         for place, base in enumerate(bases.tolist()):
             row, words = self.real[base], list(self._words[base])
             drawn = random.integers(len(self._all), size=len(words)).tolist()
-            for at in np.flatnonzero(random.random(len(words)) < EXCHANGED).tolist():
+            exchanged = np.flatnonzero(random.random(len(words)) < EXCHANGED).tolist()
+            for at in exchanged:
                 words[at] = self._all[drawn[at]]
+            if len(words) < 2 or not exchanged:
+                # Where whitespace parts no words, as in Chinese, a text would come out as one that there is already.
+                words.append(self._all[int(random.integers(len(self._all)))])
             key_of = f"resampled/{self._seed}/{batch * BATCH + place}"
             text = " ".join(words)
             # A rule that holds for ever is one, not one in a thousand.

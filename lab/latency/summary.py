@@ -35,7 +35,7 @@ def summarise(asked: LatencyAsked, folder: Folder, cells: Sequence[Measured]) ->
         "least_n": {name: least_n(share) for name, share in QUANTILES.items()},
         **{part: _stages([turn for turn in turns if turn.part == part]) for part in ("warm", "open", "cold")},
         "ratios": [ratio for cell in sizes for ratio in _ratios(cell)],
-        "stores": [one for cell in sizes for one in _stores(cell)],
+        "stores": [one for cell in sizes if (one := _stores(cell))],
         "sizes": [_size(cell) for cell in sizes],
         "waiting": [_waiting(cell, arm) for cell in growth for arm in _arms(cell.samples)],
         "cadence": [_cadence(cell, arm) for cell in sweep for arm in _arms(cell.samples)],
@@ -112,33 +112,29 @@ def _ratios(cell: Measured) -> list[dict[str, Any]]:
     return found
 
 
-def _stores(cell: Measured) -> list[dict[str, Any]]:
-    """How many times faster the exact store answers than LanceDB, arm by arm: time of all blocks over time of all.
+def _stores(cell: Measured) -> dict[str, Any] | None:
+    """How many times faster the exact store answers a turn of all arms than LanceDB, by the mean of all turns.
 
-    The exact store scores some turns ahead in one product, so that most turns are quick and every so many is slow: a
-    median would flatter it.
+    The exact store scores turns ahead in one product, which is slow for the arm that happens to come first and quick
+    for all others: so arms are not told apart here, and a median would flatter it. ``shared``: all arms over one view,
+    as in a replay.
     """
-    if not {"exact", "lancedb"} <= {one.store for one in cell.samples}:
-        return []
-    found = []
-    for arm in _arms(cell.samples):
-        slow, fast = (_blocks(cell.samples, store, arm) for store in ("lancedb", "exact"))
-        shared = slow.keys() & fast.keys()
-        if not shared:
-            continue
-        spent = [math.fsum(value for block in shared for value in one[block]) / MILLION for one in (slow, fast)]
-        turns = BLOCK * len(shared)
-        found.append(
-            {
-                "memories": cell.about["memories"],
-                "arm": arm,
-                "times": spent[0] / spent[1],
-                "lancedb_ms": spent[0] / turns,
-                "exact_ms": spent[1] / turns,
-                "turns": turns,
-            }
-        )
-    return found
+    spent: dict[str, list[int]] = {}
+    for one in cell.samples:
+        if one.part in ("warm", "shared") and one.stage == "total":
+            spent.setdefault("shared" if one.part == "shared" else one.store, []).append(one.ns)
+    if not {"exact", "lancedb"} <= spent.keys():
+        return None
+    turns = len(spent["shared"])
+    mean = {name: math.fsum(values) / turns / MILLION for name, values in spent.items()}
+    return {
+        "memories": cell.about["memories"],
+        "arms": len(_arms(cell.samples)),
+        "turns": turns,
+        **{f"{name}_ms": value for name, value in mean.items()},
+        "times": mean["lancedb"] / mean["exact"],
+        "times_shared": mean["lancedb"] / mean["shared"],
+    }
 
 
 def _size(cell: Measured) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from lab.latency.bench import (
     Shelf,
     Subject,
     ask,
+    ask_together,
     load,
     pool_of,
     questions_of,
@@ -75,13 +75,19 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     shelves = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
     subjects = [Subject(shelf, arm.fresh()) for shelf in shelves for arm in job.wanted.plan.arms]
     questions = questions_of(job.wanted.plan, sources, asked.warm_up + asked.turns)
-    _expect(subjects, questions)
+    together = next((shelf for shelf in shelves if shelf.kind == "exact"), None)
+    arms = [arm.fresh() for arm in job.wanted.plan.arms]
+    _expect(subjects, questions, together)
     samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
     for turn, place, subject, answer in _interleaved(subjects, questions):
         if place == 0 and turn % 100 == 0:
             job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
+        last = place == len(subjects) - 1
+        spent = ask_together(together, arms, questions[turn]) if together and last else None
         if turn < asked.warm_up:
             continue
+        if spent is not None:
+            samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, "total", spent))
         samples += _sampled("warm", subject, size, turn - asked.warm_up, place, answer)
         chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
     about["resident"] = resident()
@@ -253,13 +259,13 @@ def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
         yield spent, store.waiting
 
 
-def _expect(subjects: Sequence[Subject], questions: Sequence[Question]) -> None:
-    """Tell each store what it will be asked: every question once for each arm, as the arms will ask."""
+def _expect(subjects: Sequence[Subject], questions: Sequence[Question], together: Shelf | None) -> None:
+    """Tell each store what it will be asked: every question as often as it will be, as a replay tells it."""
     import numpy as np
 
     for shelf in {id(subject.shelf): subject.shelf for subject in subjects}.values():
-        arms = sum(subject.shelf is shelf for subject in subjects)
-        vectors = [one.query.vector for one in questions for _ in repeat(None, arms) if one.query.vector is not None]
+        times = sum(subject.shelf is shelf for subject in subjects) + (shelf is together)
+        vectors = [one.query.vector for one in questions for _ in range(times) if one.query.vector is not None]
         shelf.store.expect(np.asarray(vectors, np.float32))
 
 

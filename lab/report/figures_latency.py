@@ -35,35 +35,29 @@ def size_figure(warm: Turns) -> Figure:
     """p50 and p95 of a whole turn against the number of memories, both axes logarithmic, bars for the intervals."""
     figure, (row,) = subplots(1, 2, (11, 4.6))
     colours, arms = _colours(warm), list(dict.fromkeys(one["arm"] for one in warm))
-    for axes, (name, title) in zip(row, (("p50", "half of the turns (p50)"), ("p95", "19 of 20 (p95)")), strict=True):
+    panels = (("p50", "half of the turns (p50)"), ("p95", "19 of 20 turns (p95)"))
+    for axes, (name, title) in zip(row, panels, strict=True):
         for store, line in LINES.items():
             for arm in arms:
                 own = [one for one in warm if (one["store"], one["arm"]) == (store, arm) and _of(one, name)]
-                if not own:
-                    continue
-                values = [_of(one, name) for one in own]
-                axes.errorbar(
-                    [one["memories"] for one in own],
-                    [value["value"] for value in values],
-                    [
-                        [value["value"] - value["low"] for value in values],
-                        [value["high"] - value["value"] for value in values],
-                    ],
-                    color=colours[arm],
-                    linestyle=line,
-                    marker=MARKERS[arms.index(arm) % len(MARKERS)],
-                    markersize=5,
-                    capsize=3,
-                    label=arm if store == "lancedb" else f"{arm}, exact store",
-                )
+                label = arm if store == "lancedb" else f"{arm}, exact store"
+                mark = MARKERS[arms.index(arm) % len(MARKERS)]
+                if own:
+                    values = [_of(one, name) for one in own]
+                    _curve(axes, [one["memories"] for one in own], values, colours[arm], mark, label, line)
         axes.set(xscale="log", yscale="log", xlabel="memories in the store", title=title)
-        _plain_ticks(axes.xaxis, sorted({one["memories"] for one in warm}))
+        sizes = sorted({one["memories"] for one in warm})
+        _plain_ticks(axes.xaxis, sizes)
+        if sizes:
+            axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
         _readable(axes)
+        if not axes.containers:
+            axes.text(0.5, 0.5, "n too small", transform=axes.transAxes, ha="center", color="#777777")
     row[0].set_ylabel("milliseconds a turn")
-    low = min((axes.get_ylim()[0] for axes in row), default=1)
-    high = max((axes.get_ylim()[1] for axes in row), default=1)
-    for axes in row:
-        axes.set_ylim(low, high)
+    drawn = [axes.get_ylim() for axes in row if axes.containers]
+    if drawn:
+        for axes in row:
+            axes.set_ylim(min(low for low, _ in drawn), max(high for _, high in drawn))
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=3)
     figure.suptitle("What a turn waits for memory, by the size of the store", fontsize=13, fontweight="bold")
@@ -89,11 +83,14 @@ def stages_figure(warm: Turns) -> Figure:
         where = f", {one['store']}" if several else ""
         names.append(f"{one['arm']}{where}, {one['memories']:,}")
     axes.set_yticks(range(len(shown)), names)
-    axes.set(xlim=(0, 1), ylim=(len(shown) - 0.5, -0.5), xlabel="share of the mean turn (its length to the right)")
+    axes.set(
+        xlim=(0, 1), ylim=(max(1, len(shown)) - 0.5, -0.5), xlabel="share of the mean turn (its length to the right)"
+    )
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.grid(visible=False)
     figure.suptitle("Where the time of a turn goes", fontsize=13, fontweight="bold")
-    figure.legend(loc="lower center", ncols=len(STAGES) + 1, columnspacing=1.2, handlelength=1.2)
+    if shown:
+        figure.legend(loc="lower center", ncols=len(STAGES) + 1, columnspacing=1.2, handlelength=1.2)
     figure.tight_layout(rect=(0, 0.4 / figure.get_figheight(), 1, 1))
     return figure
 
@@ -101,7 +98,7 @@ def stages_figure(warm: Turns) -> Figure:
 @styled
 def compaction_figure(waiting: Turns, cadence: Turns) -> Figure:
     """Left, a turn over a table with rows waiting; right, what an append and a recall cost under each cadence."""
-    figure, (row,) = subplots(1, 2, (12, 4.8))
+    figure, (row,) = subplots(1, 2, (12, 5.2))
     colours = _colours([*waiting, *cadence])
     _waiting_panel(row[0], waiting, colours)
     _cadence_panel(row[1], cadence)
@@ -114,29 +111,18 @@ def _waiting_panel(axes: Axes, waiting: Turns, colours: Mapping[str, str]) -> No
     arms = list(dict.fromkeys(one["arm"] for one in waiting))
     for arm, marker in zip(arms, cycle(MARKERS), strict=False):
         own = [one for one in waiting if one["arm"] == arm and one["recall"]["p50"]]
-        axes.errorbar(
-            [one["waiting"] for one in own],
-            [one["recall"]["p50"]["value"] for one in own],
-            [
-                [one["recall"]["p50"]["value"] - one["recall"]["p50"]["low"] for one in own],
-                [one["recall"]["p50"]["high"] - one["recall"]["p50"]["value"] for one in own],
-            ],
-            color=colours[arm],
-            marker=marker,
-            markersize=5,
-            capsize=3,
-            label=f"{arm}, a turn (p50)",
-        )
+        values = [one["recall"]["p50"] for one in own]
+        _curve(axes, [one["waiting"] for one in own], values, colours[arm], marker, f"{arm}, a turn (p50)")
     spent = {one["waiting"]: one["compact_ms"] for one in waiting if one["compact_ms"]}
     axes.plot(list(spent), list(spent.values()), "k:x", label="compacting them all, once")
     # Linear up to one row: nothing waiting has a place of its own.
-    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set(yscale="log", xlabel="rows appended one by one since the last compaction", ylabel="milliseconds")
     _plain_ticks(axes.xaxis, sorted({one["waiting"] for one in waiting}))
     _readable(axes)
     base = waiting[0]["memories"] if waiting else 0
     axes.set_title(f"rows waiting on {base:,} compacted ones")
-    axes.legend(loc="upper left", fontsize=9)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9)
 
 
 def _cadence_panel(axes: Axes, cadence: Turns) -> None:
@@ -165,10 +151,37 @@ def _cadence_panel(axes: Axes, cadence: Turns) -> None:
     axes.set(
         xlabel="compacted after so many rows", ylabel="milliseconds a turn, mean", title="one append and one recall"
     )
-    axes.margins(y=0.35)
+    axes.margins(y=0.25)
     axes.grid(visible=False, axis="x")
     if cadence:
-        axes.legend(loc="upper left", fontsize=9)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9)
+
+
+def _curve(
+    axes: Axes,
+    places: Sequence[float],
+    values: Turns,
+    colour: str,
+    marker: str,
+    label: str,
+    line: str = "-",
+) -> None:
+    """Quantiles with their intervals as bars, joined by a line."""
+    spread = [
+        [value["value"] - value["low"] for value in values],
+        [value["high"] - value["value"] for value in values],
+    ]
+    axes.errorbar(
+        places,
+        [value["value"] for value in values],
+        spread,
+        color=colour,
+        linestyle=line,
+        marker=marker,
+        markersize=5,
+        capsize=3,
+        label=label,
+    )
 
 
 def _colours(turns: Turns) -> dict[str, str]:
@@ -197,8 +210,8 @@ def _plain_ticks(axis: Any, values: Sequence[int]) -> None:
 
 def _readable(axes: Axes) -> None:
     """Milliseconds written out, with a tick at 2 and 5 where the axis spans little."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
