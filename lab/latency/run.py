@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_whole
 from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
 from lab.latency.bench import Sample
@@ -150,3 +150,11 @@ def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
                 f"{job.cell.name}: its process was killed, perhaps for want of memory; what is measured is kept, "
                 "run the same command again to go on"
             ) from None
+        except LabError:
+            raise
+        except Exception as error:
+            # Whatever breaks below us, a full disk for one, must not cost what is measured.
+            told = " ".join(str(error).split())
+            raise CannotMeasure(
+                f"{job.cell.name}: {type(error).__name__}: {told}; what is measured is kept, run the same command again"
+            ) from error
