@@ -73,7 +73,8 @@ class Shelf:
         """Add memories of the pool. ``words`` makes their tokens, where the store needs them."""
         for rows, vectors in pool.parts(start, stop):
             self.store.add(rows, vectors, words.of(rows) if words else [[]] * len(rows))
-            self.note(rows)
+        if stop > start:
+            self.note(self.store.rows[start - stop :])
 
 
 @dataclass(slots=True)
