@@ -25,7 +25,7 @@ def tell(found: Mapping[str, Any]) -> None:
     for store in stores:
         _tell_quantiles(f"Warm, {store}: milliseconds a turn [95 % interval]", _over(found["warm"], store))
     for store in stores if found["open"] else ():
-        title = f"Open loop, {store}, {found['rate']:g} a second: milliseconds from the intended start"
+        title = f"Open loop, {store}, {found['rate']:g} a second: ms from the intended start"
         _tell_quantiles(title, _over(found["open"], store))
     for store in stores:
         _tell_stages(store, _over(found["warm"], store))
@@ -83,7 +83,7 @@ def _tell_cold(turns: Sequence[Mapping[str, Any]]) -> None:
     if not turns:
         return
     emit()
-    emit("Cold: the first turn of a fresh process, p50 (files may be in the system's cache)")
+    emit("Cold: first turn of a fresh process, p50 (files may be in the system's cache)")
     names = ("import", "open", "total")
     emit_table(
         ["arm", "memories", "n", "import lancedb", "open table", "first turn"],
@@ -110,7 +110,7 @@ def _tell_stores(found: Mapping[str, Any]) -> None:
     if not found["stores"]:
         return
     emit()
-    emit("A turn of all arms, mean milliseconds, and how many times faster the exact store is")
+    emit("A turn of all arms, mean milliseconds; how many times faster the exact store is")
     emit_table(
         ["memories", "lancedb", "exact", "times", "exact, one view", "times"],
         [
@@ -191,7 +191,7 @@ def _tell_cadence(found: Mapping[str, Any]) -> None:
     if not found["cadence"]:
         return
     emit()
-    emit("Compacted after every so many rows: one append and one recall a turn, milliseconds")
+    emit("Compacted after every so many rows: one append and one recall, milliseconds")
     emit_table(
         ["arm", "every", "append", "p95", "recall", "p95", "both"],
         [
@@ -208,8 +208,8 @@ def _tell_cadence(found: Mapping[str, Any]) -> None:
         ],
     )
     emit_folded(
-        f"Append, recall and both are means. Least for all arms together: every {found['cheapest_cadence']}. Only with "
-        "1 do answers not depend on when rows came."
+        f"Append (compaction in it), recall and both are means. Least for all arms together: every "
+        f"{found['cheapest_cadence']}. Only with 1 do answers not depend on when rows came."
     )
 
 

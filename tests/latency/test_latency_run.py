@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli.latency_tables import tell
 from lab.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.latency.asked import LatencyAsked
 from lab.latency.bench import Sample
@@ -121,9 +122,31 @@ def test_the_summary_has_no_number_where_there_are_too_few_turns(
     assert [(one["blocks"], one["ratio"]) for one in found["ratios"]] == [(4, None), (4, None)]
     (stores,) = found["stores"]
     assert (stores["turns"], stores["arms"]) == (8, 2)
-    assert stores["lancedb_ms"] > stores["exact_ms"] > stores["shared_ms"] > 0
+    assert stores["times"] == pytest.approx(stores["lancedb_ms"] / stores["exact_ms"])
+    assert stores["lancedb_ms"] > stores["shared_ms"] > 0
     assert found["cheapest_cadence"] == 2
     assert found["manifest"]["resolved"]["embedder"]["kind"] == "hashing"
+
+
+def test_it_is_told_in_80_columns(
+    asked: LatencyAsked,
+    ran: tuple[Folder, list[Measured]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    tell(summarise(asked, *ran))
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    for part in (
+        "Warm, exact",
+        "Open loop, lancedb, 40 a second",
+        "Cold:",
+        "one view",
+        "Rows waiting, on 20",
+        "every 2.",
+    ):
+        assert part in told
 
 
 def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyAsked) -> None:
