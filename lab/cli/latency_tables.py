@@ -225,7 +225,7 @@ def _value(quantile: Mapping[str, float] | None) -> float | str:
 def _interval(quantile: Mapping[str, float] | None, form: str = "") -> str:
     if quantile is None:
         return "n too small"
-    shown = [(form or _form(quantile["value"])).format(quantile[name]) for name in ("value", "low", "high")]
+    shown = [(form or _form(quantile[name])).format(quantile[name]) for name in ("value", "low", "high")]
     return f"{shown[0]} [{shown[1]} {shown[2]}]"
 
 
