@@ -23,7 +23,7 @@ def tell(found: Mapping[str, Any]) -> None:
             )
     stores = list(dict.fromkeys(one["store"] for one in found["warm"]))
     for store in stores:
-        _tell_quantiles(f"Warm, {store}: milliseconds a turn [95 % interval]", _over(found["warm"], store))
+        _tell_quantiles(f"Warm, {store}: milliseconds a turn [95 % interval], by memories", _over(found["warm"], store))
     for store in stores if found["open"] else ():
         title = f"Open loop, {store}, {found['rate']:g} a second: ms from the intended start"
         _tell_quantiles(title, _over(found["open"], store))
@@ -47,7 +47,7 @@ def _tell_quantiles(title: str, turns: Sequence[Mapping[str, Any]]) -> None:
     emit()
     emit(title)
     emit_table(
-        ["arm", "memories", "n", "p50", "p95", "p99"],
+        ["arm", "size", "n", "p50", "p95", "p99"],
         [
             [
                 one["arm"],
