@@ -50,11 +50,12 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that killed processes left in a folder; those of living ones stay."""
     for part in folder.glob(".*.part"):
         owner = part.name.split(".")[-3]
-        if owner.isdigit() and not _alive(int(owner)):
+        if owner.isdigit() and not alive(int(owner)):
             part.unlink(missing_ok=True)
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
