@@ -159,19 +159,11 @@ def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> list[Pai
     """By measure, in the order in which the baseline has them; places in its order, too."""
     others = cand.of_arm(cand_arm)
     found = []
-    for measure, (at, conversation, value) in base.of_arm(base_arm).items():
-        after = dict(zip(*others[measure][::2], strict=True)) if measure in others else {}
-        shared = [place for place, one in enumerate(at) if one in after]
-        if shared:
-            found.append(
-                Pairs(
-                    measure,
-                    [at[one] for one in shared],
-                    [conversation[one] for one in shared],
-                    [value[one] for one in shared],
-                    [after[at[one]] for one in shared],
-                )
-            )
+    for measure, values in base.of_arm(base_arm).items():
+        after = {at: value for at, _, value in zip(*others.get(measure, ((), (), ())), strict=True)}
+        rows = [(*row, after[row[0]]) for row in zip(*values, strict=True) if row[0] in after]
+        if rows:
+            found.append(Pairs(measure, *map(list, zip(*rows, strict=True))))
     return found
 
 

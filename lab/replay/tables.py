@@ -1,7 +1,7 @@
 """Parquet files of ours, and the columns in them.
 
-Columns are built from buffers: pyarrow's way from Python lists loads pandas, which takes longer than most of what we
-do with them.
+Columns are built from buffers and read from them: pyarrow's own ways to and from Python lists and numpy load pandas,
+which takes longer than what we do with them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,17 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
 def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:
     """A column of numbers or flags; where there are nulls, floats with NaN for them."""
     import numpy as np
+    import pyarrow as pa
 
-    return np.asarray(_whole(column).to_numpy(zero_copy_only=False))
+    whole = _whole(column)
+    there, data = whole.buffers()
+    here = slice(whole.offset, whole.offset + len(whole))
+    if data is None:
+        return np.full(len(whole), np.nan)
+    values = (
+        _flags(data)[here] if pa.types.is_boolean(whole.type) else np.frombuffer(data, np.dtype(str(whole.type)))[here]
+    )
+    return np.where(_flags(there)[here], values, np.nan) if whole.null_count else values
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int64], list[str | None]]:
@@ -110,6 +119,12 @@ def _validity(there: NDArray[np.bool_]) -> pa.Buffer | None:
     import pyarrow as pa
 
     return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+
+
+def _flags(buffer: pa.Buffer) -> NDArray[np.bool_]:
+    import numpy as np
+
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little").astype(bool)
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

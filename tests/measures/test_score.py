@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,21 @@ def test_scoring_twice_writes_the_same_bytes(run: RunDirectory, scores: Scores) 
     before = (run.path / "scores.parquet").read_bytes()
     assert list(score_run(run)) == list(scores)
     assert (run.path / "scores.parquet").read_bytes() == before
+
+
+def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:
+    """Loading pandas alone takes as long as scoring some thousands of turns."""
+    work = f"""if True:
+        import sys
+        from pathlib import Path
+        from lab.measures.score import read_gold, score_run, summarise
+        from lab.replay.run_directory import open_run
+        run = open_run(Path({str(run.path)!r}))
+        summarise(score_run(run), read_gold(run), run.arms)
+        print({{"pandas", "scipy", "torch", "lancedb", "pyarrow.compute", "lab.engine.settings"}} & {{*sys.modules}})
+    """
+    done = subprocess.run([sys.executable, "-c", work], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
 def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summary: dict[str, Any]) -> None:
