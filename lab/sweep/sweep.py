@@ -7,6 +7,7 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
-from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
+from lab.errors import CannotMeasure, LabError, NotARun, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
@@ -138,13 +139,25 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
             yield job
         return
     with helpers(min(jobs, len(waiting))) as pool:
-        for job, _ in zip(waiting, pool.map(_run, waiting), strict=True):
+        futures = [pool.submit(_run, job) for job in waiting]
+        for job, future in zip(waiting, futures, strict=True):
+            try:
+                future.result()
+            except BrokenProcessPool:
+                raise CannotMeasure(
+                    f"{job.recording.conversation}: its process was killed; run the same sweep again to go on"
+                ) from None
             yield job
 
 
 def _run(job: Job, sources: Sources | None = None) -> None:
     """Sweep one conversation under one draw, and keep the result."""
-    found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+    try:
+        found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+    except LabError:
+        raise
+    except Exception as error:  # a fault nobody foresaw is told in one line, and what is done stays
+        raise CannotMeasure(f"{job.recording.conversation}: {type(error).__name__}: {error}") from error
     write_table(_part_table(found), job.part)
 
 
