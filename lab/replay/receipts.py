@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.engine.js import js_length
 from lab.errors import CannotMeasure
-from lab.files import whole_file
+from lab.files import write_whole
 from lab.replay.loop import Answered
 from lab.systems.contract import Item
 
@@ -97,12 +97,19 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file whole or not at all; equal tables give equal bytes."""
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file; equal tables give equal bytes."""
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    with whole_file(path) as part:
-        parquet.write_table(table, part, compression="zstd")
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a Parquet file whole or not at all."""
+    write_whole(path, table_bytes(table))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

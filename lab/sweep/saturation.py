@@ -30,7 +30,7 @@ from lab.replay.loop import request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import write_table
-from lab.replay.run import open_sources, prepare
+from lab.replay.sources import open_sources, prepare
 from lab.systems.engine import POLICIES, TieredRecall
 from lab.systems.faults import FaultPlan
 
