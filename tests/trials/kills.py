@@ -33,9 +33,7 @@ def start(command: list[str], out: Path, cache: Path) -> subprocess.Popen[bytes]
     """The command in a group of its own."""
     words = [str(out) if word == "OUT" else word for word in command]
     env = os.environ | {"LAB_CACHE_DIR": str(cache)}
-    return subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, env=env
-    )
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, env=env)
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -30,7 +30,9 @@ def replay(data: Path, out: Path, *words: str) -> tuple[float, dict[str, bytes]]
     command = [sys.executable, "-m", "lab", "replay", data, "--format", "locomo", "--recall-turns", "all", *arms]
     started = time.perf_counter()
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run([*command, "--out", out, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    subprocess.run(
+        [*command, "--out", out, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
+    )
     spent = time.perf_counter() - started
     return spent, {path.name: path.read_bytes() for path in sorted((out / "receipts").iterdir())}
 
