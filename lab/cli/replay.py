@@ -98,8 +98,8 @@ def replay(
                 },
                 "embedded": outcome.embedded,
                 "labels": outcome.run.manifest["resolved"]["labels"],
-                "shard": str(outcome.run.shard) if outcome.run.shard else None,
             }
+            | ({"shard": str(outcome.run.shard)} if part else {})
         )
     else:
         emit(

@@ -42,8 +42,8 @@ def list_runs(
                 "done": len(run.done()),
                 "conversations": len(run.own),
                 "arms": run.arms,
-                "shard": str(run.shard) if run.shard else None,
             }
+            | ({"shard": str(run.shard)} if run.shard else {})
         )
     if as_json:
         emit_json({"runs": found})
@@ -53,7 +53,7 @@ def list_runs(
         [
             [
                 one["run"],
-                one["status"] + (f" (shard {one['shard']})" if one["shard"] else ""),
+                one["status"] + (f" (shard {one['shard']})" if "shard" in one else ""),
                 f"{one['done']}/{one['conversations']}",
                 ", ".join(one["arms"]),
             ]

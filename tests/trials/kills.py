@@ -97,7 +97,7 @@ def main() -> None:
             out, cache, before = home / f"run{rounds}", home / f"cache{rounds}", State()
             while True:
                 # The last attempt of all is not killed.
-                wait = draw.uniform(0.0, 1.1 * seconds) if kills < asked.kills else PATIENCE
+                wait = draw.uniform(0.0, 0.8 * seconds) if kills < asked.kills else PATIENCE
                 if ended(start(asked.command, out, cache), wait):
                     break
                 kills += 1
