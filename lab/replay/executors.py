@@ -8,6 +8,9 @@ dies takes nothing with it that had been kept.
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -144,7 +147,7 @@ class Here(Executor):
 
 def workers_for(conversations: int, jobs: int, dask: str | None) -> AbstractContextManager[Workers]:
     """The workers that were asked for: those of Dask, else ``jobs`` processes, as far as there is work for them."""
-    if dask is not None:
+    if dask is not None and conversations:
         return _dask(dask, jobs)
     return _processes(min(jobs, conversations)) if min(jobs, conversations) > 1 else _here()
 
@@ -179,7 +182,10 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
         cluster = None
         try:
             if where == LOCAL:
-                cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+                with _deaf():
+                    cluster = LocalCluster(
+                        n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+                    )
             client = Client(cluster or where, timeout=PATIENCE)
         except (OSError, TimeoutError, ValueError) as error:
             raise CannotMeasure(f"--dask {where}: no scheduler answers there ({error})") from None
@@ -196,10 +202,21 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
 
 
 @contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that are started here not hear an interrupt: it is for this one to end them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _silenced() -> Iterator[None]:
     """Keep Dask's own log off the terminal: what matters of it is told as a reason."""
-    import logging
-
     log = logging.getLogger("distributed")
     before, log.disabled = log.level, True
     log.setLevel(logging.CRITICAL + 1)

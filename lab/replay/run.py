@@ -63,8 +63,9 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, ann
     sources = open_sources(plan)
     for lane in sources.docs.values():
         announce(told_documents(lane))
-    embedded = prepare(plan, waiting, sources, announce)
+    # Whether there are workers is known before hours are spent on embedding.
     with workers_for(len(waiting), jobs, dask) as workers:
+        embedded = prepare(plan, waiting, sources, announce)
         for conversation, found in replay_each(plan, waiting, sources, workers):
             problem = _keep(run, conversation, found)
             if problem is None:
