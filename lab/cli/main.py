@@ -14,6 +14,7 @@ import typer
 from lab.cli import ablate, checks, compare, config, conformance, demo, latency, replay, report, runs, saturation, sweep
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
+from lab.files import NO_ROOM
 from lab.processes import set_up
 
 INTERRUPTED = 130
@@ -58,6 +59,12 @@ def main() -> None:
     except LabError as error:
         complain(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # Of output, or of a temporary file below us.
+        complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
+        sys.exit(LabError.exit_code)
     except typer.TyperException as error:
         # A usage error knows how to show itself, with the usage of its verb; any other is a sentence.
         show = getattr(error, "show", None)

@@ -66,6 +66,10 @@ class SentenceTransformerEmbedder:
                 raise UnusableInput(f"embedder {model!r}: holds no sentence-transformers model (no modules.json)")
             self.dimension = int(self._load().get_embedding_dimension())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: it loads the model anew, if it needs it at all."""
+        return {**self.__dict__, "_loaded": None}
+
     def identity(self) -> dict[str, Any]:
         """Model, weights, versions and the shape of a batch."""
         weights = DEFAULT_WEIGHTS if self.model == DEFAULT_MODEL else _weights_of(self._folder)

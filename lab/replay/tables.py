@@ -7,18 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import CannotMeasure
-from lab.files import whole_file
+from lab.files import write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file whole or not at all; equal tables give equal bytes."""
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file; equal tables give equal bytes."""
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    with whole_file(path) as part:
-        parquet.write_table(table, part, compression="zstd")
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a Parquet file whole or not at all."""
+    write_whole(path, table_bytes(table))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:

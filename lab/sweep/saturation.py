@@ -24,7 +24,7 @@ from lab.recordings.model import Recording
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import open_sources, prepare
+from lab.replay.sources import open_sources, prepare
 from lab.replay.tables import write_table
 from lab.sweep.draws import Draw, saturating
 from lab.systems.engine import POLICIES, TieredRecall

@@ -20,11 +20,11 @@ from lab.errors import CannotMeasure, LabError, NotARun, OtherArguments, Unusabl
 from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.candidates import all_kept, kept_retrievers
+from lab.replay.candidates import from_kept, is_kept, read_kept, save_kept
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import Sources, open_sources, prepare
 from lab.replay.run_directory import file_name
+from lab.replay.sources import Sources, open_sources, prepare
 from lab.replay.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.frames import Known
@@ -116,7 +116,7 @@ def sweep(
     ]
     total = len(plan.recordings) * len(draws)
     if waiting:
-        lacking = [job.recording for job in waiting if not all_kept(job.drawn, job.recording)]
+        lacking = [job.recording for job in waiting if not is_kept(job.drawn, job.recording)]
         prepare(plan, list({one.conversation: one for one in lacking}.values()), open_sources(plan), announce)
     for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
         told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
@@ -174,12 +174,14 @@ def sweep_conversation(plan: Plan, recording: Recording, sources: Sources) -> Ta
         return sources.retriever(retrieval, plan.asked.store)
 
     arms: list[Selector] = [*groups, *others]
-    with kept_retrievers(plan, recording, rows, happening, make_live, sources.docs) as make_retriever:
-        for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
-            if answered.arm.name in alone:
-                alone[answered.arm.name].take(answered, js_length(answered.recall.context))
-            if answered.arm.name == arms[0].name:
-                heard.append(answered)
+    kept = read_kept(plan, recording)
+    make_retriever = from_kept(kept, make_live, sources.docs)
+    for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
+        if answered.arm.name in alone:
+            alone[answered.arm.name].take(answered, js_length(answered.recall.context))
+        if answered.arm.name == arms[0].name:
+            heard.append(answered)
+    save_kept(plan, recording, kept)
     return _in_order(plan.arms, [*groups, *alone.values()], heard, known, recording)
 
 

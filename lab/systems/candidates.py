@@ -9,7 +9,7 @@ A lane is kept to the deepest limit that was asked for, and serves every smaller
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,8 @@ class Candidates:
 
     def __init__(self) -> None:
         self.changed = False
+        # Who has been answered in full from these: its candidates are all here.
+        self.served: set[str] = set()
         self._answers: dict[tuple[int, Filter], Answer] = {}
         self._read: dict[tuple[int, Filter], tuple[int, ...]] = {}
         self._columns: list[list[Any]] = []
@@ -64,6 +66,11 @@ class Candidates:
         if before is None or before.limit < limit:
             self._answers[moment, where] = Answer(limit, lanes)
             self.changed = True
+
+    def serve(self, who: Iterable[str]) -> None:
+        """Note who has been answered in full."""
+        self.changed |= not self.served.issuperset(who)
+        self.served.update(who)
 
     def _answer(self, moment: int, where: Filter) -> Answer | None:
         found = self._answers.get((moment, where))
@@ -123,7 +130,8 @@ class Candidates:
         import pyarrow as pa
 
         table = self.table()
-        table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
+        told = {"kind": KIND, "schema_version": VERSION, "served": " ".join(sorted(self.served))}
+        table = table.replace_schema_metadata({**told, "sha256": checksum(table)})
         with (
             whole_file(path) as part,
             pa.OSFile(str(part), "wb") as sink,
@@ -150,6 +158,7 @@ def read_candidates(path: Path) -> Candidates:
     if table is None:
         return found
 
+    found.served.update(_told(table.schema).get("served", "").split())
     (rows, fts), (near, vec) = lists_of(table["fts"]), lists_of(table["vec"])
     scores, distances = (lists_of(table[name])[0] for name in ("fts_score", "distance"))
     exact = numbers_of(distances)
@@ -175,9 +184,25 @@ def read_artefact(path: Path) -> pa.Table | None:
             table = pa.ipc.open_file(mapped).read_all()
     except (OSError, pa.ArrowException):
         return None
-    told = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    told = _told(table.schema)
     sound = told.get("kind") == KIND and told.get("schema_version") == VERSION and told.get("sha256") == checksum(table)
     return table if sound else None
+
+
+def served_by(path: Path) -> frozenset[str]:
+    """Who has been answered in full from the artefact at a path, as it says itself; nobody where there is none."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as mapped:
+            told = _told(pa.ipc.open_file(mapped).schema)
+    except (OSError, pa.ArrowException):
+        return frozenset()
+    return frozenset(told.get("served", "").split()) if told.get("schema_version") == VERSION else frozenset()
+
+
+def _told(schema: pa.Schema) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
 
 
 class KeptRetriever:
@@ -247,8 +272,3 @@ class KeptView:
             found = self._view.search(where, limit)
             kept.keep(self._moment, where, limit, found)
         return found
-
-
-def filters_of(candidates: Candidates) -> Iterator[tuple[int, Filter]]:
-    """What is kept: moments with their filters."""
-    yield from candidates._answers.keys() | candidates._read.keys()

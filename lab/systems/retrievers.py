@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from lab.embedding.vectors import Vectors
 from lab.engine.clamp import Clamp, clamp
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
@@ -25,13 +24,25 @@ if TYPE_CHECKING:
 STORES = ("exact", "lancedb")
 
 
+class VectorsOf(Protocol):
+    """Vectors of texts. Texts are prepared in one go and asked for one by one."""
+
+    def prepare(self, texts: Sequence[str], announce: Callable[[int, int], None] | None = None) -> int:
+        """Make ready; return how many texts were embedded. ``announce(done, total)`` hears of progress."""
+        ...
+
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        ...
+
+
 class StoreRetriever:
     """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
 
     def __init__(
         self,
         store: Store,
-        vectors: Vectors,
+        vectors: VectorsOf,
         tokens: Words,
         limits: Clamp | None = None,
         docs: DocsLane | None = None,
