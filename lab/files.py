@@ -46,12 +46,16 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files that killed processes left in a folder; those of living ones are not among them."""
+    owners = [(part, part.name.split(".")[-3]) for part in sorted(folder.glob(".*.part"))]
+    return [part for part, owner in owners if owner.isdigit() and not _alive(int(owner))]
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; those of living ones stay."""
-    for part in folder.glob(".*.part"):
-        owner = part.name.split(".")[-3]
-        if owner.isdigit() and not _alive(int(owner)):
-            part.unlink(missing_ok=True)
+    """Remove the temporary files that killed processes left in a folder."""
+    for part in leftovers(folder):
+        part.unlink(missing_ok=True)
 
 
 def _alive(process: int) -> bool:

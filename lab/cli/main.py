@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import ablate, checks, compare, config, conformance, demo, replay, report, runs, saturation
+from lab.cli import ablate, cache, checks, compare, config, conformance, demo, replay, report, runs, saturation
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
 from lab.processes import set_up
@@ -28,7 +28,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
     "3 runs that cannot be compared, 4 could not measure, 130 interrupted.",
 )
-for room in (demo, replay, compare, report, saturation, ablate, checks, config, conformance, runs):
+for room in (demo, replay, compare, report, saturation, ablate, checks, config, conformance, runs, cache):
     room.add_to(app)
 
 

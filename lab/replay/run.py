@@ -172,7 +172,7 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
     limits = dict.fromkeys(one.clamp for one in plan.retrievals())
     clamped = list(dict.fromkeys(embedded_text(text, limit) for limit in limits for text in texts))
-    embedded = sources.vectors.prepare(clamped, lambda done, total: announce(f"embedding {done} of {total} texts"))
+    embedded = sources.vectors.prepare(clamped, announce)
     for words in sources.words.values():
         words.prepare(texts)
     return embedded
