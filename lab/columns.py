@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -23,18 +24,19 @@ def strings(values: Sequence[str | None]) -> pa.Array:
     return builder.finish()
 
 
-def numbers(values: Sequence[Any], kind: npt.DTypeLike) -> pa.Array:
+def numbers(values: Sequence[Any] | np.ndarray, kind: npt.DTypeLike) -> pa.Array:
     """A column of numbers of a numpy kind; None is null."""
     import numpy as np
     import pyarrow as pa
 
-    missing = [value is None for value in values]
+    missing = [] if isinstance(values, np.ndarray) else [value is None for value in values]
     if not any(missing):
-        held = np.asarray(values, kind)
-        return pa.Array.from_buffers(pa.from_numpy_dtype(held.dtype), len(held), [None, pa.py_buffer(held)])
-    held = np.asarray([0 if value is None else value for value in values], kind)
+        found = np.ascontiguousarray(values, kind)
+        return pa.Array.from_buffers(pa.from_numpy_dtype(found.dtype), len(found), [None, pa.py_buffer(found)])
+    found = np.asarray([0 if value is None else value for value in values], kind)
+    there = _bits(~np.asarray(missing))
     return pa.Array.from_buffers(
-        pa.from_numpy_dtype(held.dtype), len(held), [_bits(~np.asarray(missing)), pa.py_buffer(held)], sum(missing)
+        pa.from_numpy_dtype(found.dtype), len(found), [there, pa.py_buffer(found)], sum(missing)
     )
 
 
@@ -63,6 +65,15 @@ def checksum(table: pa.Table) -> str:
             for buffer in chunk.buffers():
                 found.update(b"-" if buffer is None else buffer)
     return found.hexdigest()
+
+
+def held(column: pa.ChunkedArray) -> np.ndarray:
+    """The numbers of a column without nulls."""
+    import numpy as np
+
+    array = column.combine_chunks()
+    kind = np.dtype({"double": "float64", "float": "float32"}.get(str(array.type), str(array.type)))
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
 def _bits(values: Any) -> pa.Buffer:

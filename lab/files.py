@@ -49,7 +49,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 def leftovers(folder: Path) -> list[Path]:
     """The temporary files that killed processes left in a folder; those of living ones are not among them."""
     owners = [(part, part.name.split(".")[-3]) for part in sorted(folder.glob(".*.part"))]
-    return [part for part, owner in owners if owner.isdigit() and not _alive(int(owner))]
+    return [part for part, owner in owners if owner.isdigit() and not alive(int(owner))]
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -58,7 +58,8 @@ def remove_leftovers(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

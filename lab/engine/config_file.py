@@ -33,7 +33,7 @@ def read_config(path: Path) -> Any:
 
 def config_in(text: str, where: str) -> Any:
     """The plugin's configuration in a text."""
-    return locate(_loads(text, where), where)
+    return locate(parse_json(text, where), where)
 
 
 def locate(value: Any, where: str) -> Any:
@@ -61,7 +61,7 @@ def locate(value: Any, where: str) -> Any:
     return value
 
 
-def _loads(text: str, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
     """The value of a JSON or JSON5 text."""
     try:
         return json.loads(text)

@@ -91,10 +91,11 @@ class Phases:
     ``repeat``: repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
     ``repeat_history``: counted per session or over the whole conversation. ``repeat_counts``: recall_turns or
     all_user_turns. ``relevance``: the scale that factors multiply, rrf (k = 60, flat), reciprocal (k = 0) or
-    similarity. ``relevance_over``: ranks are those within a tier, or those in the whole pool. ``score``: the factors of the final score that are on (16.3). ``trust``: off or soft (16.7).
-    ``min_relevance``: cosine below which a hit without a text match is dropped, 0 for none (20.16).
-    ``recency_window_days``: hits older than that are dropped, 0 for none. ``hard_rules``: 16.5. ``pinned_counts``: the
-    Working Set takes a place of maxItems (inside) or comes on top (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    similarity. ``relevance_over``: ranks are those within a tier, or those in the whole pool. ``score``: the factors of
+    the final score that are on (16.3). ``trust``: off or soft (16.7). ``min_relevance``: cosine below which a hit
+    without a text match is dropped, 0 for none (20.16). ``recency_window_days``: hits older than that are dropped, 0
+    for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a place of maxItems (inside) or comes on
+    top (extra). ``tier_mode``: live, or loop_v0 (3.5).
     """
 
     repeat: bool = True

@@ -59,11 +59,11 @@ class RunDirectory:
 
     def receipts(self, conversation: str) -> Path:
         """Where a conversation's receipts are, or will be."""
-        return self.path / "receipts" / f"{_file_name(conversation)}.parquet"
+        return self.path / "receipts" / f"{file_name(conversation)}.parquet"
 
     def latency(self, conversation: str) -> Path:
         """Where a conversation's timings are, or will be."""
-        return self.path / "latency" / f"{_file_name(conversation)}.parquet"
+        return self.path / "latency" / f"{file_name(conversation)}.parquet"
 
     def done(self) -> list[str]:
         """Conversations whose receipts are there."""
@@ -125,15 +125,7 @@ def create_or_resume(
         remove_leftovers(folder)
     if (path / "manifest.json").exists():
         run = open_run(path)
-        before = run.manifest["resolved"]
-        # Compared as JSON: that is how the manifest keeps it, tuples as lists.
-        now = json.loads(json.dumps(resolved))
-        if digest(before) != digest(now):
-            differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-            raise OtherArguments(
-                f"{path}: this run was made with other {', '.join(differs)}; "
-                f"choose another --out, or `lab runs rm {path}`"
-            )
+        require_same_arguments(path, run.manifest["resolved"], resolved, f"`lab runs rm {path}`")
         return run
     if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
@@ -152,6 +144,17 @@ def create_or_resume(
     )
     run.write_manifest("started")
     return run
+
+
+def require_same_arguments(path: Path, before: dict[str, Any], now: dict[str, Any], remedy: str) -> None:
+    """Raise :class:`OtherArguments`, naming what differs, where a folder was made with other arguments than these."""
+    # Compared as JSON: that is how the manifest keeps it, tuples as lists.
+    now = json.loads(json.dumps(now))
+    if digest(before) != digest(now):
+        differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+        raise OtherArguments(
+            f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or {remedy}"
+        )
 
 
 def environment() -> dict[str, Any]:
@@ -194,7 +197,7 @@ def _run(folder: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
-def _file_name(conversation: str) -> str:
+def file_name(conversation: str) -> str:
     """A conversation id as a file name.
 
     Letters and digits of any script stay; what a path could trip over is percent-escaped, so that two ids never share a

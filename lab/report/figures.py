@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from lab.compare.paired import Difference, lower_is_better
 from lab.files import write_whole
-from lab.sweep.saturation import MODES, REFERENCES, Point
+from lab.sweep.draws import MODES
+from lab.sweep.saturation import REFERENCES, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,11 +1,6 @@
 """What happens to recall as the must pool grows: the failure that seed 000 describes, measured.
 
-Candidates are found once per turn; every draw of labels is then a mask over them. Two ways of growing the pool:
-
-* ``distractors``: gold memories stay nice or unknown and the pool grows from the others. Nothing in the pool is ever
-  wanted.
-* ``independent``: labels ignore relevance, so the pool holds its share of what is wanted. At the right edge all is
-  must, and tier_first_v1 recovers.
+Candidates are found once per turn; every draw of labels (:mod:`lab.sweep.draws`) is then a mask over them.
 """
 
 from __future__ import annotations
@@ -25,20 +20,18 @@ from lab.measures.ranking import success
 from lab.measures.repetition import repeat_rates
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.labels import NICE_OF_REST, Labels
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import write_table
 from lab.replay.run import open_sources, prepare
+from lab.sweep.draws import Draw, saturating
 from lab.systems.engine import POLICIES, TieredRecall
 from lab.systems.faults import FaultPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MODES = ("distractors", "independent")
-SHARES = (0.01, 0.03, 0.06, 0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.90, 1.0)
 REFERENCES = ("hybrid", "oracle")
 NO_FAULTS = FaultPlan()
 
@@ -74,7 +67,7 @@ class Tally(NamedTuple):
     must: int
 
 
-Job = tuple[Plan, Recording, tuple[tuple[str, float, int], ...]]
+Job = tuple[Plan, Recording, tuple[Draw, ...]]
 
 
 def saturation(
@@ -104,12 +97,7 @@ def saturation(
     if not any(probe.relevant for probe in plan.library.golden.probes):
         raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
     prepare(plan, plan.recordings, open_sources(plan), announce)
-    wanted = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
-    total = sum(len(recording.memories) for recording in plan.recordings)
-    reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
-    draws = tuple(
-        (mode, share, seed) for mode in MODES for share in SHARES if share <= reach[mode] for seed in range(seeds)
-    )
+    draws = saturating(plan, seeds)
     tallies: dict[tuple[str, float | None, int | None, str], list[Tally]] = {}
     for number, part in enumerate(_each([(plan, recording, draws) for recording in plan.recordings], jobs), 1):
         announce(f"{number} of {len(plan.recordings)} conversations")
@@ -152,10 +140,9 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     scopes = [request_of(moment, plan.scoping, NO_FAULTS).scope for moment in happening]
     tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
-    for mode, share, seed in draws:
-        labels = Labels(
-            "distractors" if mode == "distractors" else "sampled", share, NICE_OF_REST * (1 - share), seed
-        ).of(recording, gold)
+    for draw in draws:
+        mode, share, seed = draw
+        labels = draw.labels(plan.labels).of(recording, gold)
         codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
@@ -176,6 +163,7 @@ def _views(
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
     sources = open_sources(plan)
+    prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:

@@ -31,6 +31,7 @@ from lab.engine.recall.tiers import TierPlan
 from lab.engine.recall.todo import DAY_MS, is_stale
 from lab.engine.recall.turn import Turn
 from lab.engine.recall.working_set import PREFIX
+from lab.engine.settings import EngineConfig
 
 
 class Entry(NamedTuple):
@@ -52,9 +53,8 @@ class HotLane:
         self._places = {scope: place for place, (scope, _) in enumerate(self._scopes)}
         self._entries: dict[tuple[str | None, str], list[Entry]] = {}
         self._hard = {row.id for row in turn.hard}
-        phases = turn.config.phases
         self._phased = turn.config.phased
-        self._rescored = self._phased and bool(phases.repeat or phases.score or phases.trust == "soft")
+        self.rescored = is_rescored(turn.config)
 
     def select(
         self, tiers: Tiers, limit: int, *, repeats: bool = True, duplicates: bool = True, quarantined: bool = False
@@ -66,11 +66,11 @@ class HotLane:
         """
 
         def bucket(scope: str | None, plan: TierPlan) -> list[Candidate]:
-            entries = self._tier(scope, plan, tiers)
+            entries = self.entries(scope, plan, tiers)
             passing = [
                 one for one in entries if not (duplicates and one.duplicate) and (quarantined or not one.quarantined)
             ]
-            return _ranked(passing, repeats=repeats) if self._rescored else [one.candidate for one in passing]
+            return _ranked(passing, repeats=repeats) if self.rescored else [one.candidate for one in passing]
 
         return select_in_scopes(
             self._scopes,
@@ -81,7 +81,8 @@ class HotLane:
             suppressed=None if stages.fallback_allowed(self._turn) else "invalid_scope",
         )
 
-    def _tier(self, scope: str | None, plan: TierPlan, tiers: Tiers) -> list[Entry]:
+    def entries(self, scope: str | None, plan: TierPlan, tiers: Tiers) -> list[Entry]:
+        """The candidates of a tier that may be selected, in the order in which they were fused."""
         candidates = tiers.fused(plan, scope)
         found = self._entries.get((scope, plan.tier))
         if found is None:
@@ -138,16 +139,22 @@ class HotLane:
         )
 
     def _repeat(self, candidate: Candidate, row: Row) -> float:
-        turn, recall, phases = self._turn, self._turn.config.auto_recall, self._turn.config.phases
-        times = self._times[row.id]
-        pinned = turn.backbone is not None and row.id in turn.backbone.pinned
-        if not times or pinned or (row.hard_rule and phases.hard_rules):
+        recall, times = self._turn.config.auto_recall, self._times[row.id]
+        if not times or self.exempt(candidate, row):
             return 1.0
+        decay = self._turn.config.phases.repeat_decay
+        return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
+
+    def exempt(self, candidate: Candidate, row: Row) -> bool:
+        """Whether a repeat of this memory is never suppressed (spec 16.2); an exact hit is noted with its rule."""
+        turn = self._turn
+        pinned = turn.backbone is not None and row.id in turn.backbone.pinned
+        if pinned or (row.hard_rule and turn.config.phases.hard_rules):
+            return True
         rule = exact_hit(turn.text, row.text, candidate.fts_rank)
         if rule:
             turn.exempt[row.id] = rule
-            return 1.0
-        return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, phases.repeat_decay)
+        return rule is not None
 
     def _duplicate(self, row: Row) -> bool:
         """Whether the digest says already what a memory says; noted with the reason."""
@@ -158,6 +165,12 @@ class HotLane:
         if reason:
             turn.excluded[row.id] = reason
         return reason is not None
+
+
+def is_rescored(config: EngineConfig) -> bool:
+    """Whether candidates are ordered by a final score, and not as they were fused."""
+    phases = config.phases
+    return config.phased and bool(phases.repeat or phases.score or phases.trust == "soft")
 
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:

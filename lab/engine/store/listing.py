@@ -25,14 +25,17 @@ class Listing:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take in rows in the order of the store."""
-        for row in rows:
+        entries = [((-row.created_at, id_order(row.id)), number, row) for number, row in enumerate(rows, self._count)]
+        for _, number, row in entries:
             for scope in (row.scope, None):
-                entry = ((-row.created_at, id_order(row.id)), self._count, row)
-                insort(self._newest.setdefault((scope, row.category), []), entry, key=itemgetter(0, 1))
-                self._stored.setdefault((scope, row.category), []).append((self._count, row))
+                self._stored.setdefault((scope, row.category), []).append((number, row))
                 if row.hard_rule:
                     insort(self._hard.setdefault(scope, []), row, key=lambda one: (one.created_at, id_order(one.id)))
-            self._count += 1
+        # Newest first, so that each of many goes behind the one before, and none is moved for another.
+        for entry in sorted(entries, key=itemgetter(0, 1)):
+            for scope in (entry[2].scope, None):
+                insort(self._newest.setdefault((scope, entry[2].category), []), entry, key=itemgetter(0, 1))
+        self._count += len(entries)
 
     def remove(self, row: Row) -> None:
         """Forget a row that was replaced."""

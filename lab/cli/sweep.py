@@ -1,0 +1,158 @@
+"""``lab sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+
+if TYPE_CHECKING:
+    from lab.sweep.front import Configuration
+    from lab.sweep.sweep import Swept
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command("sweep")(sweep)
+
+
+def sweep(
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the charts.")],
+    grid: Annotated[
+        Path | None,
+        typer.Option(help="JSON or TOML: an arm, and the values its knobs take. Default: 200 configurations."),
+    ] = None,
+    golden: options.Golden = None,
+    memories: options.Memories = None,
+    memories_from: options.MemoriesFrom = None,
+    labels: options.LabelMode = None,
+    must_share: options.MustShare = None,
+    nice_share: options.NiceShare = None,
+    saturated: Annotated[
+        bool,
+        typer.Option(
+            "--saturated", help="Under every size of the must pool, grown in both ways, in place of --labels."
+        ),
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="With --saturated: draws of labels at each size.")] = 1,
+    hard_rules: options.HardRules = 0,
+    categories: options.Categories = "recorded",
+    seed: options.Seed = 0,
+    scope: options.Scope = "none",
+    recall_turns: options.RecallTurns = None,
+    limit: options.Limit = None,
+    conversation: options.Conversations = None,
+    top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Try hundreds of configurations over one retrieval.
+
+    Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
+    again, it goes on where it was.
+    """
+    from lab.replay.plan import Asked
+    from lab.report.figures import save
+    from lab.report.figures_sweep import front_figure, heat_figure
+    from lab.sweep.front import configurations, heat, reference, write_configurations
+    from lab.sweep.grid import read_grid
+    from lab.sweep.sweep import sweep as run
+
+    asked = Asked(
+        str(path),
+        format,
+        (),
+        golden=str(golden) if golden else None,
+        memories=memories,
+        memories_from=str(memories_from) if memories_from else None,
+        labels=labels,
+        must_share=must_share,
+        nice_share=nice_share,
+        hard_rules=hard_rules,
+        categories=categories,
+        seed=seed,
+        scope=scope,
+        recall_turns=recall_turns,
+        limit=limit,
+        conversation=tuple(conversation or ()),
+    )
+    swept = run(asked, read_grid(grid), out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
+    found = configurations(swept)
+    write_configurations(found, out / "configurations.parquet")
+    files = save(front_figure(found, reference(swept)), out / "figures" / "front")
+    axes = heat(found, swept)
+    if axes:
+        files += save(heat_figure(found, *axes), out / "figures" / "heat")
+    if as_json:
+        emit_json(
+            {
+                "sweep": str(out),
+                "configurations": [one._asdict() for one in found],
+                "hybrid": reference(swept),
+                "figures": [str(file) for file in files],
+            }
+        )
+        return
+    _show(swept, found, reference(swept), top, out, files)
+
+
+def _show(
+    swept: Swept,
+    found: list[Configuration],
+    hybrid: dict[str, float | None],
+    top: int,
+    out: Path,
+    files: list[Path],
+) -> None:
+    from lab.sweep.front import differences
+
+    front = sorted((one for one in found if one.on_front), key=lambda one: -(one.measures["Success"] or 0.0))
+    # Configurations whose knobs change nothing give the same results: one of them speaks for all.
+    alike: dict[tuple[Any, ...], list[Configuration]] = {}
+    for one in front:
+        alike.setdefault(tuple(one.measures.values()), []).append(one)
+    front = [some[0] for some in alike.values()]
+    several = len(swept.draws) > 1
+    emit(f"{len(found)} configurations of {swept.grid.arm}, {len(swept.conversations)} conversations")
+    if several:
+        emit(f"{len(swept.draws)} draws of labels; means are over all of them")
+    emit(f"{len(front)} that nothing beats in hits, repeats and characters; the first {min(top, len(front))}:")
+    heads = ["#", "hit", "over conversations", "less hybrid", "repeat", "chars"]
+    heads += ["worst", "most repeat"] if several else []
+    rows: list[list[Any]] = []
+    for one in front[:top]:
+        mean, low, high = differences(swept, one.number, len(swept.grid))
+        interval = "" if low is None or high is None else f" [{low:+.2f} {high:+.2f}]"
+        rows.append(
+            [
+                one.number,
+                one.measures["Success"],
+                f"{one.lowest:.2f}…{one.highest:.2f}",
+                f"{mean:+.3f}{interval}",
+                one.measures["RepeatRate"],
+                one.measures["InjectedChars"],
+                *([f"{one.behind:+.3f}", one.repeats] if several else []),
+            ]
+        )
+    rows.append(
+        ["hybrid", hybrid["Success"], "", "", hybrid["RepeatRate"], hybrid["InjectedChars"]] + [""] * 2 * several
+    )
+    emit_table(heads, rows)
+    emit()
+    for one, *others in list(alike.values())[:top]:
+        told = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in one.knobs.items())
+        emit_folded(f"#{one.number}: {told}" + (f" (and {len(others)} with the same results)" if others else ""))
+    emit()
+    emit_folded(
+        "hit: a wanted memory is injected. over conversations: the worst and the best one. less hybrid: against "
+        "untiered search, with the 95 % interval." + (" worst: at the draw where it is lowest." if several else "")
+    )
+    emit_folded(
+        f"All of them: {out / 'configurations.parquet'}. Charts: {', '.join(str(file) for file in files[1::2])}"
+    )

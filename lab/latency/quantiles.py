@@ -1,0 +1,86 @@
+"""Quantiles of latencies with intervals that assume no distribution, and paired ratios of arms.
+
+The interval of a quantile lies between two order statistics: the number of samples below the true quantile is binomial
+whatever the distribution (David and Nagaraja, Order Statistics, section 7.1). It takes turns as independent of one
+another. Where n is too small for both ends to exist, there is no interval, and then no quantile is given either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+LEVEL = 0.95
+QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+class Quantile(NamedTuple):
+    """A quantile and the ends of its interval, in the unit of the samples."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interval_ranks(n: int, share: float, level: float = LEVEL) -> tuple[int, int] | None:
+    """Ranks (from 1) of the two of ``n`` sorted samples that enclose the quantile ``share`` with at least ``level``.
+
+    Each end errs with at most half of what ``level`` leaves: the highest lower and the lowest upper rank of which that
+    is true. None: n is too small.
+    """
+    rest = (1.0 - level) / 2.0
+    low, high = 0, n + 1
+    below = 0.0
+    for count, weight in enumerate(_binomial(n, share)):
+        # P(B <= count - 1) is what the lower rank ``count`` errs with.
+        if count and below <= rest:
+            low = count
+        below += weight
+    above = 0.0
+    for count in range(n, 0, -1):
+        # P(B >= count) is what the upper rank ``count`` errs with.
+        above += _weight(n, count, share)
+        if above > rest:
+            break
+        high = count
+    return (low, high) if low >= 1 and high <= n else None
+
+
+def quantile(samples: Sequence[float], share: float, level: float = LEVEL) -> Quantile | None:
+    """The sample of rank ``ceil(n * share)`` with its interval; None where n is too small for one."""
+    ranks = interval_ranks(len(samples), share, level)
+    if ranks is None:
+        return None
+    ordered = sorted(samples)
+    middle = max(1, math.ceil(len(ordered) * share - 1e-9))
+    return Quantile(ordered[middle - 1], ordered[ranks[0] - 1], ordered[ranks[1] - 1])
+
+
+def least_n(share: float, level: float = LEVEL) -> int:
+    """The fewest samples for which the interval of a quantile exists."""
+    rest = (1.0 - level) / 2.0
+    need = max(math.log(rest) / math.log(share), math.log(rest) / math.log(1.0 - share))
+    return math.ceil(need - 1e-9)
+
+
+def paired_ratio(
+    candidate: Mapping[int, Sequence[float]], baseline: Mapping[int, Sequence[float]]
+) -> tuple[Quantile | None, int]:
+    """The median over blocks of candidate over baseline, each summed over the block; and how many blocks have both.
+
+    The block is the unit: within one, both were asked the same, as near in time as can be, each as often first as last.
+    """
+    shared = [block for block in candidate if len(candidate[block]) == len(baseline.get(block, ()))]
+    ratios = [math.fsum(candidate[block]) / math.fsum(baseline[block]) for block in shared]
+    return quantile(ratios, 0.5), len(ratios)
+
+
+def _binomial(n: int, share: float) -> list[float]:
+    return [_weight(n, count, share) for count in range(n + 1)]
+
+
+def _weight(n: int, count: int, share: float) -> float:
+    """P(B = count) for B of ``n`` draws; by logarithms, so that no n is too large."""
+    ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
+    return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))

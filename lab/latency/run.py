@@ -1,0 +1,160 @@
+"""Run a measurement into a folder, cell by cell, and go on with what is missing.
+
+A cell is one process and one file of samples, complete or absent. ``latency.json`` is made of these files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import CannotMeasure, LabError, UnusableInput
+from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_whole
+from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
+from lab.latency.bench import Sample
+from lab.latency.work import Announce, Job, Measured, measure, measure_cold
+from lab.processes import helpers
+from lab.replay.receipts import read_table
+from lab.replay.run import open_sources, prepare
+from lab.replay.run_directory import environment, require_same_arguments
+
+KIND, VERSION = "lab.latency", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A measurement on disk."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    def samples(self, cell: Cell) -> Path:
+        """Where a cell's samples are, or will be."""
+        return self.path / "samples" / f"{cell.name}.parquet"
+
+
+def silent(text: str) -> None:
+    """Say nothing. A function with a name, so that a process can be handed it."""
+    del text
+
+
+def run_latency(asked: LatencyAsked, out: Path, *, announce: Announce = silent) -> tuple[Folder, list[Measured]]:
+    """Measure what was asked into ``out``, and return its cells in order: those that were there and those made now.
+
+    ``announce`` must be a function that a process can be handed.
+    """
+    wanted = plan_latency(asked)
+    folder = create_or_resume(out, wanted)
+    missing = [cell for cell in wanted.cells if not folder.samples(cell).is_file()]
+    if missing:
+        prepare(wanted.plan, wanted.plan.recordings, open_sources(wanted.plan), announce)
+    for cell in missing:
+        work = out / f"work-{os.getpid()}"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        try:
+            write_cell(_measured(Job(wanted, cell, work, announce)), folder.samples(cell))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return folder, [read_cell(folder.samples(cell)) for cell in wanted.cells]
+
+
+def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
+    """The folder for these arguments: a new one, or the one that is there if it was made with the same.
+
+    Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
+    something else.
+    """
+    resolved = wanted.resolved()
+    manifest_path = path / "manifest.json"
+    for folder in (path, path / "samples", path / "figures"):
+        remove_leftovers(folder)
+    for left in path.glob("work-*"):
+        owner = left.name.removeprefix("work-")
+        if owner.isdigit() and not alive(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    if manifest_path.exists():
+        manifest = read_json(manifest_path)
+        if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
+            raise UnusableInput(f"{path}: is no folder of this version's latency measurements; choose another --out")
+        require_same_arguments(path, manifest.get("resolved") or {}, resolved, "remove the folder")
+        return Folder(path, manifest)
+    if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
+        raise UnusableInput(f"{path}: exists and holds something else; choose another --out")
+    manifest = {
+        "kind": KIND,
+        "schema_version": VERSION,
+        "run_key": digest(resolved),
+        "asked": asdict(wanted.asked),
+        "resolved": resolved,
+        "environment": environment() | {"cores": os.cpu_count()},
+    }
+    write_whole(manifest_path, dump_json(manifest))
+    return Folder(path, manifest)
+
+
+def write_cell(measured: Measured, path: Path) -> None:
+    """Write a cell's samples, and what else is known of it beside them, in one file."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+    kinds = {name: types[type(value)] for name, value in Sample("", "", "", 0, 0, 0, "", 0)._asdict().items()}
+    columns = zip(*measured.samples, strict=True) if measured.samples else [()] * len(kinds)
+    table = pa.table(
+        {name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
+    ).replace_schema_metadata({"kind": KIND, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
+    with whole_file(path) as part:
+        parquet.write_table(table, part, compression="zstd")
+
+
+def read_cell(path: Path) -> Measured:
+    """Read a cell; a damaged file is :class:`CannotMeasure`."""
+    table = read_table(path)
+    about = (table.schema.metadata or {}).get(b"about")
+    if about is None or table.column_names != list(Sample._fields):
+        raise CannotMeasure(f"{path}: is no file of samples; delete it and run the same command again")
+    return Measured([Sample(**row) for row in table.to_pylist()], json.loads(about))
+
+
+def _measured(job: Job) -> Measured:
+    """A cell with its cold turns, arms interleaved as the warm ones are."""
+    samples, about = _apart(measure, job)
+    asked = job.wanted.asked
+    if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
+        return Measured(samples, about)
+    arms = range(len(job.wanted.plan.arms))
+    seen: list[dict[str, Any]] = []
+    for turn in range(asked.cold):
+        job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")
+        for arm in arms if turn % 2 == 0 else reversed(arms):
+            cold, noted = _apart(measure_cold, job, arm, turn)
+            samples += cold
+            seen.append({"arm": job.wanted.plan.arms[arm].name, **noted["resident"]})
+    return Measured(samples, about | {"cold": seen})
+
+
+def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
+    """Do a piece of work in a fresh process."""
+    with helpers(1) as pool:
+        try:
+            return pool.submit(work, job, *others).result()
+        except BrokenProcessPool:
+            raise CannotMeasure(
+                f"{job.cell.name}: its process was killed, perhaps for want of memory; what is measured is kept, "
+                "run the same command again to go on"
+            ) from None
+        except LabError:
+            raise
+        except Exception as error:
+            # Whatever breaks below us, a full disk for one, must not cost what is measured.
+            told = " ".join(str(error).split())
+            raise CannotMeasure(
+                f"{job.cell.name}: {type(error).__name__}: {told}; what is measured is kept, run the same command again"
+            ) from error

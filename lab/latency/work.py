@@ -1,0 +1,336 @@
+"""What the processes of a measurement do, each in a process of its own: build a store, ask it, time it."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.engine.store.contract import Filter
+from lab.engine.store.lance import LanceStore
+from lab.engine.store.quiet import import_lancedb
+from lab.latency.asked import WAITING_TURNS, Cell, LatencyPlan
+from lab.latency.bench import (
+    Asked,
+    Question,
+    Sample,
+    Shelf,
+    Subject,
+    ask,
+    ask_together,
+    load,
+    pool_of,
+    questions_of,
+    resident,
+    size_of,
+)
+from lab.latency.memories import Pool, PoolWords
+from lab.latency.schedule import MonotonicClock, abba, open_loop, stretches
+from lab.replay.run import Sources, open_sources
+from lab.systems.retrievers import make_store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Announce = Callable[[str], None]
+ROWS = "rows.pickle"
+# Searches by which an approximate index is compared with an exact search, and hits of each.
+COMPARED, HITS = 50, 12
+# Turns of a cold process after its first one, so that its memory is that of a process at work.
+AFTER_COLD = 5
+
+
+class Job(NamedTuple):
+    """One cell for one process: its tables lie in ``folder``."""
+
+    wanted: LatencyPlan
+    cell: Cell
+    folder: Path
+    announce: Announce
+
+
+class Measured(NamedTuple):
+    """The samples of a cell, and what else is known of it: sizes, memory, load."""
+
+    samples: list[Sample]
+    about: dict[str, Any]
+
+
+def measure(job: Job) -> Measured:
+    """Measure a cell; all of it but the cold turns, which need processes of their own."""
+    before = load()
+    sources = open_sources(job.wanted.plan)
+    pool = pool_of(job.wanted.plan, sources)
+    kinds = {"size": measure_size, "waiting": measure_waiting, "cadence": measure_cadence}
+    samples, about = kinds[job.cell.kind](job, sources, pool)
+    return Measured(samples, about | {"load": {"before": before, "after": load()}})
+
+
+def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
+    """Warm turns of every arm over every store in ABBA blocks, then the open loop if there is one."""
+    asked, size = job.wanted.asked, int(job.cell.value or 0)
+    about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
+    shelves = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
+    subjects = [Subject(shelf, arm.fresh()) for shelf in shelves for arm in job.wanted.plan.arms]
+    questions = questions_of(job.wanted.plan, sources, asked.warm_up + asked.turns)
+    together = next((shelf for shelf in shelves if shelf.kind == "exact"), None)
+    arms = [arm.fresh() for arm in job.wanted.plan.arms]
+    _expect(subjects, questions, together)
+    samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
+    for turn, place, subject, answer in _interleaved(subjects, questions):
+        if place == 0 and turn % 100 == 0:
+            job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
+        last = place == len(subjects) - 1
+        spent = ask_together(together, arms, questions[turn]) if together and last else None
+        if turn < asked.warm_up:
+            continue
+        if spent is not None:
+            samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, "total", spent))
+        samples += _sampled("warm", subject, size, turn - asked.warm_up, place, answer)
+        chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
+    about["resident"] = resident()
+    about["agree"] = _agreement(chosen, asked.stores)
+    if asked.rate is not None:
+        samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size)
+    for shelf in shelves:
+        if asked.index and isinstance(shelf.store, LanceStore):
+            about["index_recall"] = _index_recall(shelf.store, questions[:COMPARED])
+    if asked.cold and "lancedb" in asked.stores:
+        with (job.folder / ROWS).open("wb") as opened:
+            pickle.dump((shelves[0].store.rows, shelves[0].listing), opened)
+    return Measured(samples, about)
+
+
+def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
+    """Turns over a compacted table with some rows appended one by one, the same turns once they are compacted.
+
+    On an empty table there is no index at all until then, as in the public plugin, which never builds one.
+    """
+    asked, wait = job.wanted.asked, int(job.cell.value or 0)
+    shelf = _growing(job, pool, None)
+    samples = [
+        Sample("append", "lancedb", "", asked.base, number, 0, "append", spent, appended=number + 1, waiting=number + 1)
+        for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, wait))
+    ]
+    questions = questions_of(job.wanted.plan, sources, WAITING_TURNS + 2)
+    chosen: dict[str, list[tuple[str, ...]]] = {}
+    for part in ("waiting", "compacted"):
+        subjects = [Subject(shelf, arm.fresh()) for arm in job.wanted.plan.arms]
+        for turn, place, subject, answer in _interleaved(subjects, questions):
+            chosen.setdefault(part, []).append(tuple(item.id for item in answer.recall.items))
+            if turn >= 2:
+                samples += _sampled(part, subject, asked.base, turn - 2, place, answer, wait, wait)
+        if part == "waiting":
+            folder = size_of(job.folder)
+            started = time.perf_counter_ns()
+            _store(shelf).compact()
+            compacting = time.perf_counter_ns() - started
+    differ = sum(one != other for one, other in zip(chosen["waiting"], chosen["compacted"], strict=True))
+    about = {
+        "memories": asked.base,
+        "waiting": wait,
+        "compact_ns": compacting if wait else None,
+        "bytes": {"waiting": folder, "compacted": size_of(job.folder)},
+        "changed": {"turns": differ, "of": len(chosen["waiting"])},
+    }
+    return Measured(samples, about)
+
+
+def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
+    """One append and one recall of every arm a turn, the table compacted after every so many rows."""
+    asked, cadence = job.wanted.asked, job.cell.value
+    shelf = _growing(job, pool, cadence)
+    subjects = [Subject(shelf, arm.fresh()) for arm in job.wanted.plan.arms]
+    questions = questions_of(job.wanted.plan, sources, asked.appends)
+    samples: list[Sample] = []
+    for turn, (spent, waiting) in enumerate(_append(shelf, pool, asked.base, asked.appends)):
+        samples.append(Sample("append", "lancedb", "", asked.base, turn, 0, "append", spent, False, turn + 1, waiting))
+        order = subjects if turn % 2 == 0 else subjects[::-1]
+        for place, subject in enumerate(order):
+            answer = ask(subject, questions[turn])
+            samples += _sampled("cadence", subject, asked.base, turn, place, answer, turn + 1, waiting)
+    about = {"memories": asked.base, "compact_every": cadence, "appends": asked.appends, "bytes": size_of(job.folder)}
+    return Measured(samples, about)
+
+
+def measure_cold(job: Job, arm: int, turn: int) -> Measured:
+    """The first turn of an arm in this process, which has never opened the table: to import, to open, to ask."""
+    plan, size = job.wanted.plan, int(job.cell.value or 0)
+    sources = open_sources(plan)
+    retrieval = plan.retrievals()[0]
+    question, *after = questions_of(plan, sources, job.wanted.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
+    with (job.folder / ROWS).open("rb") as opened:
+        rows, listing = pickle.load(opened)  # noqa: S301 - this run's own file
+    docs = sources.docs[retrieval.docs] if retrieval.docs else None
+    by_id = {row.id: row for row in rows}
+    bare = resident()
+    started = time.perf_counter_ns()
+    import_lancedb()
+    imported = time.perf_counter_ns()
+    store = LanceStore(
+        plan.embedder.dimension,
+        retrieval.text,
+        job.folder / "lancedb",
+        None,
+        vector_index=job.wanted.asked.index,
+        reopen=True,
+    )
+    ready = time.perf_counter_ns()
+    store.know(rows)
+    subject = Subject(Shelf("lancedb", store, docs, by_id, listing), plan.arms[arm].fresh())
+    samples = _sampled("cold", subject, size, turn, 0, ask(subject, question))
+    samples += [
+        samples[0]._replace(stage=stage, ns=spent)
+        for stage, spent in (("import", imported - started), ("open", ready - imported))
+    ]
+    first = resident()
+    for one in after:
+        ask(subject, one)
+    return Measured(samples, {"resident": {"rows": bare, "first": first, "warm": resident()}})
+
+
+def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: dict[str, Any]) -> Shelf:
+    retrieval = job.wanted.plan.retrievals()[0]
+    docs = sources.docs[retrieval.docs] if retrieval.docs else None
+    job.announce(f"{size} memories: building the {kind} store")
+    before = resident()
+    words = None
+    if kind == "lancedb":
+        shelf = Shelf(kind, _lance(job, None, job.folder / kind), docs)
+    else:
+        words = PoolWords(pool, retrieval.text)
+        shelf = Shelf(kind, make_store(kind, sources.vectors.embedder.dimension, retrieval.text), docs)
+    started = time.perf_counter_ns()
+    shelf.fill(pool, 0, size, words)
+    filled = time.perf_counter_ns()
+    if isinstance(shelf.store, LanceStore):
+        shelf.store.compact()
+    about[kind] = {
+        "fill_ns": filled - started,
+        "index_ns": time.perf_counter_ns() - filled,
+        "bytes": size_of(job.folder / kind) if kind == "lancedb" else None,
+        "resident": {"before": before, "after": resident()},
+    }
+    return shelf
+
+
+def _growing(job: Job, pool: Pool, cadence: int | None) -> Shelf:
+    """A compacted table of the first memories, to which more will be appended under a cadence."""
+    job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
+    shelf = Shelf("lancedb", _lance(job, None, job.folder / "lancedb"))
+    shelf.fill(pool, 0, job.wanted.asked.base)
+    store = _store(shelf)
+    store.compact()
+    store.compact_every = cadence
+    return shelf
+
+
+def _lance(job: Job, cadence: int | None, folder: Path) -> LanceStore:
+    plan = job.wanted.plan
+    return LanceStore(
+        plan.embedder.dimension,
+        plan.retrievals()[0].text,
+        folder,
+        cadence,
+        vector_index=job.wanted.asked.index,
+    )
+
+
+def _store(shelf: Shelf) -> LanceStore:
+    assert isinstance(shelf.store, LanceStore)  # noqa: S101 - tables that grow are LanceDB's
+    return shelf.store
+
+
+def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
+    """Append memories of the pool one by one; yield what each took in nanoseconds, and how many wait then."""
+    store = _store(shelf)
+    ready: list[tuple[Any, np.ndarray]] = [
+        (row, vectors[place : place + 1])
+        for rows, vectors in pool.parts(start, start + count)
+        for place, row in enumerate(rows)
+    ]
+    for row, vector in ready:
+        started = time.perf_counter_ns()
+        store.add([row], vector, [[]])
+        spent = time.perf_counter_ns() - started
+        shelf.note([row])
+        yield spent, store.waiting
+
+
+def _expect(subjects: Sequence[Subject], questions: Sequence[Question], together: Shelf | None) -> None:
+    """Tell each store what it will be asked: every question as often as it will be, as a replay tells it."""
+    import numpy as np
+
+    for shelf in {id(subject.shelf): subject.shelf for subject in subjects}.values():
+        times = sum(subject.shelf is shelf for subject in subjects) + (shelf is together)
+        vectors = [one.query.vector for one in questions for _ in range(times) if one.query.vector is not None]
+        shelf.store.expect(np.asarray(vectors, np.float32))
+
+
+def _interleaved(subjects: Sequence[Subject], questions: Sequence[Question]) -> Any:
+    """Turn, place in its order, subject and answer."""
+    for turn, order in abba(subjects, len(questions)):
+        for place, subject in enumerate(order):
+            yield turn, place, subject, ask(subject, questions[turn])
+
+
+def _sampled(
+    part: str,
+    subject: Subject,
+    memories: int,
+    turn: int,
+    place: int,
+    answer: Asked,
+    appended: int = 0,
+    waiting: int = 0,
+) -> list[Sample]:
+    store, arm = subject.name
+    return [
+        Sample(part, store, arm, memories, turn, place, stage, spent, answer.passed_over, appended, waiting)
+        for stage, spent in answer.timings.items()
+    ]
+
+
+def _open_loop(subjects: Sequence[Subject], questions: Sequence[Question], rate: float, memories: int) -> list[Sample]:
+    samples: list[Sample] = []
+    passed: dict[int, bool] = {}
+    for subject, turns in stretches([Subject(one.shelf, one.arm.fresh()) for one in subjects], len(questions)):
+
+        def serve(turn: int, subject: Subject = subject) -> None:
+            passed[turn] = ask(subject, questions[turn]).passed_over
+
+        for turn, served in zip(turns, open_loop(MonotonicClock(), rate, turns, serve), strict=True):
+            store, arm = subject.name
+            stages = (("total", served.latency), ("late", served.started - served.intended))
+            samples += [
+                Sample("open", store, arm, memories, turn, 0, stage, spent, passed[turn]) for stage, spent in stages
+            ]
+    return samples
+
+
+def _agreement(chosen: dict[tuple[str, str], list[tuple[str, ...]]], stores: Sequence[str]) -> dict[str, int] | None:
+    """In how many turns all stores gave an arm the same items."""
+    if len(stores) < 2:
+        return None
+    arms = dict.fromkeys(arm for _, arm in chosen)
+    pairs = [turn for arm in arms for turn in zip(*(chosen[store, arm] for store in stores), strict=True)]
+    return {"turns": sum(len(set(pair)) == 1 for pair in pairs), "of": len(pairs)}
+
+
+def _index_recall(store: LanceStore, questions: Sequence[Question]) -> float | None:
+    """The share of the exact search's first hits that the vector index finds, over all tiers at once and one by one."""
+    index, found, wanted = store.vector_index, 0, 0
+    places = [
+        Filter(),
+        *(Filter(None, (label,)) for label in dict.fromkeys(row.importance_label for row in store.rows)),
+    ]
+    for question in questions:
+        for where in places:
+            near = {hit.row for hit in store.search_vectors(question.query, where, HITS)}
+            store.vector_index = None
+            exact = {hit.row for hit in store.search_vectors(question.query, where, HITS)}
+            store.vector_index = index
+            found, wanted = found + len(near & exact), wanted + len(exact)
+    return found / wanted if wanted else None

@@ -1,0 +1,102 @@
+"""The charts of a sweep: the front of hits against repeats, and the map of two knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lab.report.figures import COLOURS, styled, subplots
+from lab.sweep.front import Configuration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = {"Success": "hit: a wanted memory\nis injected", "RepeatRate": "repeat rate", "InjectedChars": "characters"}
+
+
+@styled
+def front_figure(found: Sequence[Configuration], reference: Mapping[str, float | None]) -> Figure:
+    """Each configuration as a point: hits against repeats and against characters; what nothing beats is ringed."""
+    figure, (row,) = subplots(1, 2, (12, 5))
+    panels = (
+        ("RepeatRate", "repeat rate: items seen in the last 6 turns"),
+        ("InjectedChars", "injected characters a turn"),
+    )
+    sizes = sorted({int(one.knobs.get("autoRecall.maxItems", 0)) for one in found})
+    shades = ["#56B4E9", "#0072B2", "#E69F00", "#CC79A7", "#999999"]
+    for axes, (measure, title) in zip(row, panels, strict=True):
+        for at, size in enumerate(sizes):
+            some = [one for one in found if int(one.knobs.get("autoRecall.maxItems", 0)) == size]
+            axes.scatter(
+                [one.measures[measure] or 0.0 for one in some],
+                [one.measures["Success"] or 0.0 for one in some],
+                s=16,
+                color=shades[at % len(shades)],
+                alpha=0.7,
+                linewidths=0,
+                label=f"maxItems {size}" if size else "configurations",
+            )
+        front = sorted((one for one in found if one.on_front), key=lambda one: one.measures[measure] or 0.0)
+        axes.scatter(
+            [one.measures[measure] or 0.0 for one in front],
+            [one.measures["Success"] or 0.0 for one in front],
+            s=46,
+            facecolors="none",
+            edgecolors="#222222",
+            linewidths=1.1,
+            label="nothing beats it in hits, repeats and characters",
+        )
+        if reference.get(measure) is not None and reference.get("Success") is not None:
+            axes.plot(
+                reference[measure] or 0.0,
+                reference["Success"] or 0.0,
+                "*",
+                markersize=15,
+                color=COLOURS["hybrid"],
+                label="hybrid (no tiers)",
+            )
+        axes.set(xlabel=title)
+    row[0].set_ylabel("hit: a wanted memory is injected")
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4)
+    figure.suptitle(f"{len(found)} configurations: up and to the left is better", fontsize=13, fontweight="bold")
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    return figure
+
+
+@styled
+def heat_figure(
+    found: Sequence[Configuration], across: str, down: str, columns: Sequence[Any], rows: Sequence[Any]
+) -> Figure:
+    """Means over all other knobs, for each pair of values of two knobs."""
+    figure, (panels,) = subplots(1, len(SHOWN), (13, 1.9 + 0.62 * len(rows)))
+    for place, (axes, (measure, title)) in enumerate(zip(panels, SHOWN.items(), strict=True)):
+        cells = [[_mean(found, {across: column, down: one}, measure) for column in columns] for one in rows]
+        known = [value for line in cells for value in line]
+        middle = (min(known) + max(known)) / 2
+        # So that a difference of nothing does not take the whole range of colours.
+        half = max((max(known) - min(known)) / 2, 0.05 * middle)
+        colours = "cividis" if measure == "Success" else "cividis_r"
+        axes.imshow(cells, aspect="auto", cmap=colours, vmin=middle - half, vmax=middle + half)
+        for y, line in enumerate(cells):
+            for x, value in enumerate(line):
+                text = f"{value:.0f}" if measure == "InjectedChars" else f"{value:.3f}"
+                bright = (value > middle) == (measure == "Success")
+                axes.text(x, y, text, ha="center", va="center", fontsize=9, color="black" if bright else "white")
+        axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
+        axes.set_yticks(range(len(rows)), [f"{value:g}" for value in rows] if place == 0 else [""] * len(rows))
+        axes.set(title=title, xlabel=across.rpartition(".")[2])
+        axes.grid(visible=False)
+    panels[0].set_ylabel(down.rpartition(".")[2])
+    figure.suptitle("Mean over all other knobs; the brighter, the better", fontsize=13, fontweight="bold")
+    figure.tight_layout()
+    return figure
+
+
+def _mean(found: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
+    values = [
+        one.measures[measure] or 0.0
+        for one in found
+        if all(one.knobs.get(key) == value for key, value in knobs.items())
+    ]
+    return sum(values) / len(values) if values else float("nan")

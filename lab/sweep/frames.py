@@ -1,0 +1,195 @@
+"""What one moment offers to every configuration of a group alike: candidates, their scores apart from repeats, rules.
+
+The engine's own stages say it: nothing of a rule stands here a second time. Configurations are of one group where they
+differ in nothing but what :mod:`lab.sweep.select_many` takes as an array: quotas, caps, penalty, window, decay.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lab.engine.collation import id_order
+from lab.engine.memory import Candidate, Row
+from lab.engine.recall import phases, stages
+from lab.engine.recall.hot_lane import HotLane, is_rescored
+from lab.engine.recall.retrieve import Tiers
+from lab.engine.recall.tiers import recall_plans
+from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.systems.contract import Request, Selector
+from lab.systems.engine import FlowRecall, TieredRecall
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TIERS = ("must", "nice", "unknown")
+# Paths that may differ within a group.
+FREE = (
+    ("autoRecall", "quotas"),
+    ("autoRecall", "repeatPenalty"),
+    ("autoRecall", "repeatWindowTurns"),
+    ("lab", "phases", "repeatDecay"),
+)
+
+
+def group_key(arm: Selector) -> dict[str, Any] | None:
+    """What the configurations of a group share; None where an arm is beyond what is done for many at once.
+
+    Beyond it are a digest, documents, fallback scopes, gated trust, novelty, receipts inside the prompt and the
+    plugin's own flow: such an arm is replayed as it is, over the same candidates.
+    """
+    config = arm.config
+    if isinstance(arm, FlowRecall):
+        beyond = (
+            config.upstream
+            or config.working_set.enabled
+            or config.docs.enabled
+            or (config.scope_policy.enabled and config.scope_policy.fallback_scopes)
+            or config.phases.trust != "off"
+            or config.phases.tier_mode != "live"
+            or "novelty" in config.phases.score
+            or (config.receipts.enabled and config.receipts.verbosity == "high")
+            or not config.auto_recall.enabled
+        )
+    else:
+        beyond = not isinstance(arm, TieredRecall)
+    if beyond:
+        return None
+    shared = copy.deepcopy(arm.describe()["config"])
+    for *above, last in FREE:
+        place = shared
+        for key in above:
+            place = place.get(key, {})
+        place.pop(last, None)
+    return {"system": arm.describe()["system"] if isinstance(arm, TieredRecall) else "flow", "config": shared}
+
+
+class Known:
+    """The memories of a conversation as arrays over row numbers; one more place, the last, stands for none."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        import numpy as np
+
+        self.rows = rows
+        self.none = len(rows)
+        self.number = {row.id: number for number, row in enumerate(rows)}
+        ids = [id_order(row.id) for row in rows]
+        newest = sorted(range(len(rows)), key=lambda one: (-rows[one].created_at, ids[one]))
+        oldest = sorted(range(len(rows)), key=lambda one: (rows[one].created_at, ids[one]))
+        # Places in two orders, newest and oldest first; ids decide between equal times in both.
+        self.newest, self.oldest = np.zeros(len(rows) + 1, np.int32), np.zeros(len(rows) + 1, np.int32)
+        self.newest[newest] = self.oldest[oldest] = np.arange(len(rows))
+
+
+@dataclass(slots=True)
+class Frame:
+    """One moment: candidates in the order that decides between equal scores, and hard rules.
+
+    ``rows`` int32 ``[n]``, ``base`` float64 ``[n]``, ``tiers`` int8 ``[n]`` (places in :data:`TIERS`), ``fused`` int32
+    ``[n]``: the place in the tier as it was fused.
+    """
+
+    skipped: bool
+    rows: np.ndarray
+    base: np.ndarray
+    tiers: np.ndarray
+    fused: np.ndarray
+    hard: tuple[int, ...]
+    _candidates: list[tuple[Candidate, Row]] = field(default_factory=list)
+    _lane: HotLane | None = None
+    _exempt: dict[int, bool] = field(default_factory=dict)
+
+    def exempt(self, place: int) -> bool:
+        """Whether repeats of the candidate at a place are never suppressed."""
+        if self._lane is None:
+            return True
+        if place not in self._exempt:
+            self._exempt[place] = self._lane.exempt(*self._candidates[place])
+        return self._exempt[place]
+
+
+class Framer:
+    """Makes the frames of one group in one conversation, as ``arm``, any of its configurations, sees the moments."""
+
+    def __init__(self, arm: Selector, known: Known) -> None:
+        self.arm, self.known = arm, known
+
+    @cached_property
+    def policy(self) -> str:
+        """The selection policy."""
+        return self.arm.policy if isinstance(self.arm, TieredRecall) else self.arm.config.auto_recall.selection_mode
+
+    @property
+    def flow(self) -> bool:
+        """Whether the whole flow runs, and not selection alone."""
+        return isinstance(self.arm, FlowRecall)
+
+    @cached_property
+    def rescored(self) -> bool:
+        """Whether tiers are ordered by a final score."""
+        return self.flow and is_rescored(self.arm.config)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether what was injected before changes anything."""
+        return self.flow and self.arm.config.phased and self.arm.config.phases.repeat
+
+    def frame(self, request: Request, memories: Memories) -> Frame:
+        """The frame of a moment."""
+        config = self.arm.config
+        tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
+        plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
+        if not self.flow:
+            found = [(at, one, one.score) for at, plan in enumerate(plans) for one in tiers.fused(plan, request.scope)]
+            return self._made(found, memories)
+        prompt = Prompt(
+            request.text, request.now_ms, request.session, request.scope, request.scoping, request.remembered
+        )
+        turn = Turn(prompt, config, memories, RecallState(), tiers)
+        for stage in (stages.scope, stages.trivial, stages.embedding, phases.backbone):
+            stage(turn)
+            if turn.done:
+                return self._made([], memories, skipped=True)
+        lane = HotLane(turn, Counter())
+        found = [
+            (at, one.candidate, one.score if lane.rescored else one.candidate.score)
+            for at, plan in enumerate(plans)
+            for one in lane.entries(turn.filter_scope, plan, tiers)
+        ]
+        return self._made(found, memories, lane, hard=[row.id for row in turn.hard])
+
+    def _made(
+        self,
+        found: list[tuple[int, Candidate, float]],
+        memories: Memories,
+        lane: HotLane | None = None,
+        hard: Sequence[str] = (),
+        *,
+        skipped: bool = False,
+    ) -> Frame:
+        import numpy as np
+
+        number = self.known.number
+        rows = np.asarray([number[one.id] for _, one, _ in found], np.int32)
+        tiers = np.asarray([tier for tier, _, _ in found], np.int8)
+        places = Counter[int]()
+        fused = np.zeros(len(found), np.int32)
+        for at, (tier, _, _) in enumerate(found):
+            fused[at] = places[tier]
+            places[tier] += 1
+        order = np.argsort(self.known.newest[rows], kind="stable")
+        base = np.asarray([score for _, _, score in found], np.float64)
+        return Frame(
+            skipped,
+            rows[order],
+            base[order],
+            tiers[order],
+            fused[order],
+            tuple(number[one] for one in hard),
+            [(found[at][1], memories.by_id[found[at][1].id]) for at in order.tolist()],
+            lane,
+        )

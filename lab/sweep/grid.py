@@ -1,0 +1,159 @@
+"""A grid of configurations: which knobs take which values, and the arms that come of it.
+
+A grid file is JSON (comments are understood), or TOML::
+
+    {"arm": "quota_repeat",
+     "config": {"budget": {"maxChars": 12000}},
+     "grid": {"autoRecall.repeatPenalty": [0, 0.15, 0.35],
+              "autoRecall.quotas": [{"mustMax": 1, "niceMin": 3}, {"mustMax": 2, "niceMin": 2}]}}
+
+``arm`` is any system with tiers, ``config`` the plugin's JSON that all share, ``grid`` the paths within it that vary: a
+value may be an object, so that knobs vary together. Every combination is one configuration.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from lab.engine.config_file import locate, parse_json
+from lab.errors import UnusableInput
+from lab.files import read_text
+from lab.shape import named
+from lab.systems.arms import TIERED, ArmSpec
+
+MOST = 20_000
+DEFAULT: dict[str, Any] = {
+    "arm": "quota_repeat",
+    "grid": {
+        "autoRecall.repeatPenalty": [0, 0.1, 0.2, 0.35, 0.6],
+        "autoRecall.repeatWindowTurns": [2, 4, 6, 10],
+        "autoRecall.quotas": [
+            {"mustMax": 1, "niceMin": 2, "unknownMax": 1},
+            {"mustMax": 1, "niceMin": 3, "unknownMax": 1},
+            {"mustMax": 2, "niceMin": 2, "unknownMax": 1},
+            {"mustMax": 3, "niceMin": 1, "unknownMax": 1},
+            {"mustMax": 2, "niceMin": 2, "unknownMax": 1, "caps": "reservation"},
+        ],
+        "autoRecall.maxItems": [4, 6],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """An arm, what its configurations share, and the values of each path that varies."""
+
+    arm: str
+    config: Mapping[str, Any]
+    axes: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        count = 1
+        for values in self.axes.values():
+            count *= len(values)
+        return count
+
+    def points(self) -> list[dict[str, Any]]:
+        """Every combination, as values by path; the last path varies fastest."""
+        return [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
+
+    def specs(self) -> list[ArmSpec]:
+        """The arms, named by their number."""
+        return [
+            ArmSpec(f"{self.arm}#{number}", self.arm, merged(self.config, point), f"configuration {number} of the grid")
+            for number, point in enumerate(self.points())
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "arm": self.arm,
+            "config": dict(self.config),
+            "grid": {key: list(one) for key, one in self.axes.items()},
+        }
+
+
+def read_grid(path: Path | None) -> Grid:
+    """The grid in a file, or the default one.
+
+    Raises :class:`UnusableInput` for what is no grid; the configurations themselves are checked when arms are made of
+    them.
+    """
+    if path is None:
+        return grid_of(DEFAULT, "the default grid")
+    text = read_text(path)
+    if path.suffix == ".toml":
+        try:
+            return grid_of(tomllib.loads(text), str(path))
+        except tomllib.TOMLDecodeError as error:
+            raise UnusableInput(f"{path}: not TOML: {error}") from None
+    return grid_of(parse_json(text, str(path)), str(path))
+
+
+def grid_of(value: Any, where: str) -> Grid:
+    """A grid out of parsed values."""
+    if not isinstance(value, Mapping):
+        raise UnusableInput(f"{where}: expected an object with 'grid', found {named(value)}")
+    unknown = sorted(set(value) - {"arm", "config", "grid"})
+    if unknown:
+        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
+    arm = value.get("arm", DEFAULT["arm"])
+    if arm not in TIERED:
+        raise UnusableInput(f"{where}: arm: {arm!r} has no tiers to sweep over; known: {', '.join(TIERED)}")
+    config = locate(value.get("config", {}), f"{where}: config")
+    if not isinstance(config, Mapping):
+        raise UnusableInput(f"{where}: config: expected an object, found {named(config)}")
+    axes = value.get("grid")
+    if not isinstance(axes, Mapping) or not axes:
+        raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {named(axes)}")
+    for path, values in axes.items():
+        if not isinstance(values, list) or not values:
+            raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {named(values)}")
+        told = [json.dumps(one, sort_keys=True) for one in values]
+        twice = next((one for one in told if told.count(one) > 1), None)
+        if twice:
+            raise UnusableInput(f"{where}: grid: {path}: {twice} is given twice")
+    found = Grid(arm, config, axes)
+    if len(found) > MOST:
+        raise UnusableInput(f"{where}: grid: {len(found)} configurations, more than {MOST}; leave some values out")
+    return found
+
+
+def merged(config: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the values of a point put in at their paths; an object is put into one that is there."""
+    found: dict[str, Any] = copy.deepcopy(dict(config))
+    for path, value in point.items():
+        *above, last = path.split(".")
+        place = found
+        for key in above:
+            inner = place.get(key)
+            if inner is not None and not isinstance(inner, dict):
+                raise UnusableInput(f"grid: {path}: {key} is {named(inner)} in config, and holds nothing")
+            place = place.setdefault(key, {})
+        before = place.get(last)
+        both = isinstance(before, dict) and isinstance(value, Mapping)
+        place[last] = {**before, **value} if both else copy.deepcopy(value)  # type: ignore[dict-item]
+    return found
+
+
+def flat(point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point with the objects among its values opened: one entry a knob, under its full path."""
+    found: dict[str, Any] = {}
+    for path, value in point.items():
+        if isinstance(value, Mapping):
+            found |= flat({f"{path}.{key}": inner for key, inner in value.items()})
+        else:
+            found[path] = value
+    return found
+
+
+def knobs_of(points: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The paths of all knobs that any point sets, in the order of the grid."""
+    return list(dict.fromkeys(path for point in points for path in flat(point)))

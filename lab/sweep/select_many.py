@@ -1,0 +1,148 @@
+"""The selection policies over arrays: one moment, many configurations at once.
+
+The rules are those of ``lab/engine/recall/select`` and ``lab/engine/recall/repeat.py``, which stay the truth: a test
+holds every selection against theirs. Here ``c`` configurations choose from ``n`` candidates in one step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.engine.recall.repeat import repeat_factor
+from lab.engine.settings import EngineConfig
+from lab.sweep.frames import Frame
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Knobs(NamedTuple):
+    """What differs within a group, an entry a configuration.
+
+    int64 ``[c]`` and bool ``[c]``; ``factors`` float64 ``[c, most window + 1]``: what a score is multiplied by after so
+    many injections.
+    """
+
+    quotas: np.ndarray
+    strict: np.ndarray
+    windows: np.ndarray
+    factors: np.ndarray
+
+
+def knobs_of(configs: Sequence[EngineConfig]) -> Knobs:
+    """The knobs of configurations. ``quotas`` is ``[c, 3]``: must at most, nice at least, unknown at most."""
+    import numpy as np
+
+    recalls = [one.auto_recall for one in configs]
+    most = max(one.repeat_window_turns for one in recalls)
+    factors = np.ones((len(configs), most + 1))
+    for at, (config, recall) in enumerate(zip(configs, recalls, strict=True)):
+        window, decay = recall.repeat_window_turns, config.phases.repeat_decay
+        for times in range(1, window + 1):
+            factors[at, times] = repeat_factor(times, recall.repeat_penalty, window, decay)
+    return Knobs(
+        np.asarray([one.quota[:3] for one in recalls], np.int64),
+        np.asarray([one.strict_caps for one in recalls], bool),
+        np.asarray([one.repeat_window_turns for one in recalls], np.int64),
+        factors,
+    )
+
+
+class Histories:
+    """What each configuration injected in the recall turns of one session."""
+
+    def __init__(self, windows: np.ndarray, rows: int) -> None:
+        import numpy as np
+
+        self._counts = np.zeros((len(windows), rows + 1), np.int16)
+        self._all = np.arange(len(windows))[:, None]
+        self._windows = [(int(window), (windows == window).nonzero()[0][:, None]) for window in np.unique(windows)]
+        self._turns: deque[np.ndarray] = deque(maxlen=int(windows.max()) + 1)
+
+    def times(self, rows: np.ndarray) -> np.ndarray:
+        """int16 ``[c, n]``: in how many turns of its window a configuration injected each row."""
+        found: np.ndarray = self._counts[:, rows]
+        return found
+
+    def remember(self, injected: np.ndarray) -> None:
+        """Note a turn: rows ``[c, k]``, the last number standing for none."""
+        # Within a turn a row stands once; only the place for none comes twice, and nobody reads it.
+        self._counts[self._all, injected] += 1
+        self._turns.append(injected)
+        for window, which in self._windows:
+            if len(self._turns) > window:
+                self._counts[which, self._turns[-1 - window][which[:, 0]]] -= 1
+
+
+def select_many(
+    frame: Frame, knobs: Knobs, policy: str, places: int, times: np.ndarray | None, none: int, *, rescored: bool
+) -> np.ndarray:
+    """Rows ``[c, places]`` in the order of injection, ``none`` where a place stays empty.
+
+    ``times`` ``[c, n]`` are earlier injections, where repeats are suppressed. ``rescored``: a tier is ordered by score,
+    then age, as the wildcards are; else it is as it was fused.
+    """
+    import numpy as np
+
+    count, n = len(knobs.strict), len(frame.rows)
+    chosen = np.full((count, places), none, np.int32)
+    if not n or not places:
+        return chosen
+    every = np.arange(count)[:, None]
+    if times is None or not times.any():
+        # Nothing tells the configurations apart yet: one order serves all.
+        order = np.argsort(-frame.base, kind="stable")[None].repeat(count, 0)
+    else:
+        factors = knobs.factors[every, times]
+        for candidate in np.flatnonzero(times.any(0)).tolist():
+            if frame.exempt(candidate):
+                factors[:, candidate] = 1.0
+        order = np.argsort(-(frame.base * factors), axis=1, kind="stable")
+    tiers: np.ndarray = frame.tiers[order]
+    members: list[np.ndarray] = [tiers == tier for tier in range(3)]
+    rank = _counted(members) if rescored else frame.fused[order]
+    sizes = [int((frame.tiers == tier).sum()) for tier in range(3)]
+    if policy == "tier_first_v1":
+        place = np.asarray([0, sizes[0], sizes[0] + sizes[1]])[tiers] + rank
+    else:
+        place = _quotas(knobs, places, sizes, tiers, members, rank)
+    which, at = np.nonzero(place < places)
+    chosen[which, place[which, at]] = frame.rows[order[which, at]]
+    return chosen
+
+
+def _quotas(
+    knobs: Knobs, places: int, sizes: list[int], tiers: np.ndarray, members: list[np.ndarray], rank: np.ndarray
+) -> np.ndarray:
+    """Places under tier_quota_v1: the blocks must, nice, unknown, then wildcards. One from ``places`` on is none."""
+    import numpy as np
+
+    must_max, nice_min, unknown_max = knobs.quotas.T
+    nice = np.minimum(np.minimum(nice_min, places), sizes[1])
+    must = np.minimum(np.minimum(must_max, np.maximum(0, places - nice)), sizes[0])
+    unknown = np.minimum(np.minimum(unknown_max, np.maximum(0, places - nice - must)), sizes[2])
+    every = np.arange(len(must))[:, None]
+    targets = np.stack([must, nice, unknown], axis=1)
+    taken = rank < targets[every, tiers]
+    # Places of a cap that the quota left free; nice has no cap.
+    free = np.stack([must_max - must, np.full_like(nice, len(rank[0])), unknown_max - unknown], axis=1)
+    rest = ~taken
+    behind = _counted([rest & one for one in members])
+    within = rest & ((behind < free[every, tiers]) | ~knobs.strict[:, None])
+    over = rest & ~within
+    wildcard = np.where(within, np.cumsum(within, axis=1), within.sum(1, keepdims=True) + np.cumsum(over, axis=1)) - 1
+    starts = np.stack([np.zeros_like(must), must, must + nice], axis=1)
+    place: np.ndarray = np.where(taken, starts[every, tiers] + rank, (must + nice + unknown)[:, None] + wildcard)
+    return place
+
+
+def _counted(members: Sequence[np.ndarray]) -> np.ndarray:
+    """How many members of its own set stand before each member, int64 ``[c, n]``; 0 for what is in no set."""
+    import numpy as np
+
+    found = np.zeros(members[0].shape, np.int64)
+    for one in members:
+        found += np.where(one, np.cumsum(one, axis=1) - 1, 0)
+    return found

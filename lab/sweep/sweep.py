@@ -1,0 +1,277 @@
+"""Hundreds of configurations over one retrieval: each conversation is retrieved once, and every configuration selects.
+
+What is done is kept by conversation and draw of labels, whole or not at all, so a sweep that was killed goes on where
+it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab import __version__
+from lab.columns import held, numbers
+from lab.engine.js import js_length
+from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
+from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
+from lab.processes import helpers
+from lab.recordings.model import Recording
+from lab.replay.candidates import all_kept, kept_retrievers
+from lab.replay.loop import Answered, replay
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.receipts import read_table, write_table
+from lab.replay.run import Sources, open_sources, prepare
+from lab.replay.run_directory import file_name
+from lab.sweep.draws import Draw, saturating
+from lab.sweep.frames import Known
+from lab.sweep.grid import Grid, flat, knobs_of
+from lab.sweep.many import Alone, Many, grouped
+from lab.sweep.tally import MEASURES, Tallies, tally
+from lab.systems.arms import make_arm
+from lab.systems.contract import Retrieval, Selector
+from lab.systems.retrievers import StoreRetriever
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+KIND, VERSION = "lab.sweep", 1
+REFERENCE = "hybrid"
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The results: ``sums`` and ``counts`` ``[conversations, draws, configurations + 1, measures]``.
+
+    The last configuration is the reference, which looks at no label.
+    """
+
+    path: Path
+    grid: Grid
+    conversations: tuple[str, ...]
+    draws: tuple[Draw, ...]
+    sums: np.ndarray
+    counts: np.ndarray
+
+    def means(self) -> np.ndarray:
+        """``[draws, configurations + 1, measures]``: means over all conversations, nan where nothing was counted."""
+        return _ratio(self.sums.sum(0), self.counts.sum(0))
+
+    def by_conversation(self) -> np.ndarray:
+        """``[conversations, draws, configurations + 1, measures]``."""
+        return _ratio(self.sums, self.counts)
+
+
+def _ratio(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    found: np.ndarray = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to sweep one conversation under one draw."""
+
+    plan: Plan
+    recording: Recording
+    draw: Draw
+    part: Path
+
+    @cached_property
+    def drawn(self) -> Plan:
+        """The plan under the labels of this draw."""
+        return replace(self.plan, labels=self.draw.labels(self.plan.labels))
+
+
+def sweep(
+    asked: Asked, grid: Grid, out: Path, *, saturated: int = 0, jobs: int = 1, announce: Announce = lambda _: None
+) -> Swept:
+    """Sweep a grid into ``out``; what is there already is not done again.
+
+    ``saturated``: under every size of the must pool, with so many draws of each, in place of the labels asked for.
+    Raises :class:`UnusableInput` for recordings without gold, a configuration that the engine would refuse, and a
+    folder that holds something else.
+    """
+    base = make_plan(replace(asked, arms=(REFERENCE,)))
+    if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
+        raise UnusableInput(f"{asked.path}: has no probe with gold, so there is nothing to hit; use --golden")
+    arms = tuple(
+        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+        for spec in grid.specs()
+    )
+    plan = replace(base, specs=(*grid.specs(), *base.specs), arms=(*arms, *base.arms))
+    draws = saturating(plan, saturated) if saturated else (Draw(),)
+    open_folder(out, asked, grid, plan, draws)
+    waiting = [
+        Job(plan, recording, draw, part)
+        for recording in plan.recordings
+        for draw in draws
+        if not (part := part_of(out, recording.conversation, draw)).is_file()
+    ]
+    total = len(plan.recordings) * len(draws)
+    if waiting:
+        lacking = [job.recording for job in waiting if not all_kept(job.drawn, job.recording)]
+        prepare(plan, list({one.conversation: one for one in lacking}.values()), open_sources(plan), announce)
+    for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
+        told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
+        announce(f"{job.recording.conversation}{told}: {len(grid)} configurations ({done} of {total})")
+    return read_sweep(out)
+
+
+def part_of(out: Path, conversation: str, draw: Draw) -> Path:
+    """Where the results of one conversation under one draw are, or will be."""
+    drawn = "" if draw.share is None else f"~{draw.mode}-{draw.share:.2f}-{draw.seed}"
+    return out / "parts" / f"{file_name(conversation)}{drawn}.parquet"
+
+
+def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
+    if jobs <= 1 or len(waiting) <= 1:
+        sources: Sources | None = None
+        for job in waiting:
+            sources = sources or open_sources(job.plan)
+            _run(job, sources)
+            yield job
+        return
+    with helpers(min(jobs, len(waiting))) as pool:
+        for job, _ in zip(waiting, pool.map(_run, waiting), strict=True):
+            yield job
+
+
+def _run(job: Job, sources: Sources | None = None) -> None:
+    """Sweep one conversation under one draw, and keep the result."""
+    found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+    write_table(_part_table(found), job.part)
+
+
+def sweep_conversation(plan: Plan, recording: Recording, sources: Sources) -> Tallies:
+    """Tallies of every arm of a plan, in its order."""
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    known = Known(rows)
+    groups, others = grouped(plan.arms, known)
+    alone = {arm.name: Alone(arm, known) for arm in others}
+    heard: list[Answered] = []
+
+    def make_live(retrieval: Retrieval) -> StoreRetriever:
+        prepare(plan, [recording], sources, lambda _: None)
+        return sources.retriever(retrieval, plan.asked.store)
+
+    arms: list[Selector] = [*groups, *others]
+    with kept_retrievers(plan, recording, rows, happening, make_live, sources.docs) as make_retriever:
+        for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
+            if answered.arm.name in alone:
+                alone[answered.arm.name].take(answered, js_length(answered.recall.context))
+            if answered.arm.name == arms[0].name:
+                heard.append(answered)
+    return _in_order(plan.arms, [*groups, *alone.values()], heard, known, recording)
+
+
+def _in_order(
+    arms: Sequence[Selector], groups: Sequence[Many | Alone], heard: list[Answered], known: Known, recording: Recording
+) -> Tallies:
+    """The tallies of all groups, put into the order of the arms."""
+    import numpy as np
+
+    place = {arm.name: at for at, arm in enumerate(arms)}
+    born = {memory.key: memory.visible_from for memory in recording.memories}
+    sums = np.zeros((len(arms), len(MEASURES)))
+    counts = np.zeros((len(arms), len(MEASURES)), np.int64)
+    for group in groups:
+        at = [place[name] for name in group.members]
+        most = [arms[one].config.max_items for one in at]
+        carried = group.carried if isinstance(group, Alone) else ()
+        found = tally(group.injected, group.chars, group.rules, heard, known, born, most, carried)
+        sums[at], counts[at] = found
+    return Tallies(sums, counts)
+
+
+def _part_table(found: Tallies) -> pa.Table:
+    import pyarrow as pa
+
+    names = [f"{kind} {name}" for kind in ("sum", "count") for name in MEASURES]
+    columns = [numbers(one, one.dtype) for one in (*found.sums.T, *found.counts.T)]
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    return table.replace_schema_metadata({"kind": KIND, "schema_version": str(VERSION)})
+
+
+def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence[Draw]) -> None:
+    """Write the manifest of a new sweep, or hold the one that is there against these arguments."""
+    resolved = plan.comparable() | {
+        "lab": __version__,
+        "profile": asked.profile,
+        "embedder": plan.embedder.identity(),
+        "draws": [list(draw) for draw in draws],
+        "arms": [arm.describe() for arm in plan.arms],
+    }
+    for folder in (out, out / "parts", out / "figures"):
+        remove_leftovers(folder)
+    path = out / "sweep.json"
+    if path.exists():
+        before = read_manifest(out)
+        if before["run_key"] != digest(resolved):
+            differs = sorted(key for key in resolved if before["keys"].get(key) != digest(resolved[key]))
+            raise OtherArguments(
+                f"{out}: this sweep was made with other {', '.join(differs)}; choose another --out or remove the folder"
+            )
+        return
+    if out.exists() and (not out.is_dir() or any(not child.name.endswith(".part") for child in out.iterdir())):
+        raise UnusableInput(f"{out}: exists and is no sweep; choose another --out")
+    manifest = {
+        "kind": KIND,
+        "schema_version": VERSION,
+        "run_key": digest(resolved),
+        "keys": {key: digest(value) for key, value in resolved.items()},
+        "asked": asdict(asked),
+        "grid": grid.describe(),
+        "draws": [list(draw) for draw in draws],
+        "conversations": [recording.conversation for recording in plan.recordings],
+        "measures": list(MEASURES),
+    }
+    write_whole(path, dump_json(manifest))
+
+
+def read_manifest(out: Path) -> dict[str, Any]:
+    """The manifest of a sweep; a folder without one is :class:`NotARun`."""
+    path = out / "sweep.json"
+    if not path.is_file():
+        raise NotARun(f"{out}: is no sweep (it has no sweep.json)")
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
+        raise NotARun(f"{path}: is no manifest of a sweep that this version reads; choose another --out")
+    return manifest
+
+
+def read_sweep(out: Path) -> Swept:
+    """A sweep that is finished."""
+    import numpy as np
+
+    from lab.sweep.grid import grid_of
+
+    manifest = read_manifest(out)
+    draws = tuple(Draw(*one) for one in manifest["draws"])
+    conversations = tuple(manifest["conversations"])
+    grid = grid_of(manifest["grid"], str(out))
+    shape = (len(conversations), len(draws), len(grid) + 1, len(MEASURES))
+    sums, counts = np.zeros(shape), np.zeros(shape, np.int64)
+    for at, conversation in enumerate(conversations):
+        for which, draw in enumerate(draws):
+            path = part_of(out, conversation, draw)
+            if not path.is_file():
+                raise UnusableInput(f"{out}: {path.name} is missing; run the same sweep again to finish it")
+            table = read_table(path)
+            if table.num_rows != len(grid) + 1:
+                raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
+            for column, name in enumerate(MEASURES):
+                sums[at, which, :, column] = held(table[f"sum {name}"])
+                counts[at, which, :, column] = held(table[f"count {name}"])
+    return Swept(out, grid, conversations, draws, sums, counts)
+
+
+def knob_columns(grid: Grid) -> dict[str, list[Any]]:
+    """The value of every knob in every configuration, by path; None where a configuration does not set it."""
+    points = [flat(point) for point in grid.points()]
+    return {path: [point.get(path) for point in points] for path in knobs_of(points)}

@@ -1,0 +1,141 @@
+"""Measures of many configurations over one conversation, as sums and counts, so that conversations can be added up.
+
+They are the measures of :mod:`lab.measures` under the same names, at the configuration's own number of items:
+``Success`` is Success@maxItems. A test holds each against ``lab score``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.engine.memory import NICE
+from lab.golden.model import Probe
+from lab.measures.repetition import WINDOW
+from lab.replay.loop import Answered
+from lab.sweep.frames import Known
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PROBES = ("Success", "R", "nDCG", "GoldNice", "Present")
+TURNS = ("RepeatRate", "InjectedItems", "InjectedChars", "HardRules")
+MEASURES = (*PROBES, *TURNS, "LongestStreak")
+
+
+class Tallies(NamedTuple):
+    """Sums and counts, float64 and int64 ``[c, len(MEASURES)]``."""
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+
+def tally(
+    injected: Sequence[np.ndarray],
+    chars: Sequence[np.ndarray],
+    rules: Sequence[np.ndarray],
+    answered: Sequence[Answered],
+    known: Known,
+    born: Mapping[str, int],
+    places: Sequence[int],
+    carried: Sequence[tuple[int, ...]] = (),
+) -> Tallies:
+    """Score what was injected.
+
+    ``injected`` are rows ``[c, k]``, ``chars`` and ``rules`` (hard rules that were kept) ``[c]`` at each moment,
+    ``answered`` what the loop says of the moment, ``born`` from which place in the conversation each memory is
+    visible, ``places`` maxItems of each configuration, ``carried`` rows that a digest carries.
+    """
+    import numpy as np
+
+    sums, counts = (np.zeros((len(places), len(MEASURES)), kind) for kind in (np.float64, np.int64))
+    column = {name: at for at, name in enumerate(MEASURES)}
+
+    def add(name: str, values: np.ndarray, counted: np.ndarray | bool = True) -> None:
+        sums[:, column[name]] += np.where(counted, values, 0.0)
+        counts[:, column[name]] += counted
+
+    number = {row.key: at for at, row in enumerate(known.rows)}
+    limit = np.asarray(places)
+    for at, one in enumerate(answered):
+        if one.moment.probe is not None and one.moment.probe.relevant:
+            own = carried[at] if carried else ()
+            nice = [
+                number[key]
+                for key in one.moment.probe.grades
+                if known.rows[number[key]].importance_label == NICE and born[key] <= one.moment.seq
+            ]
+            _probe(one.moment.probe, injected[at], number, known.none, nice, limit, own, add)
+    turns = [at for at, one in enumerate(answered) if one.moment.recalls]
+    repeats = _Repeats(len(places), known.none)
+    for at in turns:
+        rows = injected[at]
+        many = (rows != known.none).sum(1)
+        add("RepeatRate", *repeats.turn(rows, many))
+        add("InjectedItems", many)
+        add("InjectedChars", chars[at])
+        if answered[at].hard_rules:
+            add("HardRules", rules[at] / answered[at].hard_rules)
+    add("LongestStreak", repeats.longest, repeats.longest > 0)
+    return Tallies(sums, counts)
+
+
+def _probe(
+    probe: Probe,
+    rows: np.ndarray,
+    number: Mapping[str, int],
+    none: int,
+    nice: Sequence[int],
+    limit: np.ndarray,
+    carried: Sequence[int],
+    add: Callable[[str, np.ndarray], None],
+) -> None:
+    import numpy as np
+
+    grades = np.zeros(none + 1)
+    for key, grade in probe.grades.items():
+        grades[number[key]] = grade
+    gains = grades[rows]
+    found = gains > 0
+    hit: np.ndarray = found.any(1)
+    add("Success", hit)
+    add("R", found.sum(1) / len(probe.grades))
+    discounts = 1.0 / np.log2(np.arange(2, rows.shape[1] + 2))
+    best = sorted(probe.grades.values(), reverse=True)
+    ideal = np.concatenate([[0.0], np.cumsum(best / np.log2(np.arange(2, len(best) + 2)))])
+    add("nDCG", (gains * discounts).sum(1) / ideal[np.minimum(limit, len(best))])
+    if nice:
+        add("GoldNice", np.isin(rows, nice).sum(1) > 0)
+    add("Present", np.ones_like(hit) if grades[list(carried)].any() else hit)
+
+
+class _Repeats:
+    """Repeat rate by turn, and the longest streak, of one conversation."""
+
+    def __init__(self, configurations: int, none: int) -> None:
+        import numpy as np
+
+        self._none = none
+        self._last = np.full((configurations, none + 1), -(WINDOW + 1), np.int32)
+        self._streak = np.zeros((configurations, none + 1), np.int32)
+        self._every = np.arange(configurations)[:, None]
+        self._started = np.zeros(configurations, bool)
+        self._turn = 0
+        self.longest = np.zeros(configurations, np.int32)
+
+    def turn(self, rows: np.ndarray, many: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Take in a turn: its repeat rate, and which configurations have one."""
+        import numpy as np
+
+        there, now = rows != self._none, self._turn
+        ago = now - self._last[self._every, rows]
+        rate = ((ago <= WINDOW) & there).sum(1) / np.maximum(many, 1)
+        counted = self._started & (many > 0)
+        self._started |= many > 0
+        streak = np.where(ago == 1, self._streak[self._every, rows], 0) + 1
+        self._streak[self._every, rows], self._last[self._every, rows] = streak, now
+        # The place for none has no streak and was never seen.
+        self._streak[:, -1], self._last[:, -1] = 0, -(WINDOW + 1)
+        self.longest = np.maximum(self.longest, np.where(there, streak, 0).max(1, initial=0))
+        self._turn += 1
+        return rate, counted

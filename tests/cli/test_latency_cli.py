@@ -1,0 +1,41 @@
+"""``lab latency`` in a terminal: its tables, its JSON, its files, and how it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SMALL = ("--memories", "60", "--turns", "6", "--cold", "0", "--appends", "0", "--embedder", "hashing")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, make_set: Callable[..., Path]) -> Path:
+    folder = tmp_path_factory.mktemp("latency")
+    make_set(folder, "den")
+    return folder
+
+
+def test_tables_of_80_columns_and_the_same_numbers_as_json(lab: Callable[..., object], home: Path) -> None:
+    command = ("latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
+    done = lab(*command, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "n too small" in done.stdout
+    assert "of the recordings, 28 resampled from them" in " ".join(done.stdout.split())
+    assert "60 memories: building the lancedb store" in done.stderr
+    again = lab(*command, "--json", cwd=home)
+    assert (again.returncode, again.stderr) == (0, "")
+    found = json.loads(again.stdout)
+    assert found["warm"][0]["stages"]["total"]["n"] == 6
+    kept = json.loads((home / "out" / "latency.json").read_text("utf-8"))
+    assert {name: found[name] for name in kept} == kept
+    assert sorted(path.name for path in (home / "out" / "figures").iterdir()) == [
+        f"{name}.{kind}" for name in ("latency_by_size", "stages") for kind in ("png", "svg")
+    ]
+    other = lab(*command, "--seed", "1", cwd=home)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "this run was made with other resampling" in other.stderr
+    assert "choose another --out, or remove the folder" in other.stderr

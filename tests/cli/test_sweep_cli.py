@@ -1,0 +1,67 @@
+"""``lab sweep`` from end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+
+GRID = {"arm": "quota_repeat", "grid": {"autoRecall.repeatPenalty": [0, 0.35], "autoRecall.repeatWindowTurns": [2, 6]}}
+
+
+@pytest.fixture
+def swept(operators: Path, tmp_path: Path, lab: Callable[..., Any]) -> Callable[..., Any]:
+    (tmp_path / "grid.json").write_text(json.dumps(GRID))
+
+    def run(*more: str) -> Any:
+        return lab(
+            "sweep", str(operators), "--format", "lab", "--scope", "recorded", "--grid", "grid.json",
+            "--out", "out", "--limit", "2", *more, cwd=tmp_path
+        )  # fmt: skip
+
+    return run
+
+
+def test_the_verb_writes_a_table_and_charts_and_goes_on_where_it_was(swept: Callable[..., Any], tmp_path: Path) -> None:
+    first = swept("--json")
+    assert first.returncode == 0, first.stderr
+    told = json.loads(first.stdout)
+    assert [one["knobs"] for one in told["configurations"]][1] == {
+        "autoRecall.repeatPenalty": 0,
+        "autoRecall.repeatWindowTurns": 6,
+    }
+    table = parquet.read_table(tmp_path / "out" / "configurations.parquet").to_pylist()
+    assert [row["Success"] for row in table] == [one["measures"]["Success"] for one in told["configurations"]]
+    assert any(row["on_front"] for row in table)
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
+        "front.svg", "front.png", "heat.svg", "heat.png"
+    }  # fmt: skip
+    parts = sorted((tmp_path / "out" / "parts").iterdir())
+    before = {part.name: part.read_bytes() for part in parts}
+    parts[0].unlink()
+    again = swept("--json")
+    assert json.loads(again.stdout) == told
+    assert again.stderr.count("4 configurations") == 1
+    assert {part.name: part.read_bytes() for part in sorted((tmp_path / "out" / "parts").iterdir())} == before
+    other = swept("--hard-rules", "1")
+    assert other.returncode == 2
+    assert "made with other" in other.stderr
+    assert "hard_rules" in other.stderr
+
+
+def test_two_processes_find_what_one_does(swept: Callable[..., Any], tmp_path: Path, operators: Path) -> None:
+    one = json.loads(swept("--json").stdout)
+    (tmp_path / "out").rename(tmp_path / "first")
+    two = json.loads(swept("--json", "--jobs", "2").stdout)
+    assert two["configurations"] == one["configurations"]
+
+
+def test_the_table_keeps_to_80_columns(swept: Callable[..., Any]) -> None:
+    found = swept()
+    assert found.returncode == 0
+    assert "hybrid" in found.stdout
+    assert max(map(len, found.stdout.splitlines())) <= 80

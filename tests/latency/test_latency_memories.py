@@ -1,0 +1,135 @@
+"""Stores of any size: the recording's own memories first, resampled ones after them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.engine.store.contract import Filter, Query
+from lab.engine.store.exact import ExactStore
+from lab.engine.store.lance import LanceStore, VectorIndex
+from lab.engine.store.tokens import TextSettings
+from lab.latency.bench import pool_of, questions_of
+from lab.latency.memories import Part, Pool, PoolWords
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.run import Sources, open_sources, prepare
+
+
+@pytest.fixture(scope="module")
+def plan(operators: Path) -> Plan:
+    return make_plan(Asked(str(operators), "lab", ("tier_first_v1",), embedder="hashing"))
+
+
+@pytest.fixture(scope="module")
+def sources(plan: Plan) -> Sources:
+    opened = open_sources(plan)
+    prepare(plan, plan.recordings, opened, lambda _: None)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def pool(plan: Plan, sources: Sources) -> Pool:
+    return pool_of(plan, sources)
+
+
+def taken(pool: Pool, start: int, stop: int) -> Part:
+    parts = list(pool.parts(start, stop))
+    return Part([row for part in parts for row in part.rows], np.concatenate([part.vectors for part in parts]))
+
+
+def test_the_first_memories_are_the_recordings_own(plan: Plan, pool: Pool) -> None:
+    own = [memory for recording in plan.recordings for memory in recording.memories]
+    found = taken(pool, 0, len(own))
+    assert [(row.key, row.text) for row in found.rows] == [(memory.key, memory.text) for memory in own]
+    assert len(next(iter(pool.parts(0, 10))).rows) == 10
+
+
+def test_a_smaller_store_is_the_beginning_of_a_larger_one_however_it_is_cut(pool: Pool) -> None:
+    whole = taken(pool, 0, 2_600)
+    for start, stop in ((0, 900), (900, 1_500), (1_467, 1_469), (2_000, 2_600)):
+        part = taken(pool, start, stop)
+        assert part.rows == whole.rows[start:stop]
+        assert np.array_equal(part.vectors, whole.vectors[start:stop])
+    assert len({row.id for row in whole.rows}) == len(whole.rows) == 2_600
+
+
+def test_another_seed_resamples_otherwise(plan: Plan, sources: Sources, pool: Pool) -> None:
+    rows = pool.real
+    other = Pool(rows, sources.vectors.of([row.index_text for row in rows]), seed=1)
+    assert taken(other, 0, len(rows)).rows == taken(pool, 0, len(rows)).rows
+    assert taken(other, 500, 520).rows != taken(pool, 500, 520).rows
+
+
+def test_resampled_memories_look_like_real_ones_and_are_none(pool: Pool) -> None:
+    real = len(pool.real)
+    own, made = taken(pool, 0, real), taken(pool, real, real + 1_000)
+    assert not {row.text for row in made.rows} & {row.text for row in own.rows}
+    words = {word for row in own.rows for word in row.index_text.split()}
+    assert {word for row in made.rows for word in row.text.split()} <= words
+    assert np.allclose(np.linalg.norm(made.vectors, axis=1), 1, atol=1e-6)
+    nearest = (made.vectors @ own.vectors.T).max(axis=1)
+    assert 0.95 < nearest.min() <= nearest.max() < 0.999
+    assert not any(row.hard_rule for row in made.rows)
+    shares = [np.mean([row.importance_label == "must_remember" for row in part.rows]) for part in (own, made)]
+    assert shares[1] == pytest.approx(shares[0], abs=0.06)
+
+
+def test_the_tokens_of_resampled_texts_are_those_that_lancedb_makes(plan: Plan, sources: Sources, pool: Pool) -> None:
+    """Both stores return the same hits with the same scores, so the exact store was fed what LanceDB indexed."""
+    rows, vectors = taken(pool, 300, 900)
+    settings = TextSettings()
+    exact, dimension = ExactStore(vectors.shape[1], settings), vectors.shape[1]
+    exact.add(rows, vectors, PoolWords(pool, settings).of(rows))
+    with closing(LanceStore(dimension, settings)) as lance:
+        lance.add(rows, vectors, [[]] * len(rows))
+        for question in questions_of(plan, sources, 12):
+            near, live = (store.view(question.query).search(Filter(), 12) for store in (exact, lance))
+            assert near[:2] == live[:2]
+
+
+def test_questions_are_spread_over_all_recordings_and_asked_again_where_they_end(plan: Plan, sources: Sources) -> None:
+    few = questions_of(plan, sources, 12)
+    assert {one.request.key.split("/")[0] for one in few} == {one.conversation for one in plan.recordings}
+    many = questions_of(plan, sources, 2_000)
+    keys = [one.request.key for one in many]
+    assert keys == (keys[: len(set(keys))] * 20)[:2_000]
+
+
+def test_a_vector_index_answers_nearly_as_the_exact_search_and_only_where_it_was_asked_for(pool: Pool) -> None:
+    rows, vectors = taken(pool, 0, 1_500)
+    with closing(LanceStore(vectors.shape[1], TextSettings(), None, None, vector_index=VectorIndex(probes=8))) as store:
+        store.add(rows[:900], vectors[:900], [[]] * 900)
+        store.compact()
+        columns = [column for index in store.table.list_indices() for column in index.columns]
+        assert "vector" not in columns, "there are too few rows for an index"
+        store.add(rows[900:], vectors[900:], [[]] * 600)
+        assert store.waiting == 600
+        store.compact()
+        assert (store.waiting, len(store.table.list_indices())) == (0, 4)
+        wanted = found = 0
+        for place in range(0, 1_500, 75):
+            query = Query("", [], vectors[place])
+            near = store.search_vectors(query, Filter(), 12)
+            assert near[0].row == place
+            index, store.vector_index = store.vector_index, None
+            exact = store.search_vectors(query, Filter(), 12)
+            store.vector_index = index
+            found, wanted = found + len({hit.row for hit in near} & {hit.row for hit in exact}), wanted + 12
+        assert 0.5 < found / wanted < 1, "an approximate search that misses nothing searched everything"
+
+
+def test_a_table_is_opened_again_and_answers_as_before(pool: Pool, tmp_path: Path) -> None:
+    rows, vectors = taken(pool, 0, 60)
+    first = LanceStore(vectors.shape[1], TextSettings(), tmp_path, None)
+    first.add(rows, vectors, [[]] * 60)
+    assert not first.table.list_indices(), "never compacted, and so never indexed"
+    first.compact()
+    again = LanceStore(vectors.shape[1], TextSettings(), tmp_path, None, reopen=True)
+    again.know(rows)
+    query = Query(rows[7].text, ["any"], vectors[7])
+    lanes = [store.view(query).search(Filter(), 9)[:2] for store in (first, again)]
+    assert lanes[0] == lanes[1]
+    assert lanes[0][1][0].row == 7

@@ -1,0 +1,228 @@
+"""A whole measurement over real LanceDB tables, small: what it holds, that it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cli.latency_tables import tell
+from lab.errors import CannotMeasure, OtherArguments, UnusableInput
+from lab.latency.asked import LatencyAsked
+from lab.latency.bench import Sample
+from lab.latency.run import Folder, read_cell, run_latency
+from lab.latency.summary import summarise
+from lab.latency.work import Measured
+from lab.replay.plan import Asked
+
+ARMS = ("tier_first_v1", "seed_full")
+
+
+@pytest.fixture(scope="module")
+def asked(operators: Path) -> LatencyAsked:
+    return LatencyAsked(
+        Asked(str(operators), "lab", ARMS, embedder="hashing"),
+        sizes=(500,),
+        stores=("lancedb", "exact"),
+        turns=8,
+        warm_up=2,
+        cold=1,
+        rate=40.0,
+        cadences=("2",),
+        appends=5,
+        waiting=(3,),
+        grow_from=20,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(asked: LatencyAsked, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("latency") / "out"
+
+
+@pytest.fixture(scope="module")
+def ran(asked: LatencyAsked, place: Path) -> tuple[Folder, list[Measured]]:
+    return run_latency(asked, place)
+
+
+def whole(samples: list[Sample], part: str) -> list[Sample]:
+    return [one for one in samples if (one.part, one.stage) == (part, "total")]
+
+
+def test_every_arm_and_store_is_asked_every_turn_that_counts_forward_and_backward(
+    ran: tuple[Folder, list[Measured]],
+) -> None:
+    turns = whole(ran[1][0].samples, "warm")
+    assert Counter((one.store, one.arm) for one in turns) == {
+        (store, arm): 8 for store in ("lancedb", "exact") for arm in ARMS
+    }
+    order = {turn: [(one.store, one.arm) for one in turns if one.turn == turn] for turn in (0, 1)}
+    assert order[0] == order[1][::-1] == [(store, arm) for store in ("lancedb", "exact") for arm in ARMS]
+
+
+def test_stages_add_up_to_the_turn_and_both_stores_choose_alike(ran: tuple[Folder, list[Measured]]) -> None:
+    cell = ran[1][0]
+    for turn in whole(cell.samples, "warm"):
+        same = [
+            one.ns
+            for one in cell.samples
+            if (one.part, one.store, one.arm, one.turn) == ("warm", turn.store, turn.arm, turn.turn)
+            and one.stage != "total"
+        ]
+        assert 0 < sum(same) <= turn.ns
+    assert cell.about["agree"] == {"turns": 16, "of": 16}
+
+
+def test_every_arm_makes_its_own_searches(ran: tuple[Folder, list[Measured]]) -> None:
+    """An arm that found what another had searched for would wait for nothing."""
+    live = [one for one in ran[1][0].samples if (one.part, one.store, one.stage) == ("warm", "lancedb", "search")]
+    assert min(one.ns for one in live if not one.passed_over) > 500_000
+
+
+def test_the_open_loop_counts_from_the_intended_start(ran: tuple[Folder, list[Measured]]) -> None:
+    samples = ran[1][0].samples
+    late = {(one.store, one.arm, one.turn): one.ns for one in samples if (one.part, one.stage) == ("open", "late")}
+    turns = whole(samples, "open")
+    assert len(turns) == len(late) == 32
+    assert all(one.ns > late[one.store, one.arm, one.turn] >= 0 for one in turns)
+
+
+def test_cold_turns_have_processes_of_their_own_that_open_the_table(ran: tuple[Folder, list[Measured]]) -> None:
+    cell = ran[1][0]
+    cold = [one for one in cell.samples if one.part == "cold"]
+    assert {one.arm for one in cold} == set(ARMS)
+    assert {"import", "open", "search", "total"} <= {one.stage for one in cold if one.arm == "tier_first_v1"}
+    resident = [one for one in cell.about["cold"] if one["rows"] is not None]
+    assert all(one["rows"] < one["first"] for one in resident)
+
+
+def test_rows_wait_as_the_cadence_says(ran: tuple[Folder, list[Measured]]) -> None:
+    waiting, cadence = ran[1][1:]
+    assert waiting.about["waiting"] == 3
+    assert waiting.about["compact_ns"] > 0
+    assert waiting.about["changed"]["of"] == 2 * 22
+    appended = [one for one in cadence.samples if one.part == "append"]
+    assert [(one.appended, one.waiting) for one in appended] == [(1, 1), (2, 0), (3, 1), (4, 0), (5, 1)]
+
+
+def test_the_summary_has_no_number_where_there_are_too_few_turns(
+    asked: LatencyAsked, ran: tuple[Folder, list[Measured]]
+) -> None:
+    found = summarise(asked, *ran)
+    one = found["warm"][0]["stages"]["total"]
+    assert (one["n"], one["p95"], one["p99"]) == (8, None, None)
+    assert one["p50"]["low"] <= one["p50"]["value"] <= one["p50"]["high"]
+    assert [one["stages"]["total"]["p50"] for one in found["cold"]] == [None, None]
+    assert {one["baseline"] for one in found["ratios"]} == {"tier_first_v1"}
+    # Four blocks of two turns are too few for an interval.
+    assert [(one["blocks"], one["ratio"]) for one in found["ratios"]] == [(4, None), (4, None)]
+    (stores,) = found["stores"]
+    assert (stores["turns"], stores["arms"]) == (8, 2)
+    assert stores["times"] == pytest.approx(stores["lancedb_ms"] / stores["exact_ms"])
+    assert stores["lancedb_ms"] > stores["shared_ms"] > 0
+    assert found["cheapest_cadence"] == 2
+    assert found["manifest"]["resolved"]["embedder"]["kind"] == "hashing"
+
+
+def test_it_is_told_in_80_columns(
+    asked: LatencyAsked,
+    ran: tuple[Folder, list[Measured]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    tell(summarise(asked, *ran))
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 80
+    for part in (
+        "Warm, exact",
+        "Open loop, lancedb, 40 a second",
+        "Cold:",
+        "one view",
+        "Rows waiting, on 20",
+        "every 2.",
+    ):
+        assert part in told
+
+
+def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyAsked) -> None:
+    folder, cells = run_latency(asked, place)
+    kept = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
+    kept += json.dumps(summarise(asked, folder, cells)).encode()
+    texts = [
+        json.loads(line)["text"]
+        for path in operators.glob("*.jsonl")
+        for line in path.read_text("utf-8").splitlines()
+        if '"memory"' in line
+    ]
+    assert len(texts) > 100
+    assert [text for text in texts if text.encode() in kept] == []
+    assert not list(place.glob("work-*"))
+
+
+def test_what_was_measured_stays_and_what_is_missing_is_measured(
+    asked: LatencyAsked, ran: tuple[Folder, list[Measured]], place: Path
+) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = place / f"work-{gone.pid}"
+    (left / "lancedb").mkdir(parents=True)
+    before = {path.name: path.read_bytes() for path in (place / "samples").iterdir()}
+    (place / "samples" / "cadence-00000002.parquet").unlink()
+    _, cells = run_latency(asked, place)
+    after = {path.name: path.read_bytes() for path in (place / "samples").iterdir()}
+    assert before.keys() == after.keys()
+    assert [name for name in before if before[name] != after[name]] == ["cadence-00000002.parquet"]
+    assert cells[:2] == ran[1][:2]
+    assert not left.exists()
+
+
+def test_other_arguments_in_the_same_place_are_refused(
+    asked: LatencyAsked, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(OtherArguments, match="other cadences, turns; choose another --out"):
+        run_latency(replace(asked, turns=9, cadences=("3",)), place)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UnusableInput, match="holds something else"):
+        run_latency(asked, tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
+    with pytest.raises(UnusableInput, match="is no folder of this version's latency"):
+        run_latency(asked, tmp_path / "run")
+
+
+def test_a_fault_in_a_process_is_one_line_and_leaves_nothing_half_done(asked: LatencyAsked, tmp_path: Path) -> None:
+    # What it is told in that process is no number, and so the process fails.
+    with pytest.raises(CannotMeasure, match=r"size-00000500: ValueError: .*; what is measured is kept"):
+        run_latency(asked, tmp_path / "out", announce=int)
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
+
+
+def test_a_damaged_file_of_samples_is_named(tmp_path: Path) -> None:
+    (tmp_path / "size.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(CannotMeasure, match=r"size\.parquet: damaged"):
+        read_cell(tmp_path / "size.parquet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stores": ("sqlite",)}, "unknown store 'sqlite'"),
+        ({"sizes": (0,)}, "memories 0 is not a whole number from 1"),
+        ({"sizes": (5, 5)}, "memories is given twice"),
+        ({"cadences": ("often",)}, "cadence 'often' is no whole number"),
+        ({"cadences": ("1", "1")}, "given twice: 1,1"),
+        ({"vector_index": "hnsw"}, "unknown vector index 'hnsw'"),
+        ({"rate": 0.0}, "rate 0.0 is not a number above 0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_written(
+    asked: LatencyAsked, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UnusableInput, match=message):
+        run_latency(replace(asked, **changes), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

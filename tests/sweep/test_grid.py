@@ -1,0 +1,72 @@
+"""Grid files: what they say, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
+from lab.systems.arms import make_arm
+
+
+def test_the_default_grid_has_200_configurations_that_the_engine_takes() -> None:
+    grid = read_grid(None)
+    arms = [make_arm(spec, profile="seed", max_items=None, depth=50, seed=0) for spec in grid.specs()]
+    assert len(arms) == len(grid) == 200
+    assert len({str(arm.describe()["config"]) for arm in arms}) == 200
+    paths = {path for point in grid.points() for path in flat(point)}
+    assert {"autoRecall.repeatPenalty", "autoRecall.repeatWindowTurns", "autoRecall.maxItems"} < paths
+    assert {"autoRecall.quotas.mustMax", "autoRecall.quotas.niceMin", "autoRecall.quotas.caps"} < paths
+
+
+def test_json_with_comments_and_toml_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"arm": "engine", // a comment\n "grid": {"autoRecall.maxItems": [2, 3]},}')
+    (tmp_path / "a.toml").write_text('arm = "engine"\n[grid]\n"autoRecall.maxItems" = [2, 3]\n')
+    assert read_grid(tmp_path / "a.json") == read_grid(tmp_path / "a.toml")
+
+
+def test_a_point_is_put_into_the_shared_configuration_and_changes_nothing_else() -> None:
+    shared = {"autoRecall": {"quotas": {"mustMax": 3, "caps": "strict"}, "maxItems": 6}}
+    found = merged(shared, {"autoRecall.quotas": {"mustMax": 1}, "budget.maxChars": 900})
+    assert found == {
+        "autoRecall": {"quotas": {"mustMax": 1, "caps": "strict"}, "maxItems": 6},
+        "budget": {"maxChars": 900},
+    }
+    assert shared["autoRecall"]["quotas"]["mustMax"] == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "expected an object with 'grid', found a list"),
+        ({"grid": {}, "grids": {}}, "unknown key 'grids'"),
+        ({"arm": "hybrid", "grid": {"a": [1]}}, "'hybrid' has no tiers to sweep over"),
+        ({"grid": {}}, "expected an object of paths"),
+        ({"grid": {"autoRecall.maxItems": 3}}, "grid: autoRecall.maxItems: expected a list of values"),
+        ({"grid": {"autoRecall.maxItems": []}}, "grid: autoRecall.maxItems: expected a list of values"),
+        ({"grid": {"autoRecall.maxItems": [3, 3]}}, "3 is given twice"),
+        ({"grid": {"a": list(range(200)), "b": list(range(200))}}, "40000 configurations, more than 20000"),
+        ({"config": [], "grid": {"a": [1]}}, "config: expected an object"),
+    ],
+)
+def test_what_is_no_grid_is_told(value: object, said: str) -> None:
+    with pytest.raises(UnusableInput, match=r"my\.json") as caught:
+        grid_of(value, "my.json")
+    assert said in str(caught.value)
+
+
+def test_a_path_through_a_number_is_told() -> None:
+    with pytest.raises(UnusableInput, match="maxItems is a number in config"):
+        merged({"autoRecall": {"maxItems": 3}}, {"autoRecall.maxItems.deep": 1})
+
+
+def test_a_knob_that_the_engine_does_not_know_is_named_with_its_configuration() -> None:
+    grid = grid_of({"grid": {"autoRecall.repeatPenalti": [0.1]}}, "my.json")
+    with pytest.raises(UnusableInput, match=r"configuration 0 of the grid.*repeatPenalti"):
+        make_arm(grid.specs()[0], profile="seed", max_items=None, depth=50, seed=0)
+
+
+def test_the_default_is_written_as_a_user_would() -> None:
+    assert grid_of(DEFAULT, "default").describe() == {**DEFAULT, "config": {}}
