@@ -42,7 +42,7 @@ def stat(embedder: Models = None, as_json: Json = False) -> None:
         return
     emit(f"{root}: {_size(total)}")
     if held:
-        emit_table(["kind", "key", "made by", "entries", "files", "size", "used"], list(map(_row, held)), left=4)
+        emit_table(["kind", "key", "made by", "entries", "files", "size", "used"], list(map(_row, held)), left=3)
 
 
 def collect(
