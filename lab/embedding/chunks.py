@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import checksum
+from lab.columns import checksum, numbers_of
 from lab.errors import CannotMeasure
 from lab.files import whole_file
 
@@ -83,11 +83,7 @@ def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
 
 def matrix(values: pa.Array) -> np.ndarray:
     """Vectors as rows, over the mapped file."""
-    import numpy as np
-
-    width = values.type.list_size
-    flat = values.flatten().buffers()[1]
-    return np.frombuffer(flat, np.float32, len(values) * width).reshape(-1, width)
+    return numbers_of(values.flatten()).reshape(-1, values.type.list_size)
 
 
 def _written(table: pa.Table) -> pa.Buffer:

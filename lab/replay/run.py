@@ -23,8 +23,9 @@ from lab.replay.labels import tell_labels
 from lab.replay.loop import replay
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import latency_table, receipts_table, write_table
+from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run_directory import RunDirectory, create_or_resume
+from lab.replay.tables import write_table
 from lab.systems.contract import Retrieval
 from lab.systems.retrievers import StoreRetriever, embedded_text, make_store
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import __version__
-from lab.columns import held, numbers
+from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
 from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
@@ -22,9 +22,9 @@ from lab.recordings.model import Recording
 from lab.replay.candidates import all_kept, kept_retrievers
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import read_table, write_table
 from lab.replay.run import Sources, open_sources, prepare
 from lab.replay.run_directory import file_name
+from lab.replay.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.frames import Known
 from lab.sweep.grid import Grid, flat, knobs_of
@@ -266,8 +266,8 @@ def read_sweep(out: Path) -> Swept:
             if table.num_rows != len(grid) + 1:
                 raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
             for column, name in enumerate(MEASURES):
-                sums[at, which, :, column] = held(table[f"sum {name}"])
-                counts[at, which, :, column] = held(table[f"count {name}"])
+                sums[at, which, :, column] = numbers_of(table[f"sum {name}"])
+                counts[at, which, :, column] = numbers_of(table[f"count {name}"])
     return Swept(out, grid, conversations, draws, sums, counts)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, checksum, lists, numbers, strings
+from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.recall.turn import Memories
@@ -23,7 +23,6 @@ from lab.systems.contract import Request
 from lab.systems.retrievers import StoreRetriever
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
 KIND, VERSION = "lab.candidates", "1"
@@ -135,22 +134,17 @@ class Candidates:
 
 def read_candidates(path: Path) -> Candidates:
     """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
-    import numpy as np
-
     found = Candidates()
     table = read_artefact(path)
     if table is None:
         return found
 
-    def flat(name: str, kind: npt.DTypeLike) -> tuple[Any, list[int]]:
-        lists = table[name].combine_chunks()
-        # By its buffers: other ways make pyarrow import pandas.
-        (_, ends), (_, held) = lists.buffers()[:2], lists.values.buffers()
-        return np.frombuffer(held, kind)[: len(lists.values)], np.frombuffer(ends, np.int32)[: len(lists) + 1].tolist()
-
-    (rows, fts), (near, vec) = flat("fts", np.int32), flat("vec", np.int32)
-    scores, distances = flat("fts_score", np.float32)[0], flat("distance", np.float64)[0]
-    found._columns = [one.tolist() for one in (rows, scores, near, vector_score(distances), distances)]
+    (rows, fts), (near, vec) = lists_of(table["fts"]), lists_of(table["vec"])
+    scores, distances = (lists_of(table[name])[0] for name in ("fts_score", "distance"))
+    exact = numbers_of(distances)
+    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), vector_score(exact), exact)
+    fts, vec = fts.tolist(), vec.tolist()
+    found._columns = [one.tolist() for one in columns]
     made: dict[tuple[str | None, tuple[str, ...] | None], Filter] = {}
     names = ("moment", "scope", "any_label", "labels", "limit", "ns")
     told = zip(*(table[name].to_pylist() for name in names), strict=True)
