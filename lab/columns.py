@@ -6,6 +6,7 @@ that most verbs have no use for.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,16 @@ def lists(lengths: Sequence[int], values: pa.Array) -> pa.Array:
 
     ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(np.asarray(lengths, np.int32), dtype=np.int32)])
     return pa.Array.from_buffers(pa.list_(values.type), len(lengths), [None, pa.py_buffer(ends)], 0, 0, [values])
+
+
+def checksum(table: pa.Table) -> str:
+    """sha256 of everything a table holds."""
+    found = hashlib.sha256()
+    for column in table.combine_chunks().columns:
+        for chunk in column.chunks:
+            for buffer in chunk.buffers():
+                found.update(b"-" if buffer is None else buffer)
+    return found.hexdigest()
 
 
 def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:

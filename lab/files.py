@@ -104,14 +104,18 @@ def _lock(handle: int) -> bool:
     return True
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files that killed processes left in a folder; those of living ones are not among them."""
+    owners = [(part, part.name.split(".")[-3]) for part in sorted(folder.glob(".*.part"))]
+    return [part for part, owner in owners if owner.isdigit() and not alive(int(owner))]
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; those of living ones stay."""
-    for part in folder.glob(".*.part"):
-        owner = part.name.split(".")[-3]
-        if owner.isdigit() and not alive(int(owner)):
-            # On a disk that is read-only they stay, and harm nobody.
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+    """Remove the temporary files that killed processes left in a folder."""
+    for part in leftovers(folder):
+        # On a disk that is read-only they stay, and harm nobody.
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def alive(process: int) -> bool:

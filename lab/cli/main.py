@@ -11,7 +11,21 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import ablate, checks, compare, config, conformance, demo, latency, replay, report, runs, saturation, sweep
+from lab.cli import (
+    ablate,
+    cache,
+    checks,
+    compare,
+    config,
+    conformance,
+    demo,
+    latency,
+    replay,
+    report,
+    runs,
+    saturation,
+    sweep,
+)
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
 from lab.files import NO_ROOM
@@ -29,7 +43,21 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
     "3 runs that cannot be compared, 4 could not measure, 130 interrupted.",
 )
-for room in (demo, replay, compare, report, saturation, sweep, ablate, latency, checks, config, conformance, runs):
+for room in (
+    demo,
+    replay,
+    compare,
+    report,
+    saturation,
+    sweep,
+    ablate,
+    latency,
+    checks,
+    config,
+    conformance,
+    runs,
+    cache,
+):
     room.add_to(app)
 
 

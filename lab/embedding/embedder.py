@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -72,6 +73,10 @@ class SentenceTransformerEmbedder:
 
     def identity(self) -> dict[str, Any]:
         """Model, weights, versions and the shape of a batch."""
+        return dict(self._identity)
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
         weights = DEFAULT_WEIGHTS if self.model == DEFAULT_MODEL else _weights_of(self._folder)
         return {
             "kind": "sentence-transformers",
@@ -186,10 +191,13 @@ def embedder_key(embedder: Embedder) -> str:
 
 
 def _weights_of(folder: Path) -> str:
-    weights = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("pytorch_model.bin"))
+    """Hash of a model's weights: of the file, or of all of them where a model is cut up or has layers of its own."""
+    weights = sorted(path for path in folder.rglob("*") if path.suffix in (".safetensors", ".bin"))
     if not weights:
         raise UnusableInput(f"{folder}: holds no weights (*.safetensors)")
-    return sha256_file(weights[0])
+    if len(weights) == 1:
+        return sha256_file(weights[0])
+    return digest({str(path.relative_to(folder)): sha256_file(path) for path in weights})
 
 
 def _settings_of(folder: Path) -> str:

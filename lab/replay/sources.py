@@ -95,9 +95,7 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
     wanted = [text for recording in recordings for text in _embedded_of(plan, recording)]
     try:
-        embedded = sources.vectors.prepare(
-            list(dict.fromkeys(wanted)), lambda done, total: announce(f"embedding {done} of {total} texts")
-        )
+        embedded = sources.vectors.prepare(list(dict.fromkeys(wanted)), announce)
         for words in sources.words.values():
             words.prepare(texts)
     except CannotWrite as error:
@@ -139,7 +137,7 @@ class HandedVectors:
         """What travels: the vectors, and not the cache that they came from."""
         return {**self.__dict__, "_source": None}
 
-    def prepare(self, texts: Sequence[str], announce: Callable[[int, int], None] | None = None) -> int:
+    def prepare(self, texts: Sequence[str], announce: Announce | None = None) -> int:
         """Make ready what was not handed over; return how many texts were embedded for it."""
         others = [text for text in texts if text not in self._rows]
         return self._others().prepare(others, announce) if others else 0

@@ -166,6 +166,7 @@ def _views(
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
     sources = open_sources(plan)
+    prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:

@@ -8,12 +8,11 @@ A lane is kept to the deepest limit that was asked for, and serves every smaller
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, lists, lists_of, numbers, numbers_of, strings
+from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.recall.turn import Memories
@@ -139,16 +138,6 @@ class Candidates:
         ):
             writer.write_table(table)
         self.changed = False
-
-
-def checksum(table: pa.Table) -> str:
-    """sha256 of everything a table holds."""
-    found = hashlib.sha256()
-    for column in table.combine_chunks().columns:
-        for chunk in column.chunks:
-            for buffer in chunk.buffers():
-                found.update(b"-" if buffer is None else buffer)
-    return found.hexdigest()
 
 
 def read_candidates(path: Path) -> Candidates:

@@ -27,7 +27,7 @@ STORES = ("exact", "lancedb")
 class VectorsOf(Protocol):
     """Vectors of texts. Texts are prepared in one go and asked for one by one."""
 
-    def prepare(self, texts: Sequence[str], announce: Callable[[int, int], None] | None = None) -> int:
+    def prepare(self, texts: Sequence[str], announce: Callable[[str], None] | None = None) -> int:
         """Make ready; return how many texts were embedded. ``announce(done, total)`` hears of progress."""
         ...
 
@@ -98,6 +98,9 @@ class StoreRetriever:
 
 def embedded_text(text: str, limits: Clamp) -> str:
     """What of a text is embedded (spec 14.1). What is stored and injected is never clamped."""
+    # A character takes two units at most, so most texts need no counting.
+    if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
+        return text
     return clamp(text, limits).text
 
 
