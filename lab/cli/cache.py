@@ -47,7 +47,10 @@ def stat(embedder: Models = None, as_json: Json = False) -> None:
 
 def collect(
     other_models: Annotated[
-        bool, typer.Option("--other-models", help="Remove what was made by a model or a LanceDB that is not in use.")
+        bool,
+        typer.Option(
+            "--other-models", help="Remove what was made by a model, a LanceDB or a version that is not in use."
+        ),
     ] = False,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="Remove files that lab cache verify finds damaged.")
@@ -144,15 +147,18 @@ def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) 
 def _present(embedders: list[str] | None) -> tuple[dict[str, set[str]], dict[str, Any]]:
     """Keys in use by kind, and what stands behind the keys that can be known."""
     from lab.embedding.embedder import DEFAULT_MODEL, HashingEmbedder, embedder_key, embedder_named
-    from lab.embedding.housekeeping import describe
+    from lab.embedding.housekeeping import Maker, describe
     from lab.engine.store.tokens import TextSettings, words_key
+    from lab.replay.candidates import code_key
 
     models = [embedder_named(name) for name in embedders or [DEFAULT_MODEL]]
     settings = [TextSettings(stops, stem) for stops in ("english", "none") for stem in (True, False)]
     known = {embedder_key(one): describe(one.identity()) for one in (HashingEmbedder(), *models)}
     known |= {words_key(one): describe(one.identity()) for one in settings}
     keys = {embedder_key(one) for one in models}
-    return {"vectors": keys, "docs": keys, "tokens": {words_key(one) for one in settings}}, known
+    known[code_key()] = Maker("this version's search", None)
+    words = {words_key(one) for one in settings}
+    return {"vectors": keys, "docs": keys, "tokens": words, "candidates": {code_key()}}, known
 
 
 def _row(one: Held) -> list[object]:

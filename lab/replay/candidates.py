@@ -64,9 +64,6 @@ def candidates_path(
     ]
     name = digest(
         {
-            "kind": [KIND, VERSION],
-            "code": _code(),
-            "packages": {name: version(name) for name in PACKAGES},
             "text": [asdict(retrieval.text), retrieval.text.identity()],
             "clamp": asdict(retrieval.clamp),
             "embedder": embedder_key(plan.embedder),
@@ -74,7 +71,7 @@ def candidates_path(
             "asked": _sha256(asked),
         }
     )
-    return cache_folder() / "candidates" / f"{name[:32]}.arrow"
+    return cache_folder() / "candidates" / code_key() / f"{name[:32]}.arrow"
 
 
 Kept = dict[Retrieval, Candidates]
@@ -157,7 +154,9 @@ def _sha256(parts: Sequence[str]) -> str:
 
 
 @cache
-def _code() -> str:
+def code_key() -> str:
+    """A short name for whatever searches here: this version's code, and the packages below it."""
     folder = Path(lab.engine.__file__).parent
     files = sorted(path for pattern in CODE for path in folder.glob(pattern))
-    return digest({str(path.relative_to(folder)): sha256_file(path) for path in files})
+    code = {str(path.relative_to(folder)): sha256_file(path) for path in files}
+    return digest([KIND, VERSION, code, {name: version(name) for name in PACKAGES}])[:16]
