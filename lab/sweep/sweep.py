@@ -17,7 +17,7 @@ from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
 from lab.errors import CannotMeasure, LabError, NotARun, OtherArguments, UnusableInput
-from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, is_kept, read_kept, save_kept
@@ -96,7 +96,7 @@ def sweep(
 
     ``saturated``: under every size of the must pool, with so many draws of each, in place of the labels asked for.
     Raises :class:`UnusableInput` for recordings without gold, a configuration that the engine would refuse, and a
-    folder that holds something else.
+    folder that holds something else; :class:`lab.errors.InUse` while another process writes there.
     """
     base = make_plan(replace(asked, arms=(REFERENCE,)))
     if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
@@ -107,7 +107,13 @@ def sweep(
     )
     plan = replace(base, specs=(*grid.specs(), *base.specs), arms=(*arms, *base.arms))
     draws = saturating(plan, saturated) if saturated else (Draw(),)
-    open_folder(out, asked, grid, plan, draws)
+    with only_writer(out):
+        open_folder(out, asked, grid, plan, draws)
+        _sweep_into(out, plan, grid, draws, jobs, announce)
+    return read_sweep(out)
+
+
+def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: int, announce: Announce) -> None:
     waiting = [
         Job(plan, recording, draw, part)
         for recording in plan.recordings
@@ -121,7 +127,6 @@ def sweep(
     for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
         told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
         announce(f"{job.recording.conversation}{told}: {len(grid)} configurations ({done} of {total})")
-    return read_sweep(out)
 
 
 def part_of(out: Path, conversation: str, draw: Draw) -> Path:
