@@ -44,7 +44,15 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Benchmarks: they measure and never fail on a time."""
+    """Ratios of times, as a table and as reports/bench.json: they measure and never fail on a time."""
+    install(session, "bench")
+    session.install("-c", "constraints.txt", "-e", ".")
+    session.run("python", "tests/benchmarks/ratios", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def kernels(session: nox.Session) -> None:
+    """What each kernel of a turn takes: measured, never failed."""
     install(session, "bench")
     session.install("-c", "constraints.txt", "-e", ".")
     session.run("pytest", "tests/benchmarks", "--benchmark-enable", "--benchmark-only", *session.posargs, env=OFFLINE)

@@ -1,6 +1,6 @@
 """What one turn costs, piece by piece, on invented stores. These measure; none fails on a time.
 
-Run with ``nox -s bench``.
+Run with ``nox -s kernels``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,23 @@ def test_queries_that_do_not_come_or_come_unexpected_change_nothing() -> None:
     queries = asked(BLOCK)
     assert answers(queries[1::2], queries, 3) == answers(queries[1::2], [], 3)
     assert answers(queries, queries[: BLOCK // 2], 3) == answers(queries, [], 3)
+
+
+def test_the_products_of_a_block_are_held_once() -> None:
+    count = 20_000
+    rows, vectors, _ = filled(count, 3)
+    store, queries = ExactStore(DIMENSION), asked(2 * BLOCK)
+    store.add(rows, vectors, [[]] * count)
+    store.expect(np.asarray([query.vector for query in queries]))
+    store.view(queries[0])
+    tracemalloc.start()
+    try:
+        store.view(queries[BLOCK])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    block = BLOCK * count * np.dtype(np.float32).itemsize
+    assert block <= peak < 1.25 * block
 
 
 def test_a_growing_array_keeps_what_it_holds_and_its_views() -> None:

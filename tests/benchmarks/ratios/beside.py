@@ -1,0 +1,133 @@
+"""A result beside another: a stored one, or that of another checkout, measured by turns with this one.
+
+Times of two sessions cannot be compared: another machine, or the same one under other work. Ratios of a stored result
+can, for both their sides were measured in one session. What another checkout's code takes can be compared in time as
+well, if both are measured in this session by turns: each round is a process for each, ours first and last by turns.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import Bench, Ratio
+from shown import Found, plain, read_result
+
+import lab
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.errors import UnusableInput
+
+
+def beside_stored(found: Found, path: Path) -> dict[str, Any]:
+    """What each ratio was and is. ``apart``: their ranges have nothing in common."""
+    before = {one["name"]: one for one in read_result(path)["ratios"] if not one["skipped"]}
+    rows = []
+    for one in found["ratios"]:
+        then = before.get(one["name"])
+        if one["skipped"] or then is None:
+            continue
+        apart = one["lowest"] > then["highest"] or one["highest"] < then["lowest"]
+        keys = ("median", "lowest", "highest", "n")
+        rows.append(
+            {
+                "name": one["name"],
+                "then": {key: then[key] for key in keys},
+                "now": {key: one[key] for key in keys},
+                "change": one["median"] / then["median"],
+                "apart": apart,
+            }
+        )
+    return {"kind": "stored", "with": str(path), "ratios": rows}
+
+
+def beside_checkout(ratios: Sequence[Ratio], repeats: int, folder: Path, bench: Bench) -> dict[str, Any]:
+    """Ratios of both checkouts, and how our time of the upper side stands to theirs: median and range over rounds."""
+    if not (folder / "lab" / "__init__.py").is_file():
+        raise UnusableInput(f"{folder}: is no checkout of the project (it has no lab/), and no file of a result")
+    trees = (Path(lab.__file__).parents[1], folder.resolve())
+    rows = []
+    for one in ratios:
+        rounds: list[list[dict[str, Any]]] = [[], []]
+        for turn in range(repeats):
+            for side in (0, 1) if turn % 2 == 0 else (1, 0):
+                bench.announce(f"{one.name}: {('ours', 'theirs')[side]}, round {turn + 1} of {repeats}")
+                rounds[side].append(_apart(one, trees[side], bench))
+        skipped = next((measured["skipped"] for some in rounds for measured in some if measured["skipped"]), None)
+        if skipped:
+            rows.append({"name": one.name, "skipped": skipped})
+            continue
+        ours, theirs = ([measured["median"] for measured in some] for some in rounds)
+        changes = [mine["over"]["median"] / other["over"]["median"] for mine, other in zip(*rounds, strict=True)]
+        rows.append(
+            {
+                "name": one.name,
+                "skipped": None,
+                "then": _summary(theirs),
+                "now": _summary(ours),
+                "change": statistics.median(changes),
+                "changes": changes,
+                "apart": min(changes) > 1 or max(changes) < 1,
+            }
+        )
+    return {"kind": "checkout", "with": str(folder), "ratios": rows}
+
+
+def _summary(values: Sequence[float]) -> dict[str, Any]:
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values), "n": len(values)}
+
+
+def _apart(one: Ratio, tree: Path, bench: Bench) -> dict[str, Any]:
+    """One round of a ratio in a process that takes ``lab`` from ``tree``; these benchmarks themselves stay ours."""
+    out = bench.new_folder()
+    words = [sys.executable, str(Path(__file__).parent), "--only", one.name, "--repeats", "1"]
+    done = subprocess.run(
+        [*words, "--data", str(bench.data.resolve()), "--out", str(out)],
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        cwd=bench.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        return {"skipped": f"{tree.name}: {last}"}
+    return next(measured for measured in read_result(out)["ratios"] if measured["name"] == one.name)
+
+
+def tell_beside(compared: Found) -> None:
+    """Both beside each other."""
+    stored = compared["kind"] == "stored"
+    emit()
+    emit(f"beside {compared['with']}")
+    done = [one for one in compared["ratios"] if not one.get("skipped")]
+    emit_table(
+        ["ratio", "then" if stored else "theirs", "range", "now" if stored else "ours", "range", "change", "apart"],
+        [
+            [
+                one["name"],
+                *(
+                    text
+                    for side in (one["then"], one["now"])
+                    for text in (plain(side["median"]), f"{plain(side['lowest'])}…{plain(side['highest'])}")
+                ),
+                f"{one['change']:.2f}",
+                "yes" if one["apart"] else "no",
+            ]
+            for one in done
+        ],
+    )
+    for one in compared["ratios"]:
+        if one.get("skipped"):
+            emit_folded(f"{one['name']}: skipped: {one['skipped']}")
+    emit_folded(
+        "change: the ratio now over the ratio then; apart: their ranges have nothing in common. Ratios alone stand "
+        "here, for times of two sessions cannot be compared; name a checkout in place of a file to measure both by "
+        "turns."
+        if stored
+        else "change: our time over theirs, median over rounds measured by turns; apart: no round says otherwise."
+    )

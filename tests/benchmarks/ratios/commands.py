@@ -1,0 +1,113 @@
+"""Whole commands, each a process of its own from its start to its end, over what importing its libraries takes.
+
+Caches are warm: the first round does not count. Every round writes to a new folder, for a run that is there would be
+skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness import PROJECT, Bench, Side, Sides, ratio
+
+import lab
+from lab.errors import CannotMeasure
+from lab.sweep.grid import DEFAULT
+
+ARMS = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1")
+OWN = PROJECT / "datasets" / "operators"
+# A sweep as the command does it, charts left out.
+SWEEP_ALONE = (
+    "import sys, pathlib; from lab.processes import set_up; set_up(); "
+    "from lab.replay.plan import Asked; from lab.sweep.grid import read_grid; from lab.sweep.sweep import sweep; "
+    "path, grid, out = sys.argv[1:]; "
+    "sweep(Asked(path, 'realmem', ()), read_grid(pathlib.Path(grid)), pathlib.Path(out))"
+)
+
+
+def python(bench: Bench, *words: str | Path) -> None:
+    """Run Python to its end, with the lab that is measured here, in the bench's folder."""
+    known = os.environ | {"PYTHONPATH": str(Path(lab.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=bench.folder, env=known, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise CannotMeasure(f"{' '.join(map(str, words[:3]))} ended with {done.returncode}: {last}")
+
+
+def importing(bench: Bench, *names: str) -> Side:
+    """A Python that imports libraries and ends."""
+    statement = f"import {', '.join(names)}" if names else "pass"
+    return Side(f"python -c '{statement}'", lambda: python(bench, "-c", statement))
+
+
+def replay_and_score(bench: Bench, path: Path, format_name: str) -> Side:
+    """Both policies replayed and scored, in two processes."""
+
+    def work() -> None:
+        out = bench.new_folder()
+        python(bench, "-m", "lab", "replay", path, "--format", format_name, *ARMS, "--out", out)
+        python(bench, "-m", "lab", "score", out)
+
+    return Side(f"lab replay and lab score, {path.name}, two arms, all measures", work)
+
+
+@ratio("realmem", at_most=3, about="RealMem's dev personas replayed and scored, over importing what that needs.")
+def realmem(bench: Bench) -> Sides:
+    """Four personas, 2,600 user turns."""
+    over = replay_and_score(bench, bench.public("realmem"), "realmem")
+    return Sides(over, importing(bench, "numpy", "pandas", "pyarrow"))
+
+
+@ratio("own-set", at_most=2.5, about="The shipped set replayed and scored, over importing lancedb and pandas.")
+def own_set(bench: Bench) -> Sides:
+    """Six conversations."""
+    return Sides(replay_and_score(bench, OWN, "lab"), importing(bench, "lancedb", "pandas"))
+
+
+@ratio("help", about="lab --help over a Python that does nothing.")
+def shows_help(bench: Bench) -> Sides:
+    """How long one waits for the list of verbs."""
+    return Sides(Side("lab --help", lambda: python(bench, "-m", "lab", "--help")), importing(bench))
+
+
+def grids(bench: Bench) -> tuple[Path, Path]:
+    """The default grid, and the first configuration of it, as files."""
+    one = {"arm": DEFAULT["arm"], "grid": {path: values[:1] for path, values in DEFAULT["grid"].items()}}
+    paths = (bench.folder / "many.json", bench.folder / "one.json")
+    for path, grid in zip(paths, (DEFAULT, one), strict=True):
+        path.write_text(json.dumps(grid), encoding="utf-8")
+    return paths
+
+
+@ratio("sweep", at_most=10, about="lab sweep of the 200 configurations over lab sweep of one, RealMem's dev personas.")
+def sweep(bench: Bench) -> Sides:
+    """The command with all that it writes, charts among it."""
+    data = bench.public("realmem")
+    return sweeps(bench, lambda grid: ("-m", "lab", "sweep", data, "--format", "realmem", "--grid", grid, "--out"))
+
+
+@ratio(
+    "sweep-alone",
+    at_most=10,
+    about="The same without the table and the charts, which cost one grid what they cost all.",
+)
+def sweep_alone(bench: Bench) -> Sides:
+    """The sweep itself."""
+    data = bench.public("realmem")
+    return sweeps(bench, lambda grid: ("-c", SWEEP_ALONE, data, grid))
+
+
+def sweeps(bench: Bench, words: Callable[[Path], Sequence[str | Path]]) -> Sides:
+    """All configurations, over one."""
+    many, one = grids(bench)
+    return Sides(
+        Side("200 configurations", lambda: python(bench, *words(many), bench.new_folder())),
+        Side("one", lambda: python(bench, *words(one), bench.new_folder())),
+    )

@@ -1,0 +1,141 @@
+"""Stores of any size, made of the recordings that the project ships, and the turns that are asked of them.
+
+Texts, vectors and prompts are real; what lies beyond them is resampled from them, as ``lab latency`` does it, whose
+stores and turns these are. Nothing is embedded while it is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness import PROJECT, Bench, Side
+
+from lab.engine.store.contract import Store
+from lab.engine.store.exact import BLOCK
+from lab.engine.store.lance import LanceStore
+from lab.latency.bench import Question, Shelf, Subject, ask, ask_together, pool_of, questions_of
+from lab.latency.memories import Pool, PoolWords
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.run import Sources, open_sources, prepare
+from lab.systems.contract import Selector
+from lab.systems.engine import POLICIES
+from lab.systems.retrievers import make_store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Turns of a sample: whole blocks of the exact store, so that every turn bears its share of a product. A live table,
+# where a turn takes a hundred times as long, is asked fewer.
+TURNS, LIVE_TURNS = 2 * BLOCK, 16
+
+
+class Pack(NamedTuple):
+    """What stores are made of: the plan of both policies, its memories and their words, and turns."""
+
+    plan: Plan
+    sources: Sources
+    pool: Pool
+    words: PoolWords
+
+
+def shipped(bench: Bench) -> Pack:
+    """The recordings that the project ships, with everything embedded."""
+
+    def make() -> Pack:
+        plan = make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", POLICIES))
+        sources = open_sources(plan)
+        prepare(plan, plan.recordings, sources, bench.announce)
+        pool = pool_of(plan, sources)
+        return Pack(plan, sources, pool, PoolWords(pool, plan.retrievals()[0].text))
+
+    found: Pack = bench.keep("shipped", None, make)
+    return found
+
+
+def filled(bench: Bench, kind: str, size: int) -> Shelf:
+    """A store of ``size`` memories, compacted if it is a table. The one before it of its kind goes."""
+    pack = shipped(bench)
+
+    def make() -> Shelf:
+        bench.announce(f"building the {kind} store of {size} memories")
+        settings, dimension = pack.plan.retrievals()[0].text, pack.sources.vectors.embedder.dimension
+        store: Store
+        if kind == "lancedb":
+            store = live = LanceStore(dimension, settings, bench.new_folder(), None)
+            bench.close_later(live.close)
+        else:
+            store = make_store(kind, dimension, settings)
+        shelf = Shelf(kind, store)
+        shelf.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
+        if kind == "lancedb":
+            live.compact()
+        return shelf
+
+    found: Shelf = bench.keep(kind, size, make)
+    return found
+
+
+def questions(bench: Bench, count: int) -> list[Question]:
+    """Turns of all recordings."""
+    pack = shipped(bench)
+    return questions_of(pack.plan, pack.sources, count)
+
+
+def policies(bench: Bench, *names: str) -> list[Selector]:
+    """Arms of selection alone; both without names."""
+    return [arm for arm in shipped(bench).plan.arms if not names or arm.name in names]
+
+
+def whole_flow(bench: Bench) -> list[Selector]:
+    """Both policies within the whole flow of a turn."""
+    specs = []
+    for policy in POLICIES:
+        path = bench.folder / f"{policy}.json"
+        path.write_text(
+            json.dumps({"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": policy}}), encoding="utf-8"
+        )
+        specs.append(f"flow_{policy}={path}")
+    return list(make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs))).arms)
+
+
+def together(what: str, shelf: Shelf, arms: Sequence[Selector], asked: Sequence[Question]) -> Side:
+    """Turns of arms that share one view, as in a replay, which says what it will ask."""
+    vectors = expected(asked)
+
+    def work() -> None:
+        fresh = [arm.fresh() for arm in arms]
+        shelf.store.expect(vectors)
+        for question in asked:
+            ask_together(shelf, fresh, question)
+
+    return Side(what, work, len(asked))
+
+
+def each_alone(what: str, shelf: Shelf, arms: Sequence[Selector], asked: Sequence[Question]) -> Side:
+    """Turns of arms of which each makes its own searches, as it would live."""
+    vectors = expected([question for question in asked for _ in arms])
+
+    def work() -> None:
+        subjects = [Subject(shelf, arm.fresh()) for arm in arms]
+        shelf.store.expect(vectors)
+        for question in asked:
+            for subject in subjects:
+                ask(subject, question)
+
+    return Side(what, work, len(asked))
+
+
+def expected(asked: Sequence[Question]) -> np.ndarray:
+    """float32 ``[turns, dimension]``."""
+    import numpy as np
+
+    return np.asarray([question.query.vector for question in asked], np.float32)
+
+
+def matrix(pool: Pool, size: int) -> np.ndarray:
+    """float32 ``[size, dimension]``: the vectors of the first memories."""
+    import numpy as np
+
+    return np.concatenate([part.vectors for part in pool.parts(0, size)])

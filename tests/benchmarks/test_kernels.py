@@ -1,0 +1,131 @@
+"""The kernels of a turn and of scoring, one by one. These measure; none fails on a time.
+
+Run with ``nox -s kernels``. What whole turns cost is in ``test_turn.py``, what they cost beside other things in
+``ratios/``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from lab.engine.memory import Candidate, engine_id
+from lab.engine.recall.budget import Budget, Slot, pack, pack_well_formed
+from lab.engine.recall.select.tier_first import tier_first_v1
+from lab.engine.recall.select.tier_quota import tier_quota_v1
+from lab.engine.recall.tiers import recall_plans
+from lab.engine.settings import EngineConfig
+from lab.engine.store.exact import BAND, Lane
+from lab.engine.store.tokens import ScanWords, TextSettings, Tokens
+from lab.measures.score import score_run
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory
+
+CANDIDATES, TEXTS = 12, 500
+
+
+def candidates(tier: str) -> list[Candidate]:
+    return [
+        Candidate(engine_id(f"{tier} {rank}"), 2 / (60 + rank), rank, rank, rank, 0.5)
+        for rank in range(1, CANDIDATES + 1)
+    ]
+
+
+def texts(count: int, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(f"walk{word}ing" for word in random.integers(0, 900, 20)) + f" {seed} {at}" for at in range(count)]
+
+
+def slots() -> list[Slot]:
+    """Twice what the budget holds."""
+    return [
+        Slot(engine_id(str(at)), at, "fact", "nice_to_have", f"what was said <{at}> & " + "some words " * 50)
+        for at in range(6)
+    ]
+
+
+@pytest.mark.parametrize("policy", ["tier_first_v1", "tier_quota_v1"])
+def test_select(benchmark: BenchmarkFixture, policy: str) -> None:
+    """Six of three tiers' candidates."""
+    settings = EngineConfig().auto_recall
+    plans = recall_plans(unknown_fallback=True)
+    found = {plan.tier: candidates(str(plan.tier)) for plan in plans}
+
+    def select() -> int:
+        if policy == "tier_first_v1":
+            return len(tier_first_v1(plans, 6, lambda plan: found[plan.tier]).picked)
+        return len(tier_quota_v1(plans, 6, settings.quota, lambda plan: found[plan.tier], strict_caps=True).picked)
+
+    assert benchmark(select) == 6
+
+
+@pytest.mark.parametrize("kernel", [pack, pack_well_formed])
+def test_pack(benchmark: BenchmarkFixture, kernel: object) -> None:
+    """Six memories into a budget that three fit into."""
+    assert callable(kernel)
+    packed = benchmark(lambda: kernel(slots(), Budget()))
+    assert 0 < len(packed.kept) < 6
+    assert len(packed.context) <= Budget().max_chars
+
+
+@pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
+    """The twelve best of a lane that is scored roughly."""
+    random = np.random.default_rng(5)
+    rough = random.random(count).astype(np.float32)
+    mask = random.random(count) < 0.3 if masked else None
+
+    class Rows:
+        def __getitem__(self, number: int) -> Candidate:
+            return Candidate(str(number), 0.0)
+
+    def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return 1 - rough[places], rough[places]
+
+    lane = Lane(np.arange(count), rough, BAND, exact, Rows())  # type: ignore[arg-type]
+    hits = benchmark(lambda: lane.best(mask, 12))
+    allowed = np.flatnonzero(mask) if mask is not None else np.arange(count)
+    assert [hit.row for hit in hits] == allowed[np.argsort(rough[allowed], kind="stable")][:12].tolist()
+
+
+def test_tokenise(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LanceDB's tokens of texts that no cache has."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    words = Tokens(TextSettings())
+    seeds = iter(range(1_000))
+
+    def fresh() -> tuple[tuple[list[str]], dict[str, object]]:
+        return (texts(TEXTS, next(seeds)),), {}
+
+    assert benchmark.pedantic(words.prepare, setup=fresh, rounds=5) == TEXTS
+
+
+def test_cached_tokens(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same once they are kept."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    words, asked = Tokens(TextSettings()), texts(TEXTS, 0)
+    words.prepare(asked)
+    assert benchmark(lambda: words.of(asked))[0][0].startswith("walk")
+
+
+def test_scan_words(benchmark: BenchmarkFixture) -> None:
+    """The public plugin's words."""
+    asked = texts(TEXTS, 0)
+    assert len(benchmark(lambda: ScanWords().of(asked))[0]) == 22
+
+
+@pytest.fixture(scope="module")
+def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A conversation of the shipped set, replayed by both policies."""
+    asked = Asked(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
+    return run_replay(asked, tmp_path_factory.mktemp("kernels") / "run").run
+
+
+def test_measures(benchmark: BenchmarkFixture, run: RunDirectory) -> None:
+    """All measures of a run, receipts read and scores written."""
+    assert len(benchmark(lambda: score_run(run))) > 1_000

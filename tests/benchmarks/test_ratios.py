@@ -1,0 +1,81 @@
+"""The ratios' own machinery, on the quickest of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RATIOS = Path(__file__).with_name("ratios")
+
+
+def bench(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    known = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, RATIOS, *words], cwd=cwd, env=known, capture_output=True, text=True, check=False
+    )
+
+
+def measured(*words: str | Path, out: Path) -> tuple[dict[str, Any], str]:
+    done = bench(*words, "--out", out, "--data", out.parent / "nothing", cwd=out.parent)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    return json.loads(out.read_text("utf-8")), done.stdout
+
+
+def test_a_ratio_is_measured_by_turns_written_and_told(tmp_path: Path) -> None:
+    found, said = measured("--only", "help", "--only", "realmem", "--repeats", "2", out=tmp_path / "one.json")
+    assert (found["kind"], found["schema_version"], found["repeats"]) == ("lab.ratios", 1, 2)
+    told, skipped = sorted(found["ratios"], key=lambda one: one["name"])
+    assert told["name"] == "help"
+    pairs = zip(told["over"]["samples"], told["under"]["samples"], strict=True)
+    assert told["ratios"] == [over / under for over, under in pairs]
+    assert told["lowest"] == min(told["ratios"]) <= told["median"] <= told["highest"] == max(told["ratios"])
+    # A command of the lab takes longer than a Python that does nothing, and there is no target for how much.
+    assert told["lowest"] > 1
+    assert (told["n"], told["target"], told["met"]) == (2, None, None)
+    assert "realmem is not at hand" in skipped["skipped"]
+    assert "Skipped: public data realmem" in " ".join(said.split())
+
+    after, said = measured(
+        *("--only", "help", "--repeats", "1", "--compare", tmp_path / "one.json"), out=tmp_path / "two.json"
+    )
+    (row,) = after["compared"]["ratios"]
+    assert row["then"]["median"] == told["median"]
+    assert row["change"] == after["ratios"][0]["median"] / told["median"]
+    assert "times of two sessions cannot be compared" in " ".join(said.split())
+
+
+def test_a_checkout_is_measured_by_turns_with_this_one(tmp_path: Path) -> None:
+    # A lab that takes a second to say how it is used.
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "lab").symlink_to(ROOT / "lab")
+    (slow / "sitecustomize.py").write_text("import sys, time\nif '--help' in sys.argv: time.sleep(1)\n", "utf-8")
+    found, said = measured("--only", "help", "--repeats", "2", "--compare", slow, out=tmp_path / "out.json")
+    (row,) = found["compared"]["ratios"]
+    assert row["skipped"] is None, row
+    assert len(row["changes"]) == 2
+    assert row["now"]["highest"] < row["then"]["lowest"]
+    assert row["change"] < 1
+    assert row["apart"]
+    assert "measured by turns" in said
+
+
+def test_what_is_no_ratio_and_no_result_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}", "utf-8")
+    (tmp_path / "empty").mkdir()
+    for words, told in (
+        (("--only", "speed"), "no ratio 'speed'; known: turn-1k"),
+        (("--only", "help", "--compare", "other.json"), "other.json: is no result of these benchmarks"),
+        (("--only", "help", "--compare", "absent.json"), "absent.json: no such file"),
+        (("--only", "help", "--compare", "empty"), "empty: is no checkout of the project"),
+    ):
+        done = bench(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+        assert len(done.stderr.splitlines()) == 1
