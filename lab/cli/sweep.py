@@ -50,6 +50,9 @@ def sweep(
     limit: options.Limit = None,
     conversation: options.Conversations = None,
     top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
+    by_draw: Annotated[
+        int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration, draw by draw.")
+    ] = None,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
@@ -69,6 +72,9 @@ def sweep(
         raise UnusableInput("--saturated draws the labels itself; leave out --labels, --must-share and --nice-share")
     if seeds > 1 and not saturated:
         raise UnusableInput("--seeds counts the draws of --saturated; add it, or draw other labels with --seed")
+    chosen = read_grid(grid)
+    if by_draw is not None and not 0 <= by_draw < len(chosen):
+        raise UnusableInput(f"--by-draw {by_draw}: the grid has configurations 0 to {len(chosen) - 1}")
     asked = Asked(
         str(path),
         format,
@@ -87,7 +93,7 @@ def sweep(
         limit=limit,
         conversation=tuple(conversation or ()),
     )
-    swept = run(asked, read_grid(grid), out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
+    swept = run(asked, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     found = configurations(swept)
     write_configurations(found, out / "configurations.parquet")
     files = save(front_figure(found, reference(swept)), out / "figures" / "front")
@@ -105,6 +111,24 @@ def sweep(
         )
         return
     _show(swept, found, reference(swept), top, out, files)
+    if by_draw is not None:
+        _show_draws(swept, by_draw)
+
+
+def _show_draws(swept: Swept, number: int) -> None:
+    from lab.sweep.tally import MEASURES
+
+    at = [MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars", "HardRules")]
+    means = swept.means()
+    emit()
+    emit(f"#{number}, draw by draw")
+    rows: list[list[Any]] = []
+    for draw, mine, hybrid in zip(swept.draws, means[:, number], means[:, -1], strict=True):
+        hit, repeat, chars, hard = (None if mine[one] != mine[one] else float(mine[one]) for one in at)
+        name = draw.mode if draw.share is None else f"{draw.mode} {draw.share:.2f}"
+        less = None if hit is None else f"{hit - hybrid[at[0]]:+.3f}"
+        rows.append([name, draw.seed, hit, less, repeat, chars, hard])
+    emit_table(["mode, must share", "seed", "hit", "less hybrid", "repeat", "chars", "hard rules"], rows)
 
 
 def _show(

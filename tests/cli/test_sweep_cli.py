@@ -88,3 +88,15 @@ def test_a_configuration_that_the_engine_refuses_is_named(swept: Callable[..., A
     assert found.returncode == 2
     assert "configuration 0 of the grid" in found.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_one_configuration_draw_by_draw(swept: Callable[..., Any]) -> None:
+    found = swept("--saturated", "--by-draw", "3", "--hard-rules", "1", "--limit", "1")
+    assert found.returncode == 0, found.stderr
+    table = found.stdout.partition("#3, draw by draw")[2].splitlines()
+    drawn = [line for line in table if line.startswith(("distractors ", "independent "))]
+    assert len(drawn) > 12
+    assert drawn[-1].startswith("independent 1.00")
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    outside = swept("--by-draw", "4")
+    assert (outside.returncode, outside.stderr.count("\n")) == (2, 1)
