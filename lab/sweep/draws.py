@@ -37,7 +37,8 @@ def saturating(plan: Plan, seeds: int) -> tuple[Draw, ...]:
 
     Shares that a mode cannot reach are left out: gold memories never become must among ``distractors``.
     """
-    wanted = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
+    probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
+    wanted = {judgement.memory for probe in probes for judgement in probe.relevant}
     total = sum(len(recording.memories) for recording in plan.recordings)
     reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
     return tuple(
