@@ -69,12 +69,11 @@ def memory_recall(
     chosen = selected.selection.picked[:limit]
     hits = tuple((one, memories.by_id[one.candidate.id]) for one in chosen)
     counts = selected.selection.tier_counts
-    fts = [hit for one in tiers.searched for hit in one.fts]
-    vec = [hit for one in tiers.searched for hit in one.vec]
+    fts, vec = tiers.told(config.receipts)
     dark = memories.no_vector
     receipt = _receipt(config, limit, mode, found) | {
-        "ftsCount": len(fts),
-        "vecCount": len(vec),
+        "ftsCount": sum(len(one.lanes.fts) for one in tiers.searched),
+        "vecCount": sum(len(one.lanes.vec) for one in tiers.searched),
         "fusedCount": len(chosen),
         "policyTier": counts[-1].tier if counts else None,
         "fallback": selected.fallback,

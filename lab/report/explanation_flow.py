@@ -105,7 +105,7 @@ def candidate_lines(tiers: Tiers, turn: Turn | None, rows: Mapping[str, Row]) ->
     for where, found in zip(tiers.asked, tiers.searched, strict=True):
         tier = "+".join(why_tier(label) for label in where.labels or ())
         scope = where.scope or "any scope"
-        lines += ["", f"tier {tier} in {scope}: {len(found.fts)} text, {len(found.vec)} vector hits"]
+        lines += ["", f"tier {tier} in {scope}: {len(found.lanes.fts)} text, {len(found.lanes.vec)} vector hits"]
         if found.fused:
             lines.append("   # fused   text  vec  final memory")
         for rank, one in enumerate(found.fused, 1):
@@ -134,7 +134,12 @@ def flow_json(turn: Turn) -> dict[str, Any]:
         "excluded": {_key(turn, one): reason for one, reason in turn.excluded.items()},
         "factors": {_key(turn, one): factors._asdict() for one, factors in turn.factors.items()},
         "searched": [
-            {"scope": where.scope, "labels": list(where.labels or ()), "text": len(one.fts), "vector": len(one.vec)}
+            {
+                "scope": where.scope,
+                "labels": list(where.labels or ()),
+                "text": len(one.lanes.fts),
+                "vector": len(one.lanes.vec),
+            }
             for where, one in zip(turn.tiers.asked, turn.tiers.searched, strict=True)
         ],
         "documents": [slot.id for slot in turn.docs],

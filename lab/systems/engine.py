@@ -7,7 +7,6 @@ from typing import Any
 
 from lab.engine.config import describe
 from lab.engine.recall.flow import recall
-from lab.engine.recall.receipt import Found
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.select.outcome import Selection
 from lab.engine.recall.select.tier_first import tier_first_v1
@@ -16,7 +15,7 @@ from lab.engine.recall.tiers import recall_plans
 from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.engine.settings import EngineConfig
 from lab.systems.contract import Recall, Request, Retrieval
-from lab.systems.finish import finish, item_of
+from lab.systems.finish import RECEIPTS, finish, item_of
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 
@@ -46,7 +45,7 @@ class TieredRecall:
         selection = self.choose(tiers, request.scope)
         elapsed = time.perf_counter_ns() - started
         spent = {"search": tiers.nanoseconds, "select": elapsed - tiers.waited}
-        return finish(self.policy, request, selection, raw_lanes(tiers), memories, self.config.max_items, spent)
+        return finish(self.policy, request, selection, tiers.told(RECEIPTS), memories, self.config.max_items, spent)
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""
@@ -120,9 +119,3 @@ class FlowRecall:
             turn.duplicates(),
             tuple(text for _, text in turn.log),
         )
-
-
-def raw_lanes(tiers: Tiers) -> tuple[list[Found], list[Found]]:
-    """All raw hits of a run's text lane and of its vector lane."""
-    fts = [hit for one in tiers.searched for hit in one.fts]
-    return fts, [hit for one in tiers.searched for hit in one.vec]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from lab.engine.memory import Row
-from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
+from lab.engine.recall.receipt import Final, Found, Lane, lifecycle_receipt
 from lab.engine.recall.scope import GLOBAL
 from lab.engine.recall.select.outcome import Picked, Selection
 from lab.engine.recall.turn import Memories
@@ -21,7 +21,7 @@ def finish(
     mode: str,
     request: Request,
     selection: Selection,
-    lanes: tuple[Sequence[Found], Sequence[Found]],
+    lanes: tuple[Sequence[Found] | Lane, Sequence[Found] | Lane],
     memories: Memories,
     max_items: int,
     timings: dict[str, int],

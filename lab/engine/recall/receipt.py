@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from lab.engine.collation import id_order
@@ -52,6 +52,13 @@ class Found(NamedTuple):
     distance: float
 
 
+class Lane(NamedTuple):
+    """What a receipt says of one lane over a whole run: the ids that it returned, and its best hits."""
+
+    ids: Set[str]
+    top: list[Found]
+
+
 class Final(NamedTuple):
     """A row of the final list. Label and scope are as stored; None or blank where there is none."""
 
@@ -70,18 +77,19 @@ def lifecycle_receipt(
     mode: str | None = None,
     quota: Quota | None = None,
     tier_counts: Sequence[TierCount] = (),
-    fts: Sequence[Found] = (),
-    vec: Sequence[Found] = (),
+    fts: Sequence[Found] | Lane = (),
+    vec: Sequence[Found] | Lane = (),
     final: Sequence[Final] = (),
     injected: float = 0,
     parts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The receipt, keys in the plugin's order.
 
-    ``fts`` and ``vec`` are all raw hits of the run. ``parts`` are the receipts of other stages, by their key; they come
-    last.
+    ``fts`` and ``vec`` are all raw hits of the run, or what a receipt says of them. ``parts`` are the receipts of other
+    stages, by their key; they come last.
     """
     listed = most_listed(settings)
+    fts, vec = (one if isinstance(one, Lane) else lane_of(one, listed) for one in (fts, vec))
     found = set(rejected)
     receipt: dict[str, Any] = {
         "schema": SCHEMA,
@@ -110,7 +118,7 @@ def lifecycle_receipt(
     for row in named:
         by_tier[why_tier(row.label)] += 1
     primary = sum(one == scope for one in scopes)
-    lanes = (("fts", {one.id for one in fts}), ("vec", {one.id for one in vec}))
+    lanes = (("fts", fts.ids), ("vec", vec.ids))
     receipt |= {
         "tiersSearched": [count.tier for count in shown],
         "tierCounts": [
@@ -122,8 +130,8 @@ def lifecycle_receipt(
             }
             for count in shown
         ],
-        "ftsTop": [{"id": one.id, "score": one.score} for one in _top(fts, listed)],
-        "vecTop": [one._asdict() for one in _top(vec, listed)],
+        "ftsTop": [{"id": one.id, "score": one.score} for one in fts.top],
+        "vecTop": [{"id": one.id, "score": one.score, "distance": one.distance} for one in vec.top],
         "fusedTop": [row.id for row in final[:listed]],
         "whySummary": {
             "byTier": by_tier,
@@ -187,6 +195,11 @@ def why_tier(label: str | None) -> str:
     return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
 
 
+def lane_of(hits: Sequence[Found], listed: int) -> Lane:
+    """What a receipt that lists so many hits says of these."""
+    return Lane({one.id for one in hits}, _top(hits, listed))
+
+
 def _number(value: float) -> float:
     return round6(value) if math.isfinite(value) else 0
 
@@ -194,26 +207,10 @@ def _number(value: float) -> float:
 def _top(hits: Sequence[Found], count: int) -> list[Found]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
-    for identity, score, distance in _contenders(hits, count):
+    for identity, score, distance in hits:
         # Rounded first: scores that look alike in the receipt stand in the order of their ids.
         score = _number(score)
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
     return [Found(identity, -negative, _number(best[identity][1])) for negative, _, identity in ordered]
-
-
-def _contenders(hits: Sequence[Found], count: int) -> Sequence[Found]:
-    """The hits that can be among the best ``count``.
-
-    Rounding moves a score by half a millionth at most, and it is what costs: so a hit that is clearly worse than
-    ``count`` others is spared it. All hits are returned where an id comes twice, or a score is no number.
-    """
-    if len(hits) <= count or len({hit[0] for hit in hits}) < len(hits):
-        return hits
-    scores = [hit[1] for hit in hits]
-    if not math.isfinite(sum(scores)):
-        return hits
-    floor = sorted(scores, reverse=True)[count - 1] - 2e-6
-    # One without an id is not listed, so it may not keep out another.
-    return [hit for hit in hits if hit[1] >= floor] if all(hit[0] for hit in hits) else hits

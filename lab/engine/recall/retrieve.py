@@ -8,18 +8,17 @@ from typing import NamedTuple
 
 from lab.engine.memory import Candidate, Row
 from lab.engine.recall.fuse import fuse
-from lab.engine.recall.receipt import Found
+from lab.engine.recall.receipt import Found, Lane, lane_of, most_listed
 from lab.engine.recall.tiers import TierPlan
+from lab.engine.settings import ReceiptSettings
 from lab.engine.store.contract import Filter, Hit, Lanes, View
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: its raw lanes, the candidates fused from them, and the lanes by id for receipts."""
+    """One tier in one scope: its raw lanes, and the candidates fused from them."""
 
     lanes: Lanes
     fused: list[Candidate]
-    fts: list[Found]
-    vec: list[Found]
 
 
 class Pool(NamedTuple):
@@ -57,9 +56,7 @@ class Tiers:
             started = time.perf_counter_ns()
             lanes = self._view.search(where, self.limit)
             self.waited += time.perf_counter_ns() - started
-            found = self._shared[where, self.limit] = Searched(
-                lanes, fuse(lanes, self._rows, self.limit), self._by_id(lanes.fts), self._by_id(lanes.vec)
-            )
+            found = self._shared[where, self.limit] = Searched(lanes, fuse(lanes, self._rows, self.limit))
         self.asked.append(where)
         self.searched.append(found)
         return found.fused
@@ -89,5 +86,21 @@ class Tiers:
         """What the searches cost, whoever waited for them."""
         return sum(one.lanes.nanoseconds for one in self.searched)
 
-    def _by_id(self, hits: Sequence[Hit]) -> list[Found]:
-        return [Found(self._rows[row].id, score, distance) for row, score, distance in hits]
+    def told(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
+        """What a receipt says of both lanes: all their raw hits over the whole run."""
+        listed = most_listed(settings)
+        return self._told([one.lanes.fts for one in self.searched], listed), self._told(
+            [one.lanes.vec for one in self.searched], listed
+        )
+
+    def _told(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
+        rows, hits = self._rows, [hit for lane in lanes for hit in lane]
+        ids = {rows[hit[0]].id for hit in hits}
+        best = hits
+        # Rounding moves a score by half a millionth at most, and it is what costs: a hit that is clearly worse than
+        # as many as are listed is spared it. An id that stands there twice takes one place, and none takes none.
+        if len(ids) == len(hits) > listed and "" not in ids:
+            floor = sorted([hit[1] for hit in hits], reverse=True)[listed - 1] - 2e-6
+            best = [hit for hit in hits if hit[1] >= floor]
+        top = lane_of([Found(rows[row].id, score, distance) for row, score, distance in best], listed).top
+        return Lane(ids, top)

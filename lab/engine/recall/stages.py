@@ -239,7 +239,7 @@ def final_of(turn: Turn, picked: list[Picked]) -> list[Final]:
 
 
 def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[str, Any]:
-    tiers = turn.tiers
+    fts, vec = turn.tiers.told(turn.config.receipts)
     parts: dict[str, Any] = {"fallback": turn.fallback}
     if budget is not None:
         parts["budget"] = budget
@@ -254,8 +254,8 @@ def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[s
         mode=turn.config.auto_recall.selection_mode,
         quota=turn.selection.quota,
         tier_counts=turn.selection.tier_counts,
-        fts=[hit for one in tiers.searched for hit in one.fts],
-        vec=[hit for one in tiers.searched for hit in one.vec],
+        fts=fts,
+        vec=vec,
         final=final_of(turn, turn.final),
         injected=injected,
         parts=parts | turn.additions,
