@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,7 @@ def replay(
     embedder: Annotated[
         str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
     ] = "all-MiniLM-L6-v2",
+    and_score: Annotated[bool, typer.Option("--score", help="Score the run at once, as lab score does.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
@@ -60,6 +62,8 @@ def replay(
     from lab.replay.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
+    if part and and_score:
+        raise UnusableInput("--score needs a whole run, and this is a shard; lab merge OUT SHARD…, then lab score OUT")
     asked = Asked(
         str(path),
         format,
@@ -86,6 +90,11 @@ def replay(
         memories_from=str(memories_from) if memories_from else None,
     )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
+    summary = None
+    if and_score and not outcome.failures:
+        from lab.measures.score import read_gold, score_run, summarise
+
+        summary = summarise(score_run(outcome.run), read_gold(outcome.run), outcome.run.arms)
     if as_json:
         emit_json(
             {
@@ -100,12 +109,15 @@ def replay(
                 "labels": outcome.run.manifest["resolved"]["labels"],
             }
             | ({"shard": str(outcome.run.shard)} if part else {})
+            | ({"scores": summary} if summary else {})
         )
     else:
         emit(
-            f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed. "
-            f"Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}"
+            f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
+            + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
         )
+        if summary:
+            _show_means(summary, outcome.run.cutoff, [])
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
 
@@ -141,7 +153,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import canonical, headlines, read_gold, score_run, summarise
+    from lab.measures.score import read_gold, score_run, summarise
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
@@ -149,20 +161,28 @@ def score(
     if as_json:
         emit_json(summary)
         return
-    known = {name for arm in summary["arms"].values() for name in arm["measures"]}
-    asked = [canonical(name) for name in measure or ()]
-    for name in asked:
-        if name not in known:
-            raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
-    wanted = asked or [name for name in headlines(opened.cutoff) if name in known]
-    _emit_means("arm", summary["arms"], wanted)
-    if not asked:
-        emit(f"{len(known) - len(wanted)} more measures: -m NAME, or --json for all")
+    wanted = _show_means(summary, opened.cutoff, measure or ())
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
                 emit(f"{name} = {value}")
                 _emit_means("arm", arms, wanted)
+
+
+def _show_means(summary: dict[str, Any], cutoff: int, measures: Sequence[str]) -> list[str]:
+    """Print the means that were asked for, or the headlines; return which those are."""
+    from lab.measures.score import canonical, headlines
+
+    known = {name for arm in summary["arms"].values() for name in arm["measures"]}
+    asked = [canonical(name) for name in measures]
+    for name in asked:
+        if name not in known:
+            raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
+    wanted = asked or [name for name in headlines(cutoff) if name in known]
+    _emit_means("arm", summary["arms"], wanted)
+    if not asked:
+        emit(f"{len(known) - len(wanted)} more measures: lab score -m NAME, or --json for all")
+    return wanted
 
 
 def _emit_means(title: str, arms: dict[str, Any], wanted: list[str]) -> None:

@@ -106,13 +106,13 @@ def replay_each(
     if workers.width > 1:
         waiting = sorted(waiting, key=lambda recording: -size(plan, recording))
     by_name = {recording.conversation: recording for recording in waiting}
-    for conversation, found in _results((_task(plan, one, sources) for one in waiting), workers):
+    for conversation, found in _results((task_of(plan, one, sources) for one in waiting), workers):
         if isinstance(found, Replayed):
             save_kept(plan, by_name[conversation], found.kept)
         yield conversation, found
 
 
-def _task(plan: Plan, recording: Recording, sources: Sources) -> Task:
+def task_of(plan: Plan, recording: Recording, sources: Sources) -> Task:
     """A conversation with what its replay needs: where its candidates are all kept, no vectors and no words."""
     kept = read_kept(plan, recording)
     texts = not all_served(plan, kept)

@@ -340,3 +340,15 @@ def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_replay_can_score_at_once_as_score_does(lab: Lab, place: Path) -> None:
+    words = ["replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--embedder", "hashing", "--score"]
+    done = lab(*words, "--out", "scored", "--json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scores"] == json.loads(lab("score", "scored", "--json", cwd=place).stdout)
+    told = lab(*words, "--out", "scored", cwd=place).stdout
+    assert told.partition("\n")[2] == lab("score", "scored", cwd=place).stdout
+    part = lab(*words, "--out", "part", "--shard", "1/2", cwd=place)
+    assert (part.returncode, part.stderr.count("\n")) == (2, 1)
+    assert "--score needs a whole run" in part.stderr

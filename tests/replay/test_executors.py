@@ -15,7 +15,8 @@ import pytest
 
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size
+from lab.replay.candidates import save_kept
+from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.run_directory import packages
@@ -47,7 +48,7 @@ def results(files: dict[str, bytes]) -> dict[str, bytes]:
 def tasks_of(plan: Plan) -> list[Task]:
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    return [Task(plan.alone(one), one, hand(plan, one, sources)) for one in plan.recordings]
+    return [task_of(plan, one, sources) for one in plan.recordings]
 
 
 @pytest.fixture
@@ -68,8 +69,8 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
     talk(desk, 6, 4)
     arms = ARMS if profile == "seed" else ("tier_first_v1",)
     tasks = tasks_of(make_plan(desk.asked(*arms, engine, profile=profile)))
-    here = [run_task(task) for task in tasks]
     sent = [pickle.dumps(task) for task in tasks]
+    here = [run_task(task) for task in tasks]
     for path in (desk.folder, desk.home / "docs", desk.home / "cache"):
         path.rename(path.with_name(f"{path.name} is gone"))
     monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
@@ -81,6 +82,28 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
     if profile == "seed":
         # Nothing was missing of what had been handed over.
         assert not (desk.home / "other").exists()
+
+
+def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk(desk, 6, 4)
+    plan = make_plan(desk.asked(*ARMS))
+    first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
+    for recording, found in first:
+        assert isinstance(found, Replayed), found
+        save_kept(plan, recording, found.kept)
+    tasks = tasks_of(plan)
+    assert all(len(task.handed.vectors.of([])) == len(task.handed.vectors._matrix) == 0 for task in tasks)
+    sent = [pickle.dumps(task) for task in tasks]
+    monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
+    for (_, found), task in zip(first, sent, strict=True):
+        again = run_task(pickle.loads(task))
+        assert isinstance(again, Replayed), again
+        assert again.receipts == found.receipts
+        assert again.kept == {}
+    assert not (desk.home / "other").exists()
+    # Another arm has to be asked for, and its task has the texts again.
+    wider = make_plan(desk.asked(*ARMS, "bm25"))
+    assert all(len(task.handed.vectors._matrix) for task in tasks_of(wider))
 
 
 def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
