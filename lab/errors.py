@@ -7,6 +7,8 @@
     │   └── OtherArguments        2   a run directory was made with other arguments than these
     ├── NotComparable             3   two arms cannot be compared; the reasons are listed
     └── CannotMeasure             4   a model, a store or a file failed underneath us
+        ├── CannotWrite           4   the disk is full or read-only: nothing more can be kept
+        └── InUse                 4   another process is writing the same folder
 
 A message is one line that says what is wrong, where, and what would mend it. Verbs print it on stderr and end with
 the code; a traceback is for faults that nobody foresaw.
@@ -48,4 +50,12 @@ class NotComparable(LabError):
 
 
 class CannotMeasure(LabError):
-    """A fault below us: model weights that do not match, a store that fails, a disk that is full."""
+    """A fault below us: model weights that do not match, a store that fails, a file that cannot be written."""
+
+
+class CannotWrite(CannotMeasure):
+    """The disk is full or read-only, so that going on would keep nothing."""
+
+
+class InUse(CannotMeasure):
+    """Another process is writing the same folder."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.shape import named
+
+# What ends every further write to the same disk, too.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @contextmanager
@@ -20,13 +24,14 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
-    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins.
+    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins. A disk that is
+    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise CannotMeasure(f"cannot write {path}: {error.strerror}") from error
+        raise cannot_write(path, error) from error
     os.close(handle)
     part = Path(name)
     try:
@@ -41,16 +46,75 @@ def whole_file(path: Path) -> Iterator[Path]:
         finally:
             os.close(folder)
     except OSError as error:
-        raise CannotMeasure(f"cannot write {path}: {error.strerror or error}; the old state is kept") from error
+        raise cannot_write(path, error, "; the old state is kept") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def cannot_write(path: Path, error: OSError, more: str = "") -> CannotMeasure:
+    """What to raise where the system refused to write ``path``."""
+    kind = CannotWrite if error.errno in NO_ROOM else CannotMeasure
+    return kind(f"cannot write {path}: {error.strerror or error}{more}")
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder, made if need be, so that no second process of ours writes there meanwhile.
+
+    The folder itself is locked, and the system lets go of it when the process ends, however it ends: no lock outlives
+    its owner. A folder that is held is :class:`InUse`. Where a file system has no locks two writers are still safe for
+    equal arguments, because files are whole.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UnusableInput(f"{folder}: exists and is no folder, or lies below a file ({error.strerror})") from None
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    try:
+        if not (_lock(handle) and _is_at(handle, folder)):
+            raise InUse(f"{folder}: another process is writing it; wait for it to end, or choose another folder")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_at(handle: int, folder: Path) -> bool:
+    """Whether what is open is still what the path names, and has not been removed meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(folder))
+    except OSError:
+        return False
+
+
+def _lock(handle: int) -> bool:
+    """Whether nobody else holds what is open here. Held until it is closed."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files that killed processes left in a folder; those of living ones are not among them."""
+    owners = [(part, part.name.split(".")[-3]) for part in sorted(folder.glob(".*.part"))]
+    return [part for part, owner in owners if owner.isdigit() and not alive(int(owner))]
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; those of living ones stay."""
-    for part in folder.glob(".*.part"):
-        owner = part.name.split(".")[-3]
-        if owner.isdigit() and not alive(int(owner)):
+    """Remove the temporary files that killed processes left in a folder."""
+    for part in leftovers(folder):
+        # On a disk that is read-only they stay, and harm nobody.
+        with suppress(OSError):
             part.unlink(missing_ok=True)
 
 

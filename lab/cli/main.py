@@ -11,9 +11,24 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import ablate, checks, compare, config, conformance, demo, latency, replay, report, runs, saturation, sweep
+from lab.cli import (
+    ablate,
+    cache,
+    checks,
+    compare,
+    config,
+    conformance,
+    demo,
+    latency,
+    replay,
+    report,
+    runs,
+    saturation,
+    sweep,
+)
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
+from lab.files import NO_ROOM
 from lab.processes import set_up
 
 INTERRUPTED = 130
@@ -28,7 +43,21 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
     "3 runs that cannot be compared, 4 could not measure, 130 interrupted.",
 )
-for room in (demo, replay, compare, report, saturation, sweep, ablate, latency, checks, config, conformance, runs):
+for room in (
+    demo,
+    replay,
+    compare,
+    report,
+    saturation,
+    sweep,
+    ablate,
+    latency,
+    checks,
+    config,
+    conformance,
+    runs,
+    cache,
+):
     room.add_to(app)
 
 
@@ -58,6 +87,12 @@ def main() -> None:
     except LabError as error:
         complain(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # Of output, or of a temporary file below us.
+        complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
+        sys.exit(LabError.exit_code)
     except typer.TyperException as error:
         # A usage error knows how to show itself, with the usage of its verb; any other is a sentence.
         show = getattr(error, "show", None)

@@ -52,6 +52,17 @@ Conversations = Annotated[
     list[str] | None, typer.Option("--conversation", help="Replay this conversation alone. Repeat for more.")
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="local: a Dask cluster of --jobs processes on this machine; or the address of a scheduler, tcp://host:port.",
+    ),
+]
+ShardOf = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Replay the I-th of N parts alone; `lab merge` joins them."),
+]
 Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")]
 FaultNames = Annotated[
     list[str] | None,

@@ -15,6 +15,7 @@ from lab.errors import CannotMeasure, UnusableInput
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
     app.command("replay")(replay)
+    app.command("merge")(merge)
     app.command("score")(score)
 
 
@@ -45,6 +46,8 @@ def replay(
     conversation: options.Conversations = None,
     fault: options.FaultNames = None,
     jobs: options.Jobs = 1,
+    dask: options.Dask = None,
+    shard: options.ShardOf = None,
     config: options.Config = None,
     embedder: Annotated[
         str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
@@ -54,7 +57,9 @@ def replay(
     """Replay recordings turn by turn through one or more arms."""
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
+    from lab.replay.shards import parse_shard
 
+    part = parse_shard(shard) if shard else None
     asked = Asked(
         str(path),
         format,
@@ -80,7 +85,7 @@ def replay(
         faults=tuple(fault or ()),
         memories_from=str(memories_from) if memories_from else None,
     )
-    outcome = run_replay(asked, out, jobs=jobs, announce=announce)
+    outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     if as_json:
         emit_json(
             {
@@ -94,14 +99,37 @@ def replay(
                 "embedded": outcome.embedded,
                 "labels": outcome.run.manifest["resolved"]["labels"],
             }
+            | ({"shard": str(outcome.run.shard)} if part else {})
         )
     else:
         emit(
             f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed. "
-            f"Next: lab score {out}"
+            f"Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}"
         )
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
+
+
+def merge(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to make.")],
+    shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
+    as_json: Json = False,
+) -> None:
+    """Make one run of all its shards, byte for byte what a replay in one piece would have written."""
+    from lab.replay.shards import merge as merge_shards
+
+    merged = merge_shards(out, shards, announce)
+    if as_json:
+        emit_json(
+            {
+                "run": str(out),
+                "status": merged.run.manifest["status"],
+                "conversations": {"copied": merged.copied, "there": merged.there},
+                "notes": list(merged.notes),
+            }
+        )
+        return
+    emit(f"{out}: {merged.copied} copied, {merged.there} there already. Next: lab score {out}")
 
 
 def score(

@@ -40,16 +40,25 @@ def list_runs(
                 "run": str(run.path),
                 "status": run.manifest["status"],
                 "done": len(run.done()),
-                "conversations": len(run.conversations),
+                "conversations": len(run.own),
                 "arms": run.arms,
             }
+            | ({"shard": str(run.shard)} if run.shard else {})
         )
     if as_json:
         emit_json({"runs": found})
         return
     emit_table(
         ["run", "status", "done", "arms"],
-        [[one["run"], one["status"], f"{one['done']}/{one['conversations']}", ", ".join(one["arms"])] for one in found],
+        [
+            [
+                one["run"],
+                one["status"] + (f" (shard {one['shard']})" if "shard" in one else ""),
+                f"{one['done']}/{one['conversations']}",
+                ", ".join(one["arms"]),
+            ]
+            for one in found
+        ],
         left=4,
     )
 
@@ -59,10 +68,21 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove a run. A folder that is no run is refused."""
+    from lab.files import cannot_write, only_writer
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
-    shutil.rmtree(opened.path)
+    with only_writer(opened.path):
+        try:
+            # The manifest goes last: what is left of a removal that was killed is still a run, and can be removed.
+            for child in opened.path.iterdir():
+                if child.is_dir() and not child.is_symlink():
+                    shutil.rmtree(child)
+                elif child.name != "manifest.json":
+                    child.unlink()
+            shutil.rmtree(opened.path)
+        except OSError as error:
+            raise cannot_write(opened.path, error) from error
     if as_json:
         emit_json({"removed": str(run)})
     else:

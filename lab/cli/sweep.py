@@ -9,6 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
     from lab.sweep.front import Configuration
@@ -64,6 +65,10 @@ def sweep(
     from lab.sweep.grid import read_grid
     from lab.sweep.sweep import sweep as run
 
+    if saturated and (labels or must_share is not None or nice_share is not None):
+        raise UnusableInput("--saturated draws the labels itself; leave out --labels, --must-share and --nice-share")
+    if seeds > 1 and not saturated:
+        raise UnusableInput("--seeds counts the draws of --saturated; add it, or draw other labels with --seed")
     asked = Asked(
         str(path),
         format,

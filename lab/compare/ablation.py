@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lab.compare.paired import Difference, paired_differences
-from lab.measures.score import Score
+from lab.measures.table import Scores
 from lab.systems.ladder import LADDER
 
 
@@ -44,7 +43,7 @@ def measures_shown(cutoff: int) -> dict[str, str]:
     }
 
 
-def ablation(scores: Sequence[Score], means: dict[str, Any], cutoff: int) -> list[Step]:
+def ablation(scores: Scores, means: dict[str, Any], cutoff: int) -> list[Step]:
     """The ladder of a scored run. ``means`` is ``summarise(...)["arms"]``; rungs without an arm are left out."""
     shown = measures_shown(cutoff)
     rungs = [rung for rung in LADDER if rung.arm in means]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
-from lab.measures.score import Score, headlines, score_run
+from lab.measures.score import headlines, score_run
+from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory, open_run
 
 LOWER_IS_BETTER = {
@@ -27,8 +28,16 @@ COMPARABLE = (
     *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
     *("labels", "hard_rules", "categories", "scope", "recall_turns"),
 )
-# Conversation and value, by place and measure.
-Values = dict[tuple[str, str], tuple[str, float]]
+
+
+class Pairs(NamedTuple):
+    """The places where both arms have a value of a measure, with its conversation and both values."""
+
+    measure: str
+    at: list[str]
+    conversation: list[str]
+    baseline: list[float]
+    candidate: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +104,27 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
     primary = headlines(cutoff)
     base_scores = score_run(base_run)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
-    base, cand = _of_arm(base_scores, base_arm), _of_arm(cand_scores, cand_arm)
-    differences = _differences(base, cand, primary)
-    flips = [
-        (at, cand[at, primary[0]][1] - value)
-        for (at, measure), (_, value) in base.items()
-        if measure == primary[0] and (at, measure) in cand
+    pairs = _pairs(base_scores, base_arm, cand_scores, cand_arm)
+    hits = [
+        (at, after - before)
+        for pair in pairs
+        if pair.measure == primary[0]
+        for at, before, after in zip(pair.at, pair.baseline, pair.candidate, strict=True)
     ]
     return Comparison(
         baseline,
         candidate,
         cutoff,
         primary,
-        differences,
-        tuple(at for at, change in flips if change > 0),
-        tuple(at for at, change in flips if change < 0),
+        _differences(pairs, primary),
+        tuple(at for at, change in hits if change > 0),
+        tuple(at for at, change in hits if change < 0),
     )
 
 
-def paired_differences(
-    scores: Sequence[Score], baseline: str, candidate: str, primary: Sequence[str]
-) -> dict[str, Difference]:
+def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
     """Differences of two arms of one run by measure, over the places where both have a value."""
-    found = _differences(_of_arm(scores, baseline), _of_arm(scores, candidate), primary)
+    found = _differences(_pairs(scores, baseline, scores, candidate), primary)
     return {one.measure: one for one in found}
 
 
@@ -148,40 +155,39 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {', '.join(reasons)}")
 
 
-def _of_arm(scores: Sequence[Score], arm: str) -> Values:
-    """Value and conversation by place and measure, where there is a value."""
-    return {
-        (one.at, one.measure): (one.conversation, one.value)
-        for one in scores
-        if one.arm == arm and one.value is not None
-    }
+def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> list[Pairs]:
+    """By measure, in the order in which the baseline has them; places in its order, too."""
+    others = cand.of_arm(cand_arm)
+    found = []
+    for measure, values in base.of_arm(base_arm).items():
+        after = {at: value for at, _, value in zip(*others.get(measure, ((), (), ())), strict=True)}
+        rows = [(*row, after[row[0]]) for row in zip(*values, strict=True) if row[0] in after]
+        if rows:
+            found.append(Pairs(measure, *map(list, zip(*rows, strict=True))))
+    return found
 
 
-def _differences(base: Values, cand: Values, primary: Sequence[str]) -> tuple[Difference, ...]:
-    measures = dict.fromkeys(measure for _, measure in base)
-    found = [one for measure in measures if (one := _difference(measure, base, cand))]
+def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
+    found = [_difference(pair) for pair in pairs]
     adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
     return tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
 
 
-def _difference(measure: str, base: Values, cand: Values) -> Difference | None:
-    shared = [(key, *base[key]) for key in base if key[1] == measure and key in cand]
-    if not shared:
-        return None
+def _difference(pairs: Pairs) -> Difference:
+    changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
     groups: dict[str, list[float]] = {}
-    for key, conversation, value in shared:
-        groups.setdefault(conversation, []).append(cand[key][1] - value)
-    flat = [value for values in groups.values() for value in values]
+    for conversation, change in zip(pairs.conversation, changes, strict=True):
+        groups.setdefault(conversation, []).append(change)
     return Difference(
-        measure,
-        len(shared),
+        pairs.measure,
+        len(changes),
         len(groups),
-        sum(value for *_, value in shared) / len(shared),
-        sum(cand[key][1] for key, *_ in shared) / len(shared),
+        sum(pairs.baseline) / len(changes),
+        sum(pairs.candidate) / len(changes),
         clustered(groups),
         sign_flip([sum(values) for values in groups.values()]),
         None,
-        sum(value > 0 for value in flat),
-        sum(value == 0 for value in flat),
-        sum(value < 0 for value in flat),
+        sum(change > 0 for change in changes),
+        sum(change == 0 for change in changes),
+        sum(change < 0 for change in changes),
     )

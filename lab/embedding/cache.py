@@ -1,26 +1,32 @@
 """A content-addressed cache on disk: what was computed from a text once is never computed again.
 
-A folder holds chunks. A chunk is one Arrow file with a ``key`` column (sha256 of the text) and a ``value`` column; it
-is named by the hash of its keys, is written whole or not at all, and is never changed. So readers need no lock: they
-map the chunks that are there, and two writers of the same texts write the same file. What a value depends on besides
-the text (model, settings) is the folder's name.
+A folder holds chunks (:mod:`lab.embedding.chunks`), each whole or absent and never changed. So readers need no lock:
+they map the chunks that are there, and whoever looks too early computes the same value again. What a value depends on
+besides the text (model, settings) is the folder's name, and stands in its ``about.json``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.embedding.chunks import Chunk, read_chunk, write_chunk
 from lab.errors import CannotMeasure
-from lab.files import whole_file
+from lab.files import dump_json, write_whole
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 CHUNK = 1024
+ABOUT = "about.json"
+# Looks at a folder whose chunks are being merged meanwhile.
+LOOKS = 8
 
 
 def cache_folder() -> Path:
@@ -33,83 +39,149 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("recall-lab"))
 
 
+@lru_cache(1 << 17)
 def text_key(text: str) -> bytes:
     """sha256 of a text. Lone surrogates, which JSON can carry, are hashed as they are."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class ChunkCache:
-    """The chunks of one folder, as one mapping from text key to value."""
+    """The chunks of one folder, as one mapping from text to value.
 
-    def __init__(self, folder: Path, value_type: pa.DataType) -> None:
-        self.folder = folder
-        self.value_type = value_type
-        self._where: dict[bytes, tuple[int, int]] = {}
-        self._chunks: list[pa.ChunkedArray] = []
-        for path in sorted(folder.glob("*.arrow")):
-            self._map(path)
+    A value has a row: its place when all chunks, in the order in which they were mapped, are put after one another.
+    """
 
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._where
+    def __init__(self, folder: Path, value_type: pa.DataType, about: dict[str, Any] | None = None) -> None:
+        self.folder, self.value_type = folder, value_type
+        self._about = about
+        self._chunks: list[Chunk] = []
+        self._starts = [0]
+        self._names: dict[str, None] = {}
+        self._rows: dict[str, int] = {}
+        self._index: tuple[np.ndarray, np.ndarray] | None = None
+        self._look()
 
     def __len__(self) -> int:
-        return len(self._where)
+        import numpy as np
+
+        return len(np.unique(np.concatenate([chunk.keys for chunk in self._chunks]))) if self._chunks else 0
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """The distinct texts without a value, in order of key: what is computed must not depend on who asks first."""
-        wanted = {text_key(text): text for text in texts}
-        return [wanted[key] for key in sorted(wanted) if key not in self._where]
+        unknown = self._unknown(texts)
+        if unknown and self._look():
+            unknown = self._unknown(list(unknown.values()))
+        return [unknown[key] for key in sorted(unknown)]
 
     def fill(
         self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]
     ) -> None:
-        """Compute and store values for ``texts`` chunk by chunk.
+        """Compute and store values for distinct ``texts``, a chunk at a time.
 
         A chunk that is stored survives whatever happens next.
         """
+        if texts and self._about is not None and not (self.folder / ABOUT).exists():
+            write_whole(self.folder / ABOUT, dump_json(self._about))
         for start in range(0, len(texts), CHUNK):
-            part = list(texts[start : start + CHUNK])
-            self._store([text_key(text) for text in part], compute(part))
+            part = sorted(texts[start : start + CHUNK], key=text_key)
+            path = write_chunk(self.folder, b"".join(map(text_key, part)), compute(part))
+            first = self._starts[-1]
+            try:
+                self._map(path)
+                self._rows.update((text, row) for row, text in enumerate(part, first))
+            except FileNotFoundError:
+                self._look()  # merged as soon as it was written
             on_progress(len(part))
 
-    def values(self, texts: Sequence[str]) -> Iterator[Any]:
-        """The stored Arrow scalars of ``texts``, in order. Every text must be present."""
-        for text in texts:
-            chunk, row = self._where[text_key(text)]
-            yield self._chunks[chunk][row]
-
     def place(self, text: str) -> tuple[int, int]:
-        """Chunk number and row of a text."""
-        return self._where[text_key(text)]
+        """Number of the chunk that holds a text's value, and the row in it; ``KeyError`` where none does."""
+        row = self._rows.get(text)
+        if row is None:
+            (row,) = self._rows_of([text])
+        number = bisect_right(self._starts, row) - 1
+        return number, row - self._starts[number]
 
-    def chunk(self, number: int) -> pa.ChunkedArray:
-        """The value column of a chunk."""
-        return self._chunks[number]
+    def places(self, texts: Sequence[str]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """For every chunk that holds some of the texts: its number, their positions in ``texts``, their rows in it."""
+        import numpy as np
 
-    def _store(self, keys: list[bytes], values: pa.Array) -> None:
-        import pyarrow as pa
+        rows = np.asarray(self._rows_of(texts), np.int64)
+        numbers = np.searchsorted(self._starts, rows, "right") - 1
+        for number in np.unique(numbers).tolist():
+            positions = np.flatnonzero(numbers == number)
+            yield number, positions, rows[positions] - self._starts[number]
 
-        table = pa.table({"key": pa.array(keys, pa.binary(32)), "value": values})
-        path = self.folder / f"{hashlib.sha256(b''.join(keys)).hexdigest()[:24]}.arrow"
-        with (
-            whole_file(path) as part,
-            pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_file(sink, table.schema) as writer,
-        ):
-            writer.write_table(table)
-        self._map(path)
+    def chunk(self, number: int) -> pa.Array:
+        """The values of a chunk."""
+        return self._chunks[number].values
+
+    def path(self, number: int) -> Path:
+        """The file of a chunk."""
+        return self.folder / list(self._names)[number]
+
+    def _rows_of(self, texts: Sequence[str]) -> list[int]:
+        known = self._rows
+        try:
+            return [known[text] for text in texts]
+        except KeyError:
+            unknown = self._unknown(texts)
+        if unknown:
+            raise KeyError(f"{self.folder}: {len(unknown)} texts were not prepared")
+        return [known[text] for text in texts]
+
+    def _unknown(self, texts: Sequence[str]) -> dict[bytes, str]:
+        """Texts without a value, by key. The rows of the others are noted on the way."""
+        import numpy as np
+
+        asked = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        keys = [text_key(text) for text in asked]
+        if not keys or not self._chunks:
+            return dict(zip(keys, asked, strict=True))
+        have, order = self._sorted()
+        wanted = np.frombuffer(b"".join(keys), have.dtype)
+        at = np.minimum(np.searchsorted(have, wanted), len(have) - 1)
+        unknown = {}
+        for text, key, row, found in zip(asked, keys, order[at].tolist(), have[at] == wanted, strict=True):
+            if found:
+                self._rows[text] = row
+            else:
+                unknown[key] = text
+        return unknown
+
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of the chunks that were found, ascending, and their rows; what was filled since is in ``_rows``."""
+        import numpy as np
+
+        if self._index is None:
+            keys = np.concatenate([chunk.keys for chunk in self._chunks])
+            # Sorted runs behind one another: a stable sort merges them, and of two equal keys keeps the first.
+            order = np.argsort(keys, kind="stable")
+            self._index = keys[order], order
+        return self._index
+
+    def _look(self) -> bool:
+        """Map the chunks that were not seen yet; whether there were any."""
+        seen = len(self._names)
+        for _ in range(LOOKS):
+            gone = False
+            for path in sorted(self.folder.glob("*.arrow")):
+                if path.name in self._names:
+                    continue
+                try:
+                    self._map(path)
+                except FileNotFoundError:
+                    gone = True  # merged since it was listed: what it was merged into is there
+            if not gone:
+                break
+        else:
+            raise CannotMeasure(f"{self.folder}: chunks go as fast as they are listed; run again")
+        if len(self._names) == seen:
+            return False
+        self._index = None
+        return True
 
     def _map(self, path: Path) -> None:
-        import pyarrow as pa
-
-        try:
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-            keys, values = table["key"], table["value"]
-        except (pa.ArrowException, KeyError, OSError) as error:
-            raise CannotMeasure(f"{path}: damaged cache file ({error}); delete it and run again") from None
-        if values.type != self.value_type:
-            raise CannotMeasure(f"{path}: holds {values.type}, expected {self.value_type}; delete it and run again")
-        number = len(self._chunks)
-        self._chunks.append(values)
-        for row, key in enumerate(keys.to_pylist()):
-            self._where.setdefault(key, (number, row))
+        chunk = read_chunk(path, self.value_type)
+        self._names[path.name] = None
+        self._chunks.append(chunk)
+        self._starts.append(self._starts[-1] + len(chunk.keys))

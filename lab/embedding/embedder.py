@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -66,8 +67,16 @@ class SentenceTransformerEmbedder:
                 raise UnusableInput(f"embedder {model!r}: holds no sentence-transformers model (no modules.json)")
             self.dimension = int(self._load().get_embedding_dimension())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: it loads the model anew, if it needs it at all."""
+        return {**self.__dict__, "_loaded": None}
+
     def identity(self) -> dict[str, Any]:
         """Model, weights, versions and the shape of a batch."""
+        return dict(self._identity)
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
         weights = DEFAULT_WEIGHTS if self.model == DEFAULT_MODEL else _weights_of(self._folder)
         return {
             "kind": "sentence-transformers",
@@ -182,10 +191,13 @@ def embedder_key(embedder: Embedder) -> str:
 
 
 def _weights_of(folder: Path) -> str:
-    weights = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("pytorch_model.bin"))
+    """Hash of a model's weights: of the file, or of all of them where a model is cut up or has layers of its own."""
+    weights = sorted(path for path in folder.rglob("*") if path.suffix in (".safetensors", ".bin"))
     if not weights:
         raise UnusableInput(f"{folder}: holds no weights (*.safetensors)")
-    return sha256_file(weights[0])
+    if len(weights) == 1:
+        return sha256_file(weights[0])
+    return digest({str(path.relative_to(folder)): sha256_file(path) for path in weights})
 
 
 def _settings_of(folder: Path) -> str:

@@ -22,7 +22,7 @@ from lab.latency.memories import Pool, PoolWords
 from lab.replay.loop import request_of
 from lab.replay.moments import moments
 from lab.replay.plan import Plan
-from lab.replay.run import Sources
+from lab.replay.sources import Sources
 from lab.systems.contract import Recall, Request, Selector
 from lab.systems.retrievers import embedded_text
 

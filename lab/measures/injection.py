@@ -1,53 +1,69 @@
-"""What one injection held: nice memories, gold among them, wrong scopes, superseded ones, duplicates, hard rules."""
+"""What each injection held: nice memories, gold among them, other scopes, misleading ones, duplicates, hard rules.
+
+A value an injection; NaN where there is nothing to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from lab.engine.memory import NICE
+from lab.measures.columns import share
+from lab.measures.ranking import Judged, success
+
+if TYPE_CHECKING:
+    from lab.measures.columns import Floats, Ints
 
 
-def nice_presence(labels: Sequence[str], visible_nice: int) -> float | None:
-    """NicePresence: 1 if a nice memory was injected; None where none was visible."""
-    return float(NICE in labels) if visible_nice else None
+def nice_presence(nice: Ints, visible_nice: Ints) -> Floats:
+    """NicePresence: 1 if a nice memory was injected; NaN where none was visible."""
+    return _where_any(visible_nice, (nice > 0).astype(float))
 
 
-def gold_nice(injected: Sequence[str], gold_labels: Mapping[str, str]) -> float | None:
-    """GoldNice@k: 1 if a gold memory labelled nice was injected; None where no gold memory that is visible is nice.
+def gold_nice(nice: Judged, k: int) -> Floats:
+    """GoldNice@k: 1 if a gold memory labelled nice was injected; NaN where no gold memory that is visible is nice.
 
-    ``gold_labels`` are the labels of the visible gold. Presence of any nice memory is 1 under tier_quota_v1 by
-    construction; this is not.
+    ``nice`` are the injected memories beside the visible gold labelled nice. Presence of any nice memory is 1 under
+    tier_quota_v1 by construction; this is not.
     """
-    wanted = {key for key, label in gold_labels.items() if label == NICE}
-    return float(any(key in wanted for key in injected)) if wanted else None
+    return _where_any(nice.gold, success(nice, k))
 
 
-def wrong_scope(scopes: Sequence[str], home: str) -> float | None:
+def wrong_scope(foreign: Ints, injected: Ints) -> Floats:
     """WrongScope: the share of injected memories of another scope than the turn's; global ones are of every scope.
 
-    None for an empty selection.
+    NaN for an empty selection.
     """
-    return sum(scope not in (home, "global") for scope in scopes) / len(scopes) if scopes else None
+    return share(foreign, injected)
 
 
-def forbidden(injected: Sequence[str], unwanted: Sequence[str]) -> float | None:
-    """Forbidden@k: 1 if a memory judged misleading for this probe was injected; None where none was judged so."""
-    return float(any(key in injected for key in unwanted)) if unwanted else None
+def forbidden(unwanted: Judged, k: int) -> Floats:
+    """Forbidden@k: 1 if a memory judged misleading for this probe was injected; NaN where none was judged so.
+
+    ``unwanted`` are the injected memories beside those judged misleading.
+    """
+    return _where_any(unwanted.gold, success(unwanted, k))
 
 
-def present(injected: Sequence[str], pinned: Sequence[str], gold: Mapping[str, int]) -> float:
+def present(injected: Judged, pinned: Judged) -> Floats:
     """Present: 1 if a gold memory reached the prompt, as an item of its own or as a line of the Working Set."""
-    return float(any(key in gold for key in (*injected, *pinned)))
+    return (injected.gains.any(axis=1) | pinned.gains.any(axis=1)).astype(float)
 
 
-def backbone_duplication(duplicates: int | None, injected: int) -> float | None:
+def backbone_duplication(duplicates: Floats, injected: Ints) -> Floats:
     """BackboneDuplication: the share of injected memories that say what the Working Set says already.
 
-    None without a Working Set, and where nothing else was injected.
+    NaN without a Working Set (``duplicates`` are NaN), and where nothing else was injected.
     """
-    return None if duplicates is None or not injected else duplicates / injected
+    return share(duplicates, injected)
 
 
-def hard_rules(kept: int, visible: int) -> float | None:
-    """HardRules: the share of the hard rules in reach whose text stands in what was injected; None where none is."""
-    return kept / visible if visible else None
+def hard_rules(kept: Ints, visible: Ints) -> Floats:
+    """HardRules: the share of the hard rules in reach whose text stands in what was injected; NaN where none is."""
+    return share(kept, visible)
+
+
+def _where_any(there: Ints, value: Floats) -> Floats:
+    """The value where there is any, else NaN."""
+    import numpy as np
+
+    return np.where(there > 0, value, np.nan)

@@ -1,33 +1,75 @@
 """How often the same memories come back, turn after turn.
 
-All of them look at one arm's selections in one conversation, in order. A selection is the tuple of keys that were
-injected.
+All of them look at one arm's selections in one conversation, in order. A selection is what was injected; it lists a
+memory once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.measures.columns import share
+
+if TYPE_CHECKING:
+    from lab.measures.columns import Floats, Ints
 
 WINDOW = 6
-Selections = Sequence[Sequence[str]]
+# A sight is a memory and a turn in one number. Sights of two memories are further apart than any window.
+NEXT_MEMORY = 1 << 32
 
 
-def repeat_rates(selections: Selections, window: int = WINDOW) -> list[float | None]:
+class Selections(NamedTuple):
+    """``sizes`` of the selections, and every ``sight`` of a memory, by memory and then by turn."""
+
+    sizes: Ints
+    sights: Ints
+
+    @property
+    def turns(self) -> Ints:
+        """The turn of every sight."""
+        return self.sights % NEXT_MEMORY
+
+    @property
+    def gaps(self) -> Ints:
+        """Turns since the sight before; of a memory that was not seen before, more than any window."""
+        import numpy as np
+
+        return np.diff(self.sights, prepend=-NEXT_MEMORY)
+
+
+def numbered_selections(memories: Ints, sizes: Ints) -> Selections:
+    """Selections of numbered memories that lie end to end."""
+    import numpy as np
+
+    turns = np.repeat(np.arange(len(sizes)), sizes)
+    return Selections(sizes, np.sort(memories * NEXT_MEMORY + turns))
+
+
+def selections_of(lists: Sequence[Sequence[str]]) -> Selections:
+    """Selections of memory keys."""
+    import numpy as np
+
+    keys = list(chain.from_iterable(lists))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+    return numbered_selections(np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys)), sizes)
+
+
+def repeat_rates(chosen: Selections, window: int = WINDOW) -> Floats:
     """RepeatRate per turn: the share of its items that were injected in any of the previous ``window`` recall turns.
 
-    None for an empty selection, and for the first turn that has one: nothing could have been repeated there.
+    NaN for an empty selection, and for the first turn that has one: nothing could have been repeated there.
     """
-    rates: list[float | None] = []
-    started = False
-    for turn, chosen in enumerate(selections):
-        recent = {key for earlier in selections[max(0, turn - window) : turn] for key in earlier}
-        rates.append(sum(key in recent for key in chosen) / len(chosen) if chosen and started else None)
-        started = started or bool(chosen)
-    return rates
+    import numpy as np
+
+    again = np.bincount(chosen.turns[chosen.gaps <= window], minlength=len(chosen.sizes))
+    started = np.cumsum(chosen.sizes) > chosen.sizes
+    return np.where(started, share(again, chosen.sizes), np.nan)
 
 
-def dominance(selections: Selections, window: int = WINDOW) -> list[float | None]:
+def dominance(chosen: Selections, window: int = WINDOW) -> Floats:
     """RepeatDominance per turn.
 
     Over the last ``window`` selections, this one included, the share of slots that the commonest memory took.
@@ -35,30 +77,34 @@ def dominance(selections: Selections, window: int = WINDOW) -> list[float | None
     This is the Berger-Parker index. A selection lists a memory once, so the largest value is one over the mean
     selection size.
     """
-    values: list[float | None] = []
-    for turn in range(len(selections)):
-        counts = Counter(key for chosen in selections[max(0, turn - window + 1) : turn + 1] for key in chosen)
-        values.append(max(counts.values()) / counts.total() if counts else None)
-    return values
+    import numpy as np
+
+    most = np.zeros(len(chosen.sizes) + window, np.int64)
+    for later in range(window):
+        # Each sight, as the last of its memory in the window that ends ``later`` turns after it.
+        earlier = np.searchsorted(chosen.sights, chosen.sights + later - window, side="right")
+        np.maximum.at(most, chosen.turns + later, np.arange(1, len(earlier) + 1) - earlier)
+    slots = np.cumsum(chosen.sizes)
+    slots[window:] -= slots[:-window].copy()
+    return share(most[: len(slots)], slots)
 
 
-def longest_streak(selections: Selections) -> float | None:
-    """LongestStreak: the most consecutive recall turns in which one memory was injected; None where none ever was."""
-    longest, running = 0, Counter[str]()
-    for chosen in selections:
-        running = Counter({key: running[key] + 1 for key in chosen})
-        longest = max([longest, *running.values()])
-    return float(longest) if longest else None
+def longest_streak(chosen: Selections) -> float:
+    """LongestStreak: the most consecutive recall turns in which one memory was injected; NaN where none ever was."""
+    import numpy as np
+
+    begins = np.flatnonzero(chosen.gaps != 1)
+    return float(np.diff(begins, append=len(chosen.sights)).max()) if len(begins) else np.nan
 
 
-def neighbour_jaccard(selections: Selections) -> list[float | None]:
+def neighbour_jaccard(chosen: Selections) -> Floats:
     """Jaccard per turn.
 
-    How alike this selection and the one before are; None for the first, and where both are empty.
+    How alike this selection and the one before are; NaN for the first, and where both are empty.
     """
-    values: list[float | None] = []
-    for turn, chosen in enumerate(selections):
-        before = set(selections[turn - 1]) if turn else set()
-        union = before | set(chosen)
-        values.append(len(before & set(chosen)) / len(union) if turn and union else None)
-    return values
+    import numpy as np
+
+    both = np.bincount(chosen.turns[chosen.gaps == 1], minlength=len(chosen.sizes))
+    alike = share(both, chosen.sizes + np.roll(chosen.sizes, 1) - both)
+    alike[:1] = np.nan
+    return alike

@@ -1,16 +1,16 @@
 """Scores of a run: every measure of every arm, one row a probe or turn, and the means over them.
 
-``n`` is the number of probes with gold, one denominator
-for all arms.
+``n`` is the number of probes with gold, one denominator for all arms.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.engine.memory import NICE
 from lab.files import read_json_lines
 from lab.measures.injection import (
     backbone_duplication,
@@ -21,41 +21,18 @@ from lab.measures.injection import (
     present,
     wrong_scope,
 )
-from lab.measures.ranking import CUTOFFS, rank_measures
-from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, repeat_rates
-from lab.replay.receipts import read_table, write_table
+from lab.measures.ranking import CUTOFFS, judge, rank_measures
+from lab.measures.receipts import Receipts
+from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, numbered_selections, repeat_rates
+from lab.measures.table import Block, Builder, Scores, write_scores
 from lab.replay.run_directory import RunDirectory
 
-COLUMNS = (
-    "arm",
-    "turn",
-    "scope",
-    "recalls",
-    "probe",
-    "injected",
-    "chars",
-    "visible_nice",
-    "hard_rules",
-    "hard_kept",
-    "pinned",
-    "duplicates",
-    "item_key",
-    "item_label",
-    "item_scope",
-)
+if TYPE_CHECKING:
+    from lab.measures.columns import Ints
+
 ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG"}
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
-
-
-class Score(NamedTuple):
-    """One value. ``at`` is the probe or the turn, or the conversation for a measure of the whole of it."""
-
-    arm: str
-    conversation: str
-    at: str
-    measure: str
-    value: float | None
 
 
 class Gold(NamedTuple):
@@ -93,99 +70,91 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
     }
 
 
-def score_run(run: RunDirectory) -> list[Score]:
-    """Score a finished run, write ``scores.parquet`` and return its rows."""
+class Limit(NamedTuple):
+    """How far an arm is measured: places of its ranking, the most items it injects, the cutoffs of the run."""
+
+    depth: int
+    max_items: int
+    cutoffs: tuple[int, ...]
+
+
+def score_run(run: RunDirectory) -> Scores:
+    """Score a finished run, write ``scores.parquet`` and return what is in it."""
     run.require_done()
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
-    limits = {name: (run.depths[name], most, cutoffs) for name, most in run.max_items.items()}
-    scores = [
-        score
-        for conversation in run.conversations
-        for score in _conversation(
-            conversation, read_table(run.receipts(conversation), COLUMNS).to_pylist(), gold, limits
-        )
-    ]
-    write_scores(scores, gold, run.path / "scores.parquet")
+    limits = {arm: Limit(run.depths[arm], most, cutoffs) for arm, most in run.max_items.items()}
+    builder = Builder()
+    for conversation in run.conversations:
+        receipts = Receipts(run.receipts(conversation), conversation)
+        first = builder.add_places(receipts.places)
+        for arm, limit in limits.items():
+            for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
+                builder.add(arm, conversation, first, block)
+    scores = builder.scores()
+    slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
+    write_scores(scores, slices, run.path / "scores.parquet")
     return scores
 
 
-def _conversation(
-    conversation: str,
-    rows: list[dict[str, Any]],
-    gold: dict[str, Gold],
-    limits: dict[str, tuple[int, int, tuple[int, ...]]],
-) -> Iterator[Score]:
-    for arm, limit in limits.items():
-        mine = [row for row in rows if row["arm"] == arm]
-        for row in mine:
-            yield from (
-                Score(arm, conversation, row["turn"], name, value) for name, value in _probe_measures(row, gold, *limit)
-            )
-        turns = [row for row in mine if row["recalls"]]
-        yield from (
-            Score(arm, conversation, at, name, value) for at, name, value in _turn_measures(conversation, turns)
-        )
+def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limit: Limit) -> Block:
+    """Of every judged probe. What looks for gold is measured where there is some."""
+    import numpy as np
+
+    rows = np.array([row for row in receipts.rows_of(arm).tolist() if receipts.probe[row] in gold], np.int64)
+    golds = [gold[receipts.probe[row]] for row in rows.tolist()]
+    grades = [one.grades for one in golds]
+    injected = receipts.injected_keys_of(rows)
+    within = [k for k in limit.cutoffs if k <= limit.max_items]
+    nice = judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds])
+    unwanted = judge(injected, [_wanted(one.forbidden) for one in golds])
+    values = rank_measures(judge(receipts.keys_of(rows), grades), limit.depth, limit.cutoffs)
+    values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
+    values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
+    where = np.ones((len(rows), len(values) + len(within)), bool)
+    where[np.array([not one for one in grades], bool), : len(values)] = False
+    values |= {f"Forbidden@{k}": forbidden(unwanted, k) for k in within}
+    return Block(receipts.turn[rows], values, where)
 
 
-def _probe_measures(
-    row: dict[str, Any], gold: dict[str, Gold], depth: int, max_items: int, cutoffs: Sequence[int]
-) -> Iterator[tuple[str, float | None]]:
-    judged = gold.get(row["probe"]) if row["probe"] else None
-    if judged is None:
-        return
-    injected = row["item_key"][: row["injected"]]
-    within = [k for k in cutoffs if k <= max_items]
-    if judged.grades:
-        yield from rank_measures(row["item_key"], judged.grades, depth, cutoffs).items()
-        for k in within:
-            yield f"GoldNice@{k}", gold_nice(injected[:k], judged.visible)
-        yield "Present", present(injected, row["pinned"], judged.grades)
-    for k in within:
-        yield f"Forbidden@{k}", forbidden(injected[:k], judged.forbidden)
+def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
+    """Of every recall turn, measure by measure; at the end, of the conversation."""
+    import numpy as np
 
-
-def _turn_measures(conversation: str, turns: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, float | None]]:
-    selections = [row["item_key"][: row["injected"]] for row in turns]
-    per_turn: dict[str, list[float | None]] = {
-        "RepeatRate": repeat_rates(selections),
-        "RepeatDominance": dominance(selections),
-        "Jaccard": neighbour_jaccard(selections),
-        "NicePresence": [nice_presence(row["item_label"][: row["injected"]], row["visible_nice"]) for row in turns],
-        "BackboneDuplication": [backbone_duplication(row["duplicates"], row["injected"]) for row in turns],
-        "HardRules": [hard_rules(row["hard_kept"], row["hard_rules"]) for row in turns],
-        "WrongScope": [wrong_scope(row["item_scope"][: row["injected"]], row["scope"]) for row in turns],
-        "InjectedItems": [float(row["injected"]) for row in turns],
-        "InjectedChars": [float(row["chars"]) for row in turns],
+    rows = receipts.rows_of(arm)
+    rows = rows[receipts.recalls[rows]]
+    at, injected = receipts.turn[rows], receipts.injected_of(rows)
+    chosen = numbered_selections(injected.memory, injected.sizes)
+    repeats = repeat_rates(chosen)
+    is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
+    yield Block(at, {"RepeatRate": repeats, "RepeatRate(probes)": np.where(is_probe, repeats, np.nan)})
+    per_turn = {
+        "RepeatDominance": dominance(chosen),
+        "Jaccard": neighbour_jaccard(chosen),
+        "NicePresence": nice_presence(injected.by_row(injected.nice), receipts.visible_nice[rows]),
+        "BackboneDuplication": backbone_duplication(receipts.duplicates[rows], injected.sizes),
+        "HardRules": hard_rules(receipts.hard_kept[rows], receipts.hard_rules[rows]),
+        "WrongScope": wrong_scope(injected.by_row(injected.foreign), injected.sizes),
+        "InjectedItems": injected.sizes.astype(float),
+        "InjectedChars": receipts.chars[rows].astype(float),
     }
     for name, values in per_turn.items():
-        for row, value in zip(turns, values, strict=True):
-            yield row["turn"], name, value
-            if name == "RepeatRate":
-                yield row["turn"], "RepeatRate(probes)", value if row["probe"] else None
-    yield conversation, "LongestStreak", longest_streak(selections)
+        yield Block(at, {name: values})
+    yield Block(receipts.whole, {"LongestStreak": np.array([longest_streak(chosen)])})
 
 
-def write_scores(scores: Sequence[Score], gold: dict[str, Gold], path: Path) -> None:
-    """Write the long form.
-
-    ``arm, conversation, at, measure, value, slices`` (a JSON object of the probe's subgroups, or null).
-    """
-    import pyarrow as pa
-
-    slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
-    columns = list(zip(*scores, strict=True)) if scores else [()] * 5
-    names = ("arm", "conversation", "at", "measure", "value")
-    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.float64())
-    data = {name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)}
-    data["slices"] = pa.array([slices.get(score.at) for score in scores], pa.string())
-    write_table(pa.table(data).replace_schema_metadata({"kind": "lab.scores", "schema_version": "1"}), path)
+def _wanted(keys: Iterable[str]) -> dict[str, int]:
+    """Memories of which none is wanted more than another."""
+    return dict.fromkeys(keys, 1)
 
 
-def summarise(scores: Sequence[Score], gold: dict[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
+def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
     """``{"arms": {ARM: {"n", "measures"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``."""
+    import numpy as np
+
     judged = {probe: one for probe, one in gold.items() if one.grades}
-    summary: dict[str, Any] = {"arms": _means(scores, arms, len(judged)), "slices": {}}
+    (whole,) = _means(scores, arms, np.zeros(len(scores), np.int64), [len(judged)])
+    summary: dict[str, Any] = {"arms": whole, "slices": {}}
     names = sorted({name for one in judged.values() for name in one.slices})
     groups = {name: {probe: one.slices[name] for probe, one in judged.items() if name in one.slices} for name in names}
     groups["conversation"] = {probe: one.conversation for probe, one in judged.items()}
@@ -193,31 +162,44 @@ def summarise(scores: Sequence[Score], gold: dict[str, Gold], arms: Sequence[str
         distinct = sorted(set(values.values()))
         if len(distinct) > MAX_SLICE_VALUES:
             continue
-        by_value: dict[str, list[Score]] = {value: [] for value in distinct}
-        for score in scores:
-            value = values.get(score.at) or (score.conversation if name == "conversation" else None)
-            if value in by_value:
-                by_value[value].append(score)
-        counts = {value: sum(one == value for one in values.values()) for value in distinct}
-        summary["slices"][name] = {value: _means(by_value[value], arms, counts[value]) for value in distinct}
+        numbers = {value: number for number, value in enumerate(distinct)}
+        if name == "conversation":
+            group = np.array([numbers.get(one, -1) for one in scores.conversations], np.int64)[scores.conversation]
+        else:
+            group = np.array([numbers[values[at]] if at in values else -1 for at in scores.places], np.int64)[scores.at]
+        counts = [sum(one == value for one in values.values()) for value in distinct]
+        summary["slices"][name] = dict(zip(distinct, _means(scores, arms, group, counts), strict=True))
     return summary
 
 
-def _means(scores: Sequence[Score], arms: Sequence[str], n: int) -> dict[str, Any]:
-    sums: dict[tuple[str, str], list[float]] = {}
-    seen: dict[str, None] = {}
-    for score in scores:
-        seen.setdefault(score.measure)
-        if score.value is not None:
-            total = sums.setdefault((score.arm, score.measure), [0.0, 0])
-            total[0] += score.value
-            total[1] += 1
-    return {
-        arm: {
-            "n": n,
-            "measures": {
-                name: sums[arm, name][0] / sums[arm, name][1] if (arm, name) in sums else None for name in seen
-            },
+def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[int]) -> list[dict[str, Any]]:
+    """Means by arm and measure of each group, whose probes are counted; a value of group -1 is in none.
+
+    Measures stand in the order in which a group has them.
+    """
+    import numpy as np
+
+    shape = (len(counts), len(scores.arms), len(scores.measures))
+    known = (group >= 0) & ~np.isnan(scores.value)
+    cells = np.ravel_multi_index((group[known], scores.arm[known], scores.measure[known]), shape)
+    n = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).tolist()
+    sums = np.bincount(cells, scores.value[known], minlength=math.prod(shape)).reshape(shape).tolist()
+    first = np.full((len(counts), len(scores.measures)), len(scores))
+    np.minimum.at(first, (group[group >= 0], scores.measure[group >= 0]), np.flatnonzero(group >= 0))
+    seen = [[one for one in np.argsort(row).tolist() if row[one] < len(scores)] for row in first]
+    numbers = {arm: number for number, arm in enumerate(scores.arms)}
+    return [
+        {
+            arm: {
+                "n": count,
+                "measures": {
+                    scores.measures[one]: sums[place][numbers[arm]][one] / n[place][numbers[arm]][one]
+                    if n[place][numbers[arm]][one]
+                    else None
+                    for one in seen[place]
+                },
+            }
+            for arm in arms
         }
-        for arm in arms
-    }
+        for place, count in enumerate(counts)
+    ]

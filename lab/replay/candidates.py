@@ -9,8 +9,8 @@ configurations select from one retrieval.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from lab.recordings.model import Recording
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
 from lab.replay.plan import Plan
-from lab.systems.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates
+from lab.systems.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
 from lab.systems.contract import MakeRetriever, Retrieval, Retriever
 from lab.systems.faults import FaultPlan
 from lab.systems.retrievers import StoreRetriever
@@ -64,9 +64,6 @@ def candidates_path(
     ]
     name = digest(
         {
-            "kind": [KIND, VERSION],
-            "code": _code(),
-            "packages": {name: version(name) for name in PACKAGES},
             "text": [asdict(retrieval.text), retrieval.text.identity()],
             "clamp": asdict(retrieval.clamp),
             "embedder": embedder_key(plan.embedder),
@@ -74,45 +71,79 @@ def candidates_path(
             "asked": _sha256(asked),
         }
     )
-    return cache_folder() / "candidates" / f"{name[:32]}.arrow"
+    return cache_folder() / "candidates" / code_key() / f"{name[:32]}.arrow"
 
 
-def all_kept(plan: Plan, recording: Recording) -> bool:
-    """Whether every retrieval of a plan is kept for a conversation, so that its texts need no vectors."""
+Kept = dict[Retrieval, Candidates]
+
+
+def served(plan: Plan, recording: Recording) -> bool:
+    """Whether all arms of a plan can be answered from what is kept, so that a conversation's texts need no vectors."""
     rows, happening = plan.rows_of(recording), plan.moments_of(recording)
     return all(
-        can_be_kept(plan, retrieval) and candidates_path(plan, recording, rows, happening, retrieval).is_file()
-        for retrieval in plan.retrievals()
+        can_be_kept(plan, retrieval)
+        and served_by(candidates_path(plan, recording, rows, happening, retrieval)).issuperset(names)
+        for retrieval, names in signatures(plan).items()
     )
 
 
-@contextmanager
-def kept_retrievers(
-    plan: Plan,
-    recording: Recording,
-    rows: Sequence[Row],
-    moments: Sequence[Moment],
-    make_live: Callable[[Retrieval], StoreRetriever],
-    docs: Mapping[DocsSettings, DocsLane],
-) -> Iterator[MakeRetriever]:
-    """Hand out a maker of retrievers that answer from what is kept; at the end keep what was found besides."""
-    opened: list[tuple[Path, Candidates]] = []
+def is_kept(plan: Plan, recording: Recording) -> bool:
+    """Whether anything is kept for a conversation, for any arm."""
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    return all(
+        can_be_kept(plan, one) and candidates_path(plan, recording, rows, happening, one).is_file()
+        for one in plan.retrievals()
+    )
+
+
+def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
+    """The arms of a plan by what they search, each as a hash: an arm asks the same of the same candidates."""
+    found: dict[Retrieval, set[str]] = {}
+    for arm in plan.arms:
+        found.setdefault(arm.retrieval, set()).add(digest(arm.describe())[:16])
+    return found
+
+
+def read_kept(plan: Plan, recording: Recording) -> Kept:
+    """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    return {
+        retrieval: read_candidates(candidates_path(plan, recording, rows, happening, retrieval))
+        for retrieval in plan.retrievals()
+        if can_be_kept(plan, retrieval)
+    }
+
+
+def all_served(plan: Plan, kept: Kept) -> bool:
+    """Whether candidates that were read can answer all arms."""
+    return all(
+        retrieval in kept and kept[retrieval].served.issuperset(names) for retrieval, names in signatures(plan).items()
+    )
+
+
+def from_kept(
+    kept: Kept, make_live: Callable[[Retrieval], StoreRetriever], docs: Mapping[DocsSettings, DocsLane]
+) -> MakeRetriever:
+    """A maker of retrievers that answer from what is kept, and ask a live one for the rest."""
 
     def make(retrieval: Retrieval) -> Retriever:
-        if not can_be_kept(plan, retrieval):
+        if retrieval not in kept:
             return make_live(retrieval)
-        path = candidates_path(plan, recording, rows, moments, retrieval)
-        candidates = read_candidates(path)
-        opened.append((path, candidates))
         lane = docs[retrieval.docs] if retrieval.docs else None
-        return KeptRetriever(candidates, lambda: make_live(retrieval), lane)
+        return KeptRetriever(kept[retrieval], lambda: make_live(retrieval), lane)
 
-    yield make
-    for path, candidates in opened:
-        if candidates.changed:
-            # What is kept saves time and is worth no failure: a cache may be read-only.
-            with suppress(LabError):
-                candidates.save(path)
+    return make
+
+
+def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
+    """Keep candidates that have changed."""
+    if any(candidates.changed for candidates in kept.values()):
+        rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+        for retrieval, candidates in kept.items():
+            if candidates.changed:
+                # What is kept saves time and is worth no failure: a cache may be read-only.
+                with suppress(LabError):
+                    candidates.save(candidates_path(plan, recording, rows, happening, retrieval))
 
 
 def _sha256(parts: Sequence[str]) -> str:
@@ -123,7 +154,9 @@ def _sha256(parts: Sequence[str]) -> str:
 
 
 @cache
-def _code() -> str:
+def code_key() -> str:
+    """A short name for whatever searches here: this version's code, and the packages below it."""
     folder = Path(lab.engine.__file__).parent
     files = sorted(path for pattern in CODE for path in folder.glob(pattern))
-    return digest({str(path.relative_to(folder)): sha256_file(path) for path in files})
+    code = {str(path.relative_to(folder)): sha256_file(path) for path in files}
+    return digest([KIND, VERSION, code, {name: version(name) for name in PACKAGES}])[:16]

@@ -21,8 +21,8 @@ from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import open_sources, prepare
 from lab.replay.run_directory import RunDirectory
+from lab.replay.sources import open_sources, prepare
 from lab.systems.contract import NO_FAULTS, Recall, Request, Selector
 from lab.systems.engine import FlowRecall
 from lab.systems.faults import Faults

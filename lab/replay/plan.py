@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,12 @@ class Plan:
     def faults(self) -> FaultPlan:
         """The faults that were asked for."""
         return FaultPlan(self.asked.faults)
+
+    def alone(self, recording: Recording) -> Plan:
+        """The same for one of its conversations, without the others: what is sent to whoever replays it."""
+        golden = GoldenSet(self.probes(recording))
+        library = replace(self.library, recordings=(recording,), golden=golden, files=())
+        return replace(self, library=library, recordings=(recording,), golden_files=())
 
     def retrievals(self) -> tuple[Retrieval, ...]:
         """What the arms search, each once."""

@@ -7,13 +7,10 @@ never by text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.columns import booleans, lists, numbers, strings
 from lab.engine.js import js_length
-from lab.errors import CannotMeasure
-from lab.files import whole_file
 from lab.replay.loop import Answered
 from lab.systems.contract import Item
 
@@ -87,25 +84,6 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
 
 def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
     return lists([len(one) for one in values], strings([text for one in values for text in one]))
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file whole or not at all; equal tables give equal bytes."""
-    import pyarrow.parquet as parquet
-
-    with whole_file(path) as part:
-        parquet.write_table(table, part, compression="zstd")
-
-
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a Parquet file of ours; a damaged one is :class:`CannotMeasure`."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    try:
-        return parquet.read_table(path, columns=list(columns) if columns else None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CannotMeasure(f"{path}: damaged ({error}); delete it and run the replay again") from None
 
 
 def item(row: dict[str, Any], rank: int) -> Item:

@@ -12,11 +12,11 @@ import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lab.errors import NotARun, OtherArguments, UnusableInput
-from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
+from lab.files import cannot_write, digest, dump_json, read_json, remove_leftovers, write_whole
 
 KIND, VERSION = "lab.run", 2
 REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
@@ -25,8 +25,19 @@ MAX_NAME = 180
 PACKAGES = ("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb", "numpy", "pyarrow", "pandas")
 
 
+class Shard(NamedTuple):
+    """One part of a run, counted from 1, and the conversations that it is to hold."""
+
+    number: int
+    of: int
+    conversations: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
 class RunDirectory:
-    """A run on disk."""
+    """A run on disk, or a shard of one."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path = path
@@ -57,6 +68,17 @@ class RunDirectory:
         """The cutoff of the headline measures: what every arm can inject."""
         return min(self.max_items.values())
 
+    @property
+    def shard(self) -> Shard | None:
+        """Which part of a run this is; None for a whole one."""
+        found = self.manifest.get("shard")
+        return Shard(found["number"], found["of"], tuple(found["conversations"])) if found else None
+
+    @property
+    def own(self) -> list[str]:
+        """Conversations that this folder is to hold: all, or those of its shard."""
+        return list(self.shard.conversations) if self.shard else self.conversations
+
     def receipts(self, conversation: str) -> Path:
         """Where a conversation's receipts are, or will be."""
         return self.path / "receipts" / f"{file_name(conversation)}.parquet"
@@ -67,14 +89,23 @@ class RunDirectory:
 
     def done(self) -> list[str]:
         """Conversations whose receipts are there."""
-        return [name for name in self.conversations if self.receipts(name).is_file()]
+        return [name for name in self.own if self.receipts(name).is_file()]
 
     def require_done(self) -> None:
-        """Refuse a run that is not finished."""
-        missing = len(self.conversations) - len(self.done())
+        """Refuse a run that is not finished, and a shard, which is not all of a run."""
+        if self.shard:
+            raise UnusableInput(
+                f"{self.path}: is shard {self.shard} of a run, with {len(self.own)} of its {len(self.conversations)} "
+                "conversations; `lab merge OUT SHARD…` makes the run of all its shards"
+            )
+        self.require_own()
+
+    def require_own(self) -> None:
+        """Refuse a run, or a shard, in which conversations are missing."""
+        missing = len(self.own) - len(self.done())
         if missing:
             raise UnusableInput(
-                f"{self.path}: {missing} of {len(self.conversations)} conversations are missing; "
+                f"{self.path}: {missing} of {len(self.own)} conversations are missing; "
                 "run the same replay again to finish it"
             )
 
@@ -88,8 +119,11 @@ class RunDirectory:
         path = self.path / "failures.jsonl"
         if failures:
             write_whole(path, b"".join(dump_json(failure, indent=None) for failure in failures))
-        else:
-            path.unlink(missing_ok=True)
+        elif path.exists():
+            try:
+                path.unlink()
+            except OSError as error:
+                raise cannot_write(path, error) from error
 
 
 def open_run(path: Path) -> RunDirectory:
@@ -114,34 +148,42 @@ def open_run(path: Path) -> RunDirectory:
 
 
 def create_or_resume(
-    path: Path, asked: dict[str, Any], resolved: dict[str, Any], comparable: dict[str, Any]
+    path: Path,
+    asked: dict[str, Any],
+    resolved: dict[str, Any],
+    comparable: dict[str, Any],
+    shard: Shard | None = None,
 ) -> RunDirectory:
     """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
 
     Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something
     else.
     """
+    manifest: dict[str, Any] = {
+        "kind": KIND,
+        "schema_version": VERSION,
+        "status": "started",
+        "run_key": digest(resolved),
+        "comparable_key": digest(comparable),
+        "asked": asked,
+        "resolved": resolved,
+        "environment": environment(),
+    }
+    return resume_or_begin(path, manifest | ({"shard": shard._asdict()} if shard else {}))
+
+
+def resume_or_begin(path: Path, manifest: dict[str, Any]) -> RunDirectory:
+    """The run of a manifest at ``path``; see :func:`create_or_resume`."""
     for folder in (path, path / "receipts", path / "latency", path / "figures"):
         remove_leftovers(folder)
     if (path / "manifest.json").exists():
         run = open_run(path)
-        require_same_arguments(path, run.manifest["resolved"], resolved, f"`lab runs rm {path}`")
+        before, now = ({**one["resolved"], "shard": one.get("shard")} for one in (run.manifest, manifest))
+        require_same_arguments(path, before, now, f"`lab runs rm {path}`")
         return run
     if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
-    run = RunDirectory(
-        path,
-        {
-            "kind": KIND,
-            "schema_version": VERSION,
-            "status": "started",
-            "run_key": digest(resolved),
-            "comparable_key": digest(comparable),
-            "asked": asked,
-            "resolved": resolved,
-            "environment": environment(),
-        },
-    )
+    run = RunDirectory(path, manifest)
     run.write_manifest("started")
     return run
 
@@ -163,9 +205,14 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages(),
         "git": _git(),
     }
+
+
+def packages() -> dict[str, str | None]:
+    """Versions of what decides results; None for what is not installed."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(name: str) -> str | None:

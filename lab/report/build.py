@@ -14,8 +14,8 @@ from lab.compare.paired import Comparison, Difference, compare_arms, lower_is_be
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
 from lab.measures.score import headlines, read_gold, score_run, summarise
-from lab.replay.receipts import read_table
 from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
 from lab.report import figures
 from lab.sweep.saturation import Point
 

@@ -5,26 +5,27 @@ Candidates are found once per turn; every draw of labels (:mod:`lab.sweep.draws`
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.engine.memory import LABELS, MUST, Row
+from lab.engine.memory import LABELS, MUST, NICE, Row
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.turn import Memories
 from lab.engine.store.contract import Query
 from lab.engine.store.exact import ExactStore, ExactView
 from lab.errors import UnusableInput
 from lab.measures.injection import gold_nice
-from lab.measures.ranking import success
-from lab.measures.repetition import repeat_rates
+from lab.measures.ranking import judge, success
+from lab.measures.repetition import repeat_rates, selections_of
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import write_table
-from lab.replay.run import open_sources, prepare
+from lab.replay.sources import open_sources, prepare
+from lab.replay.tables import write_table
 from lab.sweep.draws import Draw, saturating
 from lab.systems.engine import POLICIES, TieredRecall
 from lab.systems.faults import FaultPlan
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 REFERENCES = ("hybrid", "oracle")
 NO_FAULTS = FaultPlan()
+# Whatever was injected counts, at any place.
+ANY = sys.maxsize
 
 
 class Point(NamedTuple):
@@ -163,6 +166,7 @@ def _views(
 ) -> Iterator[tuple[ExactView, int]]:
     """The scored view of every moment, and how many rows it speaks of."""
     sources = open_sources(plan)
+    prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
     store, born = ExactStore(plan.embedder.dimension), 0
     for moment in happening:
@@ -201,22 +205,32 @@ def _tally(
     labels: dict[str, str],
     must: int,
 ) -> Tally:
+    import numpy as np
+
     keys = {row.id: row.key for row in rows}
     numbers = {row.key: number for number, row in enumerate(rows)}
-    hits = nice_hits = 0.0
-    probes = nice_probes = 0
-    for moment, (_, count), chosen in zip(happening, views, selections, strict=True):
+    injected, grades, nice = [], [], []
+    for moment, (_, count), ids in zip(happening, views, selections, strict=True):
         if moment.probe is None or not moment.probe.relevant:
             continue
-        injected = [keys[identity] for identity in chosen]
-        hits += success(injected, moment.probe.grades, len(injected) or 1)
-        probes += 1
-        value = gold_nice(injected, {key: labels.get(key, "") for key in moment.probe.grades if numbers[key] < count})
-        if value is not None:
-            nice_hits, nice_probes = nice_hits + value, nice_probes + 1
-    rates = repeat_rates([chosen for moment, chosen in zip(happening, selections, strict=True) if moment.recalls])
-    known = [rate for rate in rates if rate is not None]
-    return Tally(hits, probes, nice_hits, nice_probes, sum(known), len(known), must)
+        gold = moment.probe.grades
+        injected.append([keys[identity] for identity in ids])
+        grades.append(gold)
+        nice.append({key: 1 for key in gold if numbers[key] < count and labels.get(key) == NICE})
+    hits = success(judge(injected, grades), ANY)
+    nice_hits = gold_nice(judge(injected, nice), ANY)
+    rates = repeat_rates(
+        selections_of([ids for moment, ids in zip(happening, selections, strict=True) if moment.recalls])
+    )
+    return Tally(
+        float(hits.sum()),
+        len(hits),
+        float(np.nansum(nice_hits)),
+        int(np.count_nonzero(~np.isnan(nice_hits))),
+        sum(rates[~np.isnan(rates)].tolist()),
+        int(np.count_nonzero(~np.isnan(rates))),
+        must,
+    )
 
 
 def write_points(points: Sequence[Point], path: Path) -> pa.Table:

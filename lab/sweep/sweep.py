@@ -7,24 +7,25 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import __version__
-from lab.columns import held, numbers
+from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
-from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
-from lab.files import digest, dump_json, read_json, remove_leftovers, write_whole
+from lab.errors import CannotMeasure, LabError, NotARun, OtherArguments, UnusableInput
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.candidates import all_kept, kept_retrievers
+from lab.replay.candidates import from_kept, is_kept, read_kept, save_kept
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import read_table, write_table
-from lab.replay.run import Sources, open_sources, prepare
 from lab.replay.run_directory import file_name
+from lab.replay.sources import Sources, open_sources, prepare
+from lab.replay.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.frames import Known
 from lab.sweep.grid import Grid, flat, knobs_of
@@ -95,7 +96,7 @@ def sweep(
 
     ``saturated``: under every size of the must pool, with so many draws of each, in place of the labels asked for.
     Raises :class:`UnusableInput` for recordings without gold, a configuration that the engine would refuse, and a
-    folder that holds something else.
+    folder that holds something else; :class:`lab.errors.InUse` while another process writes there.
     """
     base = make_plan(replace(asked, arms=(REFERENCE,)))
     if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
@@ -106,7 +107,13 @@ def sweep(
     )
     plan = replace(base, specs=(*grid.specs(), *base.specs), arms=(*arms, *base.arms))
     draws = saturating(plan, saturated) if saturated else (Draw(),)
-    open_folder(out, asked, grid, plan, draws)
+    with only_writer(out):
+        open_folder(out, asked, grid, plan, draws)
+        _sweep_into(out, plan, grid, draws, jobs, announce)
+    return read_sweep(out)
+
+
+def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: int, announce: Announce) -> None:
     waiting = [
         Job(plan, recording, draw, part)
         for recording in plan.recordings
@@ -115,12 +122,11 @@ def sweep(
     ]
     total = len(plan.recordings) * len(draws)
     if waiting:
-        lacking = [job.recording for job in waiting if not all_kept(job.drawn, job.recording)]
+        lacking = [job.recording for job in waiting if not is_kept(job.drawn, job.recording)]
         prepare(plan, list({one.conversation: one for one in lacking}.values()), open_sources(plan), announce)
     for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
         told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
         announce(f"{job.recording.conversation}{told}: {len(grid)} configurations ({done} of {total})")
-    return read_sweep(out)
 
 
 def part_of(out: Path, conversation: str, draw: Draw) -> Path:
@@ -138,13 +144,25 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
             yield job
         return
     with helpers(min(jobs, len(waiting))) as pool:
-        for job, _ in zip(waiting, pool.map(_run, waiting), strict=True):
+        futures = [pool.submit(_run, job) for job in waiting]
+        for job, future in zip(waiting, futures, strict=True):
+            try:
+                future.result()
+            except BrokenProcessPool:
+                raise CannotMeasure(
+                    f"{job.recording.conversation}: its process was killed; run the same sweep again to go on"
+                ) from None
             yield job
 
 
 def _run(job: Job, sources: Sources | None = None) -> None:
     """Sweep one conversation under one draw, and keep the result."""
-    found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+    try:
+        found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+    except LabError:
+        raise
+    except Exception as error:  # a fault nobody foresaw is told in one line, and what is done stays
+        raise CannotMeasure(f"{job.recording.conversation}: {type(error).__name__}: {error}") from error
     write_table(_part_table(found), job.part)
 
 
@@ -161,12 +179,14 @@ def sweep_conversation(plan: Plan, recording: Recording, sources: Sources) -> Ta
         return sources.retriever(retrieval, plan.asked.store)
 
     arms: list[Selector] = [*groups, *others]
-    with kept_retrievers(plan, recording, rows, happening, make_live, sources.docs) as make_retriever:
-        for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
-            if answered.arm.name in alone:
-                alone[answered.arm.name].take(answered, js_length(answered.recall.context))
-            if answered.arm.name == arms[0].name:
-                heard.append(answered)
+    kept = read_kept(plan, recording)
+    make_retriever = from_kept(kept, make_live, sources.docs)
+    for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
+        if answered.arm.name in alone:
+            alone[answered.arm.name].take(answered, js_length(answered.recall.context))
+        if answered.arm.name == arms[0].name:
+            heard.append(answered)
+    save_kept(plan, recording, kept)
     return _in_order(plan.arms, [*groups, *alone.values()], heard, known, recording)
 
 
@@ -266,8 +286,8 @@ def read_sweep(out: Path) -> Swept:
             if table.num_rows != len(grid) + 1:
                 raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
             for column, name in enumerate(MEASURES):
-                sums[at, which, :, column] = held(table[f"sum {name}"])
-                counts[at, which, :, column] = held(table[f"count {name}"])
+                sums[at, which, :, column] = numbers_of(table[f"sum {name}"])
+                counts[at, which, :, column] = numbers_of(table[f"count {name}"])
     return Swept(out, grid, conversations, draws, sums, counts)
 
 

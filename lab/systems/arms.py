@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from lab.engine.config import resolve
-from lab.engine.config_file import read_config
+from lab.engine.config_file import locate, read_config
 from lab.errors import UnusableInput
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Selector
 from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
 from lab.systems.ladder import RUNGS
+from lab.systems.recommended import ARM as RECOMMENDED
+from lab.systems.recommended import recommended
 
 # The whole flow as the configuration says, nothing added and nothing taken away.
 ENGINE = "engine"
-TIERED = (*POLICIES, *RUNGS, ENGINE)
+TIERED = (*POLICIES, *RUNGS, RECOMMENDED, ENGINE)
 SYSTEMS = (*TIERED, *SEARCHING, *SEARCHLESS)
 
 
@@ -66,14 +68,19 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
 def make_arm(spec: ArmSpec, *, profile: str, max_items: int | None, depth: int, seed: int) -> Selector:
     """The arm itself, configuration resolved."""
     config = resolve(spec.config, profile, max_items=max_items, where=spec.where)
+    if config.upstream and spec.system in (*RUNGS, RECOMMENDED):
+        raise UnusableInput(
+            f"arm {spec.name!r}: the public plugin has nothing of the kind; use profile seed, or the arm {ENGINE!r}"
+        )
+    if spec.system == RECOMMENDED:
+        # What was written is merged, and not what it came to: a default is no wish of the operator's.
+        own = locate(spec.config, spec.where)
+        config = resolve(recommended(own), profile, max_items=max_items, where=spec.where)
+        return FlowRecall(spec.system, config, spec.name)
     if spec.system in POLICIES:
         return TieredRecall(spec.system, config, spec.name)
     if spec.system == ENGINE:
         return FlowRecall(spec.system, config, spec.name)
     if spec.system in RUNGS:
-        if config.upstream:
-            raise UnusableInput(
-                f"arm {spec.name!r}: the public plugin has nothing of the kind; use profile seed, or the arm {ENGINE!r}"
-            )
         return FlowRecall(spec.system, RUNGS[spec.system].config(config), spec.name)
     return Baseline(spec.system, config, depth, seed, spec.name)

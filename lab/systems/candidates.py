@@ -8,12 +8,11 @@ A lane is kept to the deepest limit that was asked for, and serves every smaller
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, lists, numbers, strings
+from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.recall.turn import Memories
@@ -24,7 +23,6 @@ from lab.systems.contract import Request
 from lab.systems.retrievers import StoreRetriever
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
 KIND, VERSION = "lab.candidates", "1"
@@ -42,6 +40,8 @@ class Candidates:
 
     def __init__(self) -> None:
         self.changed = False
+        # Who has been answered in full from these: its candidates are all here.
+        self.served: set[str] = set()
         self._answers: dict[tuple[int, Filter], Answer] = {}
         self._read: dict[tuple[int, Filter], tuple[int, ...]] = {}
         self._columns: list[list[Any]] = []
@@ -65,6 +65,11 @@ class Candidates:
         if before is None or before.limit < limit:
             self._answers[moment, where] = Answer(limit, lanes)
             self.changed = True
+
+    def serve(self, who: Iterable[str]) -> None:
+        """Note who has been answered in full."""
+        self.changed |= not self.served.issuperset(who)
+        self.served.update(who)
 
     def _answer(self, moment: int, where: Filter) -> Answer | None:
         found = self._answers.get((moment, where))
@@ -124,7 +129,8 @@ class Candidates:
         import pyarrow as pa
 
         table = self.table()
-        table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
+        told = {"kind": KIND, "schema_version": VERSION, "served": " ".join(sorted(self.served))}
+        table = table.replace_schema_metadata({**told, "sha256": checksum(table)})
         with (
             whole_file(path) as part,
             pa.OSFile(str(part), "wb") as sink,
@@ -134,34 +140,20 @@ class Candidates:
         self.changed = False
 
 
-def checksum(table: pa.Table) -> str:
-    """sha256 of everything a table holds."""
-    found = hashlib.sha256()
-    for column in table.combine_chunks().columns:
-        for chunk in column.chunks:
-            for buffer in chunk.buffers():
-                found.update(b"-" if buffer is None else buffer)
-    return found.hexdigest()
-
-
 def read_candidates(path: Path) -> Candidates:
     """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
-    import numpy as np
-
     found = Candidates()
     table = read_artefact(path)
     if table is None:
         return found
 
-    def flat(name: str, kind: npt.DTypeLike) -> tuple[Any, list[int]]:
-        lists = table[name].combine_chunks()
-        # By its buffers: other ways make pyarrow import pandas.
-        (_, ends), (_, held) = lists.buffers()[:2], lists.values.buffers()
-        return np.frombuffer(held, kind)[: len(lists.values)], np.frombuffer(ends, np.int32)[: len(lists) + 1].tolist()
-
-    (rows, fts), (near, vec) = flat("fts", np.int32), flat("vec", np.int32)
-    scores, distances = flat("fts_score", np.float32)[0], flat("distance", np.float64)[0]
-    found._columns = [one.tolist() for one in (rows, scores, near, vector_score(distances), distances)]
+    found.served.update(_told(table.schema).get("served", "").split())
+    (rows, fts), (near, vec) = lists_of(table["fts"]), lists_of(table["vec"])
+    scores, distances = (lists_of(table[name])[0] for name in ("fts_score", "distance"))
+    exact = numbers_of(distances)
+    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), vector_score(exact), exact)
+    fts, vec = fts.tolist(), vec.tolist()
+    found._columns = [one.tolist() for one in columns]
     made: dict[tuple[str | None, tuple[str, ...] | None], Filter] = {}
     names = ("moment", "scope", "any_label", "labels", "limit", "ns")
     told = zip(*(table[name].to_pylist() for name in names), strict=True)
@@ -181,9 +173,25 @@ def read_artefact(path: Path) -> pa.Table | None:
             table = pa.ipc.open_file(mapped).read_all()
     except (OSError, pa.ArrowException):
         return None
-    told = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    told = _told(table.schema)
     sound = told.get("kind") == KIND and told.get("schema_version") == VERSION and told.get("sha256") == checksum(table)
     return table if sound else None
+
+
+def served_by(path: Path) -> frozenset[str]:
+    """Who has been answered in full from the artefact at a path, as it says itself; nobody where there is none."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as mapped:
+            told = _told(pa.ipc.open_file(mapped).schema)
+    except (OSError, pa.ArrowException):
+        return frozenset()
+    return frozenset(told.get("served", "").split()) if told.get("schema_version") == VERSION else frozenset()
+
+
+def _told(schema: pa.Schema) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
 
 
 class KeptRetriever:
@@ -253,8 +261,3 @@ class KeptView:
             found = self._view.search(where, limit)
             kept.keep(self._moment, where, limit, found)
         return found
-
-
-def filters_of(candidates: Candidates) -> Iterator[tuple[int, Filter]]:
-    """What is kept: moments with their filters."""
-    yield from candidates._answers.keys() | candidates._read.keys()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from lab.embedding.vectors import Vectors
 from lab.engine.clamp import Clamp, clamp
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
@@ -25,13 +24,25 @@ if TYPE_CHECKING:
 STORES = ("exact", "lancedb")
 
 
+class VectorsOf(Protocol):
+    """Vectors of texts. Texts are prepared in one go and asked for one by one."""
+
+    def prepare(self, texts: Sequence[str], announce: Callable[[str], None] | None = None) -> int:
+        """Make ready; return how many texts were embedded. ``announce(done, total)`` hears of progress."""
+        ...
+
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        ...
+
+
 class StoreRetriever:
     """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
 
     def __init__(
         self,
         store: Store,
-        vectors: Vectors,
+        vectors: VectorsOf,
         tokens: Words,
         limits: Clamp | None = None,
         docs: DocsLane | None = None,
@@ -87,6 +98,9 @@ class StoreRetriever:
 
 def embedded_text(text: str, limits: Clamp) -> str:
     """What of a text is embedded (spec 14.1). What is stored and injected is never clamped."""
+    # A character takes two units at most, so most texts need no counting.
+    if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
+        return text
     return clamp(text, limits).text
 
 

@@ -65,3 +65,26 @@ def test_the_table_keeps_to_80_columns(swept: Callable[..., Any]) -> None:
     assert found.returncode == 0
     assert "hybrid" in found.stdout
     assert max(map(len, found.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--saturated", "--labels", "sampled"), "--saturated draws the labels itself"),
+        (("--seeds", "2"), "--seeds counts the draws of --saturated"),
+        (("--grid", "nothing.json"), "nothing.json: no such file"),
+    ],
+)
+def test_what_cannot_be_swept_is_told_in_one_line(swept: Callable[..., Any], more: tuple[str, ...], said: str) -> None:
+    found = swept(*more)
+    assert found.returncode == 2
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_configuration_that_the_engine_refuses_is_named(swept: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "grid.json").write_text(json.dumps({"grid": {"autoRecall.repeatPenalti": [0.1]}}))
+    found = swept()
+    assert found.returncode == 2
+    assert "configuration 0 of the grid" in found.stderr
+    assert not (tmp_path / "out").exists()

@@ -11,7 +11,8 @@ import pytest
 
 from lab.compare.ablation import Step, ablation, measures_shown
 from lab.compare.paired import compare_arms
-from lab.measures.score import Score, read_gold, score_run, summarise
+from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory
 from lab.systems.ladder import LADDER
 
@@ -26,27 +27,27 @@ def run(make_run: MakeRun) -> RunDirectory:
 
 
 @pytest.fixture(scope="module")
-def scored(run: RunDirectory) -> tuple[list[Score], dict[str, Any]]:
+def scored(run: RunDirectory) -> tuple[Scores, dict[str, Any]]:
     """Its scores, and their means."""
     scores = score_run(run)
     return scores, summarise(scores, read_gold(run), run.arms)["arms"]
 
 
 @pytest.fixture(scope="module")
-def steps(scored: tuple[list[Score], dict[str, Any]]) -> list[Step]:
+def steps(scored: tuple[Scores, dict[str, Any]]) -> list[Step]:
     """Its ladder."""
     return ablation(*scored, 6)
 
 
 def test_rungs_stand_in_their_order_whatever_the_order_of_the_arms(
-    scored: tuple[list[Score], dict[str, Any]], steps: list[Step]
+    scored: tuple[Scores, dict[str, Any]], steps: list[Step]
 ) -> None:
     scores, means = scored
     assert [(step.arm, step.adds) for step in steps] == [(rung.arm, rung.adds) for rung in LADDER]
     assert ablation(scores, dict(reversed(means.items())), 6) == steps
 
 
-def test_means_are_those_of_the_run(scored: tuple[list[Score], dict[str, Any]], steps: list[Step]) -> None:
+def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[Step]) -> None:
     for step in steps:
         assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
     # What only the digest has is missing below it.
@@ -74,7 +75,7 @@ def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory
 
 
 def test_a_rung_without_an_arm_is_left_out_and_the_next_is_compared_with_the_one_before(
-    run: RunDirectory, scored: tuple[list[Score], dict[str, Any]]
+    run: RunDirectory, scored: tuple[Scores, dict[str, Any]]
 ) -> None:
     scores, means = scored
     kept = ("tier_first_v1", "quota_repeat", "seed_full")
@@ -85,7 +86,7 @@ def test_a_rung_without_an_arm_is_left_out_and_the_next_is_compared_with_the_one
     assert fewer[1].changes["RepeatRate"].estimate.mean < 0
 
 
-def test_measures_follow_the_cutoff(scored: tuple[list[Score], dict[str, Any]]) -> None:
+def test_measures_follow_the_cutoff(scored: tuple[Scores, dict[str, Any]]) -> None:
     scores, means = scored
     assert next(iter(measures_shown(3))) == "Success@3"
     steps = ablation(scores, means, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def _fill(folder: Path, texts: Sequence[str]) -> _Lengths:
 
 
 def _values(cache: ChunkCache, texts: Sequence[str]) -> list[int]:
-    return [value.as_py() for value in cache.values(texts)]
+    return [cache.chunk(number)[row].as_py() for number, row in map(cache.place, texts)]
 
 
 def _many(count: int) -> list[str]:
@@ -64,7 +65,6 @@ def test_values_survive_reopening(tmp_path: Path) -> None:
     again = _open(tmp_path)
     assert len(again) == len(TEXTS)
     assert again.missing(TEXTS) == []
-    assert all(text_key(text) in again for text in TEXTS)
     assert _values(again, [*reversed(TEXTS), TEXTS[0]]) == [len(text) for text in [*reversed(TEXTS), TEXTS[0]]]
 
 
@@ -97,7 +97,9 @@ def test_missing_texts_are_distinct_and_in_an_order_that_the_asker_does_not_deci
     missing = cache.missing(TEXTS)
     assert sorted(missing) == sorted(TEXTS)
     assert cache.missing([*reversed(TEXTS), *TEXTS]) == missing
-    assert (len(cache), text_key(TEXTS[0]) in cache) == (0, False)
+    assert len(cache) == 0
+    with pytest.raises(KeyError, match="1 texts were not prepared"):
+        cache.place(TEXTS[0])
 
 
 def test_a_cache_knows_what_it_has_just_filled(tmp_path: Path) -> None:
@@ -298,14 +300,16 @@ def test_vectors_are_embedded_once_and_come_back_bit_by_bit_in_the_order_asked(o
     texts = _many(CHUNK + 30)
     embedder, heard = _Counting(), []
     vectors = Vectors(embedder)
-    assert vectors.prepare([*texts, *texts[:9]], lambda done, total: heard.append((done, total))) == len(texts)
-    assert heard == [(0, len(texts)), (CHUNK, len(texts)), (len(texts), len(texts))]
+    assert vectors.prepare([*texts, *texts[:9]], heard.append) == len(texts)
+    assert heard[0] == "embedding 1054 texts"
+    assert re.fullmatch(r"embedded 1024 of 1054 texts \(\d+ a second, \d+ s left\)", heard[1])
+    assert re.fullmatch(r"embedded 1054 of 1054 texts \(\d+ a second\)", heard[2])
     asked = [texts[-1], *texts, texts[3]]
     expected = HashingEmbedder().encode(asked)
     assert vectors.of(asked).tobytes() == expected.tobytes()
 
     again, heard = Vectors(embedder), []
-    assert again.prepare(texts, lambda done, total: heard.append((done, total))) == 0
+    assert again.prepare(texts, heard.append) == 0
     assert heard == []
     assert embedder.embedded == len(texts)
     assert again.of(asked).tobytes() == expected.tobytes()

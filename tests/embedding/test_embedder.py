@@ -243,6 +243,17 @@ def test_models_that_cut_texts_at_another_length_are_not_the_same(copy_of_the_mo
     assert embedder_key(long) != embedder_key(short), "they would read each other's vectors from the cache"
 
 
+def test_weights_beside_the_first_count_as_well(copy_of_the_model: Callable[..., Path]) -> None:
+    first, second = copy_of_the_model("one"), copy_of_the_model("two")
+    whole = SentenceTransformerEmbedder(str(first)).identity()["weights_sha256"]
+    for folder, weights in ((first, b"a"), (second, b"b")):
+        (folder / "2_Dense").mkdir()
+        (folder / "2_Dense" / "model.safetensors").write_bytes(weights)
+    found = [SentenceTransformerEmbedder(str(folder)).identity()["weights_sha256"] for folder in (first, second)]
+    assert len({DEFAULT_WEIGHTS, *found}) == 3
+    assert whole == DEFAULT_WEIGHTS
+
+
 def test_a_model_that_is_neither_the_default_nor_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         embedder_named(str(tmp_path / "nowhere"))

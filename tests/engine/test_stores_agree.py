@@ -17,8 +17,8 @@ from lab.engine.store.exact import ExactStore
 from lab.engine.store.lance import LanceStore
 from lab.engine.store.tokens import TextSettings, Tokens
 from lab.replay.plan import Asked
-from lab.replay.receipts import read_table
 from lab.replay.run import run_replay
+from lab.replay.tables import read_table
 
 DIMENSION = 8
 SCOPES = ("global", "o'brien", 'say "x"', "x' OR '1'='1", "團隊")

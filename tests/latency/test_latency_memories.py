@@ -15,7 +15,7 @@ from lab.engine.store.tokens import TextSettings
 from lab.latency.bench import pool_of, questions_of
 from lab.latency.memories import Part, Pool, PoolWords
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import Sources, open_sources, prepare
+from lab.replay.sources import Sources, open_sources, prepare
 
 
 @pytest.fixture(scope="module")

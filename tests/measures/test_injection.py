@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from lab.measures.injection import (
@@ -13,72 +14,42 @@ from lab.measures.injection import (
     present,
     wrong_scope,
 )
+from lab.measures.ranking import judge
 
-MUST, NICE, UNKNOWN = "must_remember", "nice_to_have", "unknown"
-
-
-@pytest.mark.parametrize(
-    ("labels", "visible_nice", "expected"),
-    [
-        ([MUST, NICE], 3, 1.0),
-        ([MUST, UNKNOWN], 3, 0.0),
-        ([], 1, 0.0),
-        # Where no nice memory could have been injected, its absence says nothing.
-        ([MUST], 0, None),
-        ([], 0, None),
-    ],
-)
-def test_nice_presence_asks_for_any_nice_memory(labels: list[str], visible_nice: int, expected: float | None) -> None:
-    assert nice_presence(labels, visible_nice) == expected
+NAN = float("nan")
 
 
-@pytest.mark.parametrize(
-    ("injected", "gold_labels", "expected"),
-    [
-        (["a", "b"], {"b": NICE}, 1.0),
-        (["a", "b"], {"c": NICE}, 0.0),
-        # A gold memory of another label is no nice gold, injected or not.
-        (["a"], {"a": MUST, "b": NICE}, 0.0),
-        (["a"], {"a": MUST}, None),
-        (["a"], {"a": UNKNOWN}, None),
-        ([], {"b": NICE}, 0.0),
-        ([], {}, None),
-    ],
-)
-def test_gold_nice_asks_for_a_wanted_nice_memory(
-    injected: list[str], gold_labels: dict[str, str], expected: float | None
-) -> None:
-    assert gold_nice(injected, gold_labels) == expected
+def _columns(cases: list[tuple[float, ...]]) -> list[np.ndarray]:
+    return [np.array(column) for column in zip(*cases, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("scopes", "home", "expected"),
-    [
-        (["web", "web"], "web", 0.0),
-        (["web", "app", "global", "app"], "web", 2 / 4),
-        (["global"], "web", 0.0),
-        # A turn of the global scope has memories of projects as wrong ones.
-        (["web", "global"], "global", 1 / 2),
-        ([], "web", None),
-    ],
-)
-def test_wrong_scope_is_the_share_of_foreign_memories(scopes: list[str], home: str, expected: float | None) -> None:
-    assert wrong_scope(scopes, home) == expected
+def _same(found: np.ndarray, expected: list[float]) -> None:
+    np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("injected", "unwanted", "expected"),
-    [
-        (["a", "b"], ["b"], 1.0),
-        (["a", "b"], ["c", "d"], 0.0),
-        ([], ["c"], 0.0),
-        (["a"], [], None),
-    ],
-)
-def test_forbidden_asks_for_a_misleading_memory(
-    injected: list[str], unwanted: list[str], expected: float | None
-) -> None:
-    assert forbidden(injected, unwanted) == expected
+def test_nice_presence_asks_for_any_nice_memory() -> None:
+    # Where no nice memory could have been injected, its absence says nothing.
+    nice, visible = _columns([(1, 3), (2, 3), (0, 3), (0, 0)])
+    _same(nice_presence(nice, visible), [1.0, 1.0, 0.0, NAN])
+
+
+def test_gold_nice_asks_for_a_wanted_nice_memory_among_the_first() -> None:
+    injected = [["a", "b"], ["a", "b"], [], ["a"], []]
+    nice = [{"b": 1}, {"c": 1}, {"b": 1}, {}, {}]
+    _same(gold_nice(judge(injected, nice), 2), [1.0, 0.0, 0.0, NAN, NAN])
+    _same(gold_nice(judge(injected, nice), 1), [0.0, 0.0, 0.0, NAN, NAN])
+
+
+def test_wrong_scope_is_the_share_of_foreign_memories() -> None:
+    foreign, injected = _columns([(0, 2), (2, 4), (3, 3), (0, 0)])
+    _same(wrong_scope(foreign, injected), [0.0, 2 / 4, 1.0, NAN])
+
+
+def test_forbidden_asks_for_a_misleading_memory_among_the_first() -> None:
+    injected = [["a", "b"], ["a", "b"], [], ["a"]]
+    unwanted = [{"b": 1}, {"c": 1, "d": 1}, {"c": 1}, {}]
+    _same(forbidden(judge(injected, unwanted), 6), [1.0, 0.0, 0.0, NAN])
+    _same(forbidden(judge(injected, unwanted), 1), [0.0, 0.0, 0.0, NAN])
 
 
 @pytest.mark.parametrize(
@@ -95,27 +66,15 @@ def test_forbidden_asks_for_a_misleading_memory(
 def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
     injected: list[str], pinned: list[str], gold: dict[str, int], expected: float
 ) -> None:
-    assert present(injected, pinned, gold) == expected
+    _same(present(judge([injected], [gold]), judge([pinned], [gold])), [expected])
 
 
-@pytest.mark.parametrize(
-    ("duplicates", "injected", "expected"),
-    [
-        (1, 4, 1 / 4),
-        (3, 3, 1.0),
-        (0, 5, 0.0),
-        # Without a digest nothing can say what it says; without memories nothing does.
-        (None, 5, None),
-        (0, 0, None),
-        (None, 0, None),
-    ],
-)
-def test_backbone_duplication_is_the_share_of_memories_that_say_it_again(
-    duplicates: int | None, injected: int, expected: float | None
-) -> None:
-    assert backbone_duplication(duplicates, injected) == expected
+def test_backbone_duplication_is_the_share_of_memories_that_say_it_again() -> None:
+    # Without a digest nothing can say what it says; without memories nothing does.
+    duplicates, injected = _columns([(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)])
+    _same(backbone_duplication(duplicates, injected), [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
 
 
-@pytest.mark.parametrize(("kept", "visible", "expected"), [(2, 3, 2 / 3), (3, 3, 1.0), (0, 2, 0.0), (0, 0, None)])
-def test_hard_rules_are_the_share_that_stands_in_the_prompt(kept: int, visible: int, expected: float | None) -> None:
-    assert hard_rules(kept, visible) == expected
+def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
+    kept, visible = _columns([(2, 3), (3, 3), (0, 2), (0, 0)])
+    _same(hard_rules(kept, visible), [2 / 3, 1.0, 0.0, NAN])

@@ -13,8 +13,12 @@ import pytest
 from lab.measures.ranking import (
     CUTOFFS,
     MEASURES,
+    Measure,
+    average_precision,
+    judge,
     ndcg,
     precision,
+    r_precision,
     rank_measures,
     recall,
     reciprocal_rank,
@@ -23,6 +27,14 @@ from lab.measures.ranking import (
 
 RANKING = ["x", "gold2", "y", "gold1", "z", "gold1b"]
 GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
+
+
+def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict[str, float | None]:
+    """Every measure of one probe; null for NaN."""
+    return {
+        name: None if math.isnan(value) else value
+        for name, (value,) in rank_measures(judge([ranking], [grades]), depth).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -43,6 +55,12 @@ GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
         (reciprocal_rank, 1, 0.0),
         (reciprocal_rank, 2, 1 / 2),
         (reciprocal_rank, 50, 1 / 2),
+        (average_precision, 1, 0.0),
+        (average_precision, 4, (1 / 2 + 2 / 4) / 4),
+        (average_precision, 50, (1 / 2 + 2 / 4 + 3 / 6) / 4),
+        # Four are wanted, and two of them are among the first four.
+        (r_precision, 50, 2 / 4),
+        (r_precision, 3, 1 / 4),
         # The best first place holds grade 2; ours is wrong.
         (ndcg, 1, 0.0),
         # Grade 2 at rank 2, discounted by log2 3; the ideal is 2 + 1/log2 3. With an exponential gain it would differ.
@@ -55,18 +73,16 @@ GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
         ),
     ],
 )
-def test_measures_of_a_hand_worked_ranking(
-    measure: Callable[[list[str], dict[str, int], int], float], k: int, expected: float
-) -> None:
-    assert measure(RANKING, GRADES, k) == pytest.approx(expected, abs=1e-15)
+def test_measures_of_a_hand_worked_ranking(measure: Measure, k: int, expected: float) -> None:
+    assert measure(judge([RANKING], [GRADES]), k) == pytest.approx(expected, abs=1e-15)
 
 
 def test_an_empty_answer_scores_nothing_at_any_cutoff() -> None:
-    assert set(rank_measures([], {"gold": 1}, depth=50).values()) == {0.0}
+    assert set(_of_one([], {"gold": 1}).values()) == {0.0}
 
 
 def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> None:
-    values = rank_measures(["a", "b", "c"], {"a": 2, "b": 1, "c": 1}, depth=3)
+    values = _of_one(["a", "b", "c"], {"a": 2, "b": 1, "c": 1}, depth=3)
     assert {name: values[name] for name in ("Success@3", "R@3", "P@3", "nDCG@3", "RR@3")} == {
         "Success@3": 1.0,
         "R@3": 1.0,
@@ -78,20 +94,21 @@ def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> N
 
 def test_equal_grades_may_stand_in_any_order() -> None:
     grades = {"a": 1, "b": 1, "c": 2}
-    assert ndcg(["c", "a", "b"], grades, 3) == ndcg(["c", "b", "a"], grades, 3) == 1.0
-    assert ndcg(["a", "c", "b"], grades, 3) < 1.0
+    one, other, wrong = ndcg(judge([["c", "a", "b"], ["c", "b", "a"], ["a", "c", "b"]], [grades] * 3), 3).tolist()
+    assert one == other == 1.0
+    assert wrong < 1.0
 
 
 @pytest.mark.parametrize("depth", [1, 4, 6, 20, 50])
 def test_a_cutoff_beyond_the_depth_of_an_arm_is_null_and_no_other(depth: int) -> None:
-    values = rank_measures(["a"], {"a": 1}, depth)
+    values = _of_one(["a"], {"a": 1}, depth)
     assert {name for name, value in values.items() if value is None} == {
         f"{name}@{k}" for k in CUTOFFS for name in MEASURES if k > depth
     }
 
 
 def test_every_measure_is_given_at_every_cutoff() -> None:
-    assert list(rank_measures([], {"a": 1}, 50)) == [
+    assert list(_of_one([], {"a": 1})) == [
         f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in ("Success", "R", "P", "nDCG", "RR")
     ]
 
@@ -119,18 +136,30 @@ def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, fl
 
 def test_random_graded_runs_agree_with_a_second_implementation() -> None:
     source = random.Random(7)
-    hits = 0
+    rankings, golds = [], []
     for _ in range(400):
         pool = [f"m{number}" for number in range(source.randint(1, 60))]
         ranking = source.sample(pool, source.randint(0, min(50, len(pool))))
         judged = source.sample([*pool, "lost1", "lost2"], source.randint(1, min(9, len(pool) + 2)))
         grades = {key: source.randint(1, 3) for key in judged}
-        values = rank_measures(ranking, grades, 50)
-        hits += values["Success@50"] == 1.0
+        rankings.append(ranking)
+        golds.append(grades)
+    values = rank_measures(judge(rankings, golds), 50)
+    for place, (ranking, grades) in enumerate(zip(rankings, golds, strict=True)):
         for k in CUTOFFS:
             for name, expected in _plainly(ranking, grades, k).items():
-                assert values[f"{name}@{k}"] == pytest.approx(expected, abs=1e-12), (name, k, ranking, grades)
-    assert 100 < hits < 400
+                assert values[f"{name}@{k}"][place] == pytest.approx(expected, abs=1e-12), (name, k, ranking, grades)
+    assert 100 < values["Success@50"].sum() < 400
+
+
+def test_a_probe_scores_the_same_whoever_is_scored_beside_it() -> None:
+    source = random.Random(3)
+    pool = [f"m{number}" for number in range(60)]
+    rankings = [source.sample(pool, source.randint(0, 50)) for _ in range(100)]
+    golds = [{key: source.randint(1, 3) for key in source.sample(pool, source.randint(1, 9))} for _ in rankings]
+    together = rank_measures(judge(rankings, golds), 50)
+    for place, (ranking, grades) in enumerate(zip(rankings, golds, strict=True)):
+        assert _of_one(ranking, grades) == {name: values[place] for name, values in together.items()}
 
 
 @pytest.mark.parametrize(
@@ -153,11 +182,12 @@ def test_published_rankings_score_what_was_published(
 ) -> None:
     lines = [json.loads(line) for line in shared("data", "published_runs", file).read_text("utf-8").splitlines()]
     assert len(lines) == 160
-    scored = [
-        rank_measures([str(one) for one in line["top-20-ids"]], {str(one): 1 for one in line["relevant-id"]}, depth=20)
-        for line in lines
-    ]
-    means = {name: sum(one[name] or 0.0 for one in scored) / len(scored) for name in printed}
+    judged = judge(
+        [[str(one) for one in line["top-20-ids"]] for line in lines],
+        [{str(one): 1 for one in line["relevant-id"]} for line in lines],
+    )
+    scored = rank_measures(judged, depth=20)
+    means = {name: scored[name].mean() for name in printed}
     # 142 of 160 is .8875: printed to three digits by rounding half up, as people do.
     assert {name: f"{value + 1e-9:.{len(printed[name]) - 2}f}" for name, value in means.items()} == printed
-    assert {one["R@50"] for one in scored} == {None}
+    assert all(math.isnan(value) for value in scored["R@50"])

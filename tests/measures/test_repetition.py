@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
+import numpy as np
 import pytest
 
-from lab.measures.repetition import WINDOW, dominance, longest_streak, neighbour_jaccard, repeat_rates
+from lab.measures import repetition
+from lab.measures.repetition import WINDOW, selections_of
+
+Selections = list[list[str]]
+
+
+def _listed(values: np.ndarray) -> list[float | None]:
+    """With null for NaN, as on disk."""
+    return [None if np.isnan(value) else value for value in values.tolist()]
+
+
+def repeat_rates(selections: Selections, window: int = WINDOW) -> list[float | None]:
+    return _listed(repetition.repeat_rates(selections_of(selections), window))
+
+
+def dominance(selections: Selections, window: int = WINDOW) -> list[float | None]:
+    return _listed(repetition.dominance(selections_of(selections), window))
+
+
+def longest_streak(selections: Selections) -> float | None:
+    return _listed(np.array([repetition.longest_streak(selections_of(selections))]))[0]
+
+
+def neighbour_jaccard(selections: Selections) -> list[float | None]:
+    return _listed(repetition.neighbour_jaccard(selections_of(selections)))
 
 
 def test_the_window_is_six_turns() -> None:
@@ -24,7 +52,7 @@ def test_the_window_is_six_turns() -> None:
     ],
 )
 def test_repeat_rate_is_the_share_of_items_seen_in_the_window(
-    selections: list[list[str]], expected: list[float | None]
+    selections: Selections, expected: list[float | None]
 ) -> None:
     assert repeat_rates(selections) == expected
 
@@ -55,7 +83,7 @@ def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
     ],
 )
 def test_dominance_is_the_share_of_slots_of_the_commonest_memory(
-    selections: list[list[str]], expected: list[float | None]
+    selections: Selections, expected: list[float | None]
 ) -> None:
     assert dominance(selections) == expected
 
@@ -80,9 +108,7 @@ def test_dominance_looks_at_six_selections_this_one_included() -> None:
         ([["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"], ["c"], ["c"]], 4.0),
     ],
 )
-def test_longest_streak_counts_consecutive_turns_of_one_memory(
-    selections: list[list[str]], expected: float | None
-) -> None:
+def test_longest_streak_counts_consecutive_turns_of_one_memory(selections: Selections, expected: float | None) -> None:
     assert longest_streak(selections) == expected
 
 
@@ -97,7 +123,7 @@ def test_longest_streak_counts_consecutive_turns_of_one_memory(
         ([[], ["a"]], [None, 0.0]),
     ],
 )
-def test_jaccard_compares_neighbours(selections: list[list[str]], expected: list[float | None]) -> None:
+def test_jaccard_compares_neighbours(selections: Selections, expected: list[float | None]) -> None:
     assert neighbour_jaccard(selections) == expected
 
 
@@ -109,3 +135,32 @@ def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
     assert longest_streak(moving) == 1.0
     assert set(dominance(static)) == {0.5}
     assert dominance(moving)[-1] == 1 / 12
+
+
+@pytest.mark.parametrize("window", [1, 2, 6, 40])
+def test_random_conversations_agree_with_the_definitions_turn_by_turn(window: int) -> None:
+    source = random.Random(window)
+    for _ in range(60):
+        pool = [f"m{number}" for number in range(source.randint(1, 12))]
+        selections = [source.sample(pool, min(len(pool), source.choice((0, 1, 3, 6)))) for _ in range(30)]
+        rates, shares, alike = [], [], []
+        for turn, chosen in enumerate(selections):
+            recent = {key for one in selections[max(0, turn - window) : turn] for key in one}
+            known = chosen and any(selections[:turn])
+            rates.append(sum(key in recent for key in chosen) / len(chosen) if known else None)
+            slots = Counter(key for one in selections[max(0, turn - window + 1) : turn + 1] for key in one)
+            shares.append(max(slots.values()) / slots.total() if slots else None)
+            before = set(selections[turn - 1])
+            union = before | set(chosen)
+            alike.append(len(before & set(chosen)) / len(union) if turn and union else None)
+        assert repeat_rates(selections, window) == rates
+        assert dominance(selections, window) == shares
+        assert neighbour_jaccard(selections) == alike
+        streaks = [
+            length
+            for key in pool
+            for start in range(30)
+            for length in range(1, 31 - start)
+            if all(key in chosen for chosen in selections[start : start + length])
+        ]
+        assert longest_streak(selections) == (max(streaks) if streaks else None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import UnusableInput
-from lab.measures.score import Score, read_gold, score_run, summarise
+from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.table import Scores
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.replay.run_directory import RunDirectory
@@ -103,13 +106,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 @pytest.fixture(scope="module")
-def scores(run: RunDirectory) -> list[Score]:
+def scores(run: RunDirectory) -> Scores:
     """Its scores."""
     return score_run(run)
 
 
 @pytest.fixture(scope="module")
-def summary(run: RunDirectory, scores: list[Score]) -> dict[str, Any]:
+def summary(run: RunDirectory, scores: Scores) -> dict[str, Any]:
     """Its means."""
     return summarise(scores, read_gold(run), run.arms)
 
@@ -180,7 +183,7 @@ def test_means_are_those_worked_out_by_hand(
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: list[Score]) -> None:
+def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: Scores) -> None:
     chars = {
         (row["arm"], row["turn"]): float(row["chars"])
         for name in run.conversations
@@ -227,10 +230,25 @@ def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> 
     }
 
 
-def test_scoring_twice_writes_the_same_bytes(run: RunDirectory, scores: list[Score]) -> None:
+def test_scoring_twice_writes_the_same_bytes(run: RunDirectory, scores: Scores) -> None:
     before = (run.path / "scores.parquet").read_bytes()
-    assert score_run(run) == scores
+    assert list(score_run(run)) == list(scores)
     assert (run.path / "scores.parquet").read_bytes() == before
+
+
+def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:
+    """Loading pandas alone takes as long as scoring some thousands of turns."""
+    work = f"""if True:
+        import sys
+        from pathlib import Path
+        from lab.measures.score import read_gold, score_run, summarise
+        from lab.replay.run_directory import open_run
+        run = open_run(Path({str(run.path)!r}))
+        summarise(score_run(run), read_gold(run), run.arms)
+        print({{"pandas", "scipy", "torch", "lancedb", "pyarrow.compute", "lab.engine.settings"}} & {{*sys.modules}})
+    """
+    done = subprocess.run([sys.executable, "-c", work], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
 def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summary: dict[str, Any]) -> None:

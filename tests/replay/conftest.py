@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lab.replay.plan import Asked
-from lab.replay.receipts import read_table
 from lab.replay.run import Outcome, run_replay
+from lab.replay.tables import read_table
 
 
 class Desk:

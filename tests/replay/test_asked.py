@@ -14,7 +14,8 @@ import pytest
 from lab.engine.memory import MUST
 from lab.replay.explain import explain
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import item, read_table
+from lab.replay.receipts import item
+from lab.replay.tables import read_table
 from lab.systems.draw import draw
 from lab.systems.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.replay.explain import Explanation, explain
-from lab.replay.receipts import read_table
+from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
 
 MUST, NICE = "must_remember", "nice_to_have"

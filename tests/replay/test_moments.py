@@ -112,7 +112,7 @@ def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) ->
     ]
     assert {(row["recalls"], row["visible"]) for row in added} == {(False, 9)}
     ids = {"c/ask-1", "c/ask-2"}
-    assert [one for one in score_run(after_.run) if one.at not in ids] == score_run(before.run)
+    assert [one for one in score_run(after_.run) if one.at not in ids] == list(score_run(before.run))
 
 
 def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:

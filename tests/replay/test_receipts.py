@@ -19,8 +19,10 @@ from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, rows_of
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, make_plan
-from lab.replay.receipts import item, latency_table, read_table, receipts_table, write_table
-from lab.replay.run import run_replay, texts_of
+from lab.replay.receipts import item, latency_table, receipts_table
+from lab.replay.run import run_replay
+from lab.replay.sources import texts_of
+from lab.replay.tables import read_table, write_table
 from lab.systems.contract import Retrieval
 from lab.systems.retrievers import StoreRetriever, make_store
 

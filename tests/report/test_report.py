@@ -15,7 +15,8 @@ from lab.errors import UnusableInput
 from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory, open_run
 from lab.report.build import build_report
-from lab.sweep.saturation import MODES, SHARES, Point, write_points
+from lab.sweep.draws import MODES, SHARES
+from lab.sweep.saturation import Point, write_points
 
 MakeRun = Callable[..., RunDirectory]
 SCRIPT = "<script>alert(1)</script>"

@@ -12,9 +12,10 @@ from lab.errors import UnusableInput
 from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
 from lab.replay.plan import Asked, make_plan
-from lab.replay.receipts import read_table
 from lab.replay.run import run_replay
-from lab.sweep.saturation import SHARES, Point, saturation, write_points
+from lab.replay.tables import read_table
+from lab.sweep.draws import SHARES
+from lab.sweep.saturation import Point, saturation, write_points
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 SEEDS = 2

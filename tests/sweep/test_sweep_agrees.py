@@ -11,10 +11,11 @@ import pytest
 
 from lab.engine.js import js_length
 from lab.measures.score import read_gold, score_run, summarise
-from lab.replay.candidates import kept_retrievers
+from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import open_sources, prepare, run_replay
+from lab.replay.run import run_replay
+from lab.replay.sources import open_sources, prepare
 from lab.sweep.frames import Known, group_key
 from lab.sweep.grid import Grid, grid_of
 from lab.sweep.many import Alone, Many, grouped
@@ -93,10 +94,11 @@ def both_ways(plan: Plan) -> tuple[int, int]:
         def make_live(retrieval: Any) -> Any:
             return sources.retriever(retrieval, "exact")
 
-        with kept_retrievers(plan, recording, rows, happening, make_live, {}) as make:
-            for one in replay(recording, rows, happening, arms, make, scoping=plan.scoping):
-                if not isinstance(one.arm, Many):
-                    alone[one.arm.name].take(one, js_length(one.recall.context))
+        kept = read_kept(plan, recording)
+        for one in replay(recording, rows, happening, arms, from_kept(kept, make_live, {}), scoping=plan.scoping):
+            if not isinstance(one.arm, Many):
+                alone[one.arm.name].take(one, js_length(one.recall.context))
+        save_kept(plan, recording, kept)
         for group in many:
             for at, name in enumerate(group.members):
                 for moment, wanted, chars in zip(happening, alone[name].injected, alone[name].chars, strict=True):

@@ -15,6 +15,10 @@ from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Retrieval
 from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
 from lab.systems.ladder import RUNGS
+from lab.systems.recommended import ARM as RECOMMENDED
+from lab.systems.recommended import recommended
+
+SEED_ALONE = (*RUNGS, RECOMMENDED)
 
 
 def file(folder: Path, name: str, value: Any) -> Path:
@@ -130,12 +134,13 @@ def test_an_error_in_an_arms_file_names_the_file_and_the_key(
 
 @pytest.mark.parametrize(
     ("system", "profile", "most"),
-    [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in RUNGS)],
+    [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in SEED_ALONE)],
 )
 def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
     spec = ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}})
     arm = make_arm(spec, profile=profile, max_items=3, depth=20, seed=7)
-    config = resolve({"autoRecall": {"maxItems": most}}, profile)
+    asked = {"autoRecall": {"maxItems": most}}
+    config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
     config = RUNGS[system].config(config) if system in RUNGS else config
     tiered = system not in (*SEARCHING, *SEARCHLESS)
     assert spec.tiered is tiered
@@ -145,7 +150,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
 
 
-@pytest.mark.parametrize("system", RUNGS)
+@pytest.mark.parametrize("system", SEED_ALONE)
 def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
     with pytest.raises(UnusableInput, match="arm 'mine': the public plugin has nothing of the kind; use profile seed"):
         make_arm(ArmSpec("mine", system, None), profile="upstream", max_items=3, depth=20, seed=7)

@@ -23,8 +23,8 @@ from lab.engine.store.lance import LanceStore
 from lab.engine.store.tokens import TextSettings, Tokens
 from lab.processes import set_up
 from lab.replay.plan import Asked
-from lab.replay.receipts import read_table
 from lab.replay.run import run_replay
+from lab.replay.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
 FILTERS = [

@@ -59,6 +59,13 @@ def open_database(path: Path) -> sqlite3.Connection:
     return db
 
 
+def unpacked(data: bytes) -> sqlite3.Connection:
+    """A database in memory with what ``Connection.serialize`` gave."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.deserialize(data)
+    return db
+
+
 def number(db: sqlite3.Connection, sql: str) -> int:
     """The single number that a statement answers with."""
     return int(db.execute(sql).fetchone()[0])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.engine.docs.chunks import DEFAULT_CHUNK_CHARS
-from lab.engine.docs.database import number, open_database, transaction
+from lab.engine.docs.database import number, open_database, transaction, unpacked
 from lab.engine.docs.globs import IngestPlan
 from lab.engine.docs.ingest import ingest
 from lab.engine.docs.vectors import Embed, Matrix, embedded, matrix_of, nearest
@@ -89,17 +89,22 @@ class DocsIndex:
     """An index in a file. ``embed`` gives float32 ``[n, d]``; None: no vector lane. ``model`` names the embedder.
 
     Vectors are kept by content and model: text that moves is not embedded again, and another model's vectors are
-    never compared with. A file that holds something else is :class:`UnusableInput`.
+    never compared with. A file that holds something else is :class:`UnusableInput`. ``packed`` is what
+    :meth:`packed` of another index gave: then the index is a copy of that one, in memory, and no file is touched.
     """
 
-    def __init__(self, path: Path, embed: Embed | None = None, model: str = "") -> None:
+    def __init__(self, path: Path, embed: Embed | None = None, model: str = "", *, packed: bytes | None = None) -> None:
         self.path = path
         self.last_ingest: dict[str, Any] = {}
         self._embed = embed
         self._model = model
         self._matrix: tuple[tuple[int, int, int], Matrix] | None = None
         self._ingests = 0
-        self._db = open_database(path)
+        self._db = open_database(path) if packed is None else unpacked(packed)
+
+    def packed(self) -> bytes:
+        """The whole index as it is now, to be opened by another process."""
+        return self._db.serialize()
 
     def close(self) -> None:
         """Let go of the file."""

@@ -11,13 +11,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from lab.columns import lists, strings
 from lab.embedding.cache import ChunkCache, cache_folder
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.engine.store.stop_words import ENGLISH
 from lab.files import digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +93,26 @@ class Tokens:
     """Cached tokens of LanceDB's index under one setting."""
 
     def __init__(self, settings: TextSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def _cache(self) -> ChunkCache:
         import pyarrow as pa
 
-        self.settings = settings
-        self._cache = ChunkCache(cache_folder() / "tokens" / digest(settings.identity())[:16], pa.list_(pa.string()))
+        return ChunkCache(
+            cache_folder() / "tokens" / words_key(self.settings), pa.list_(pa.string()), self.settings.identity()
+        )
 
     def prepare(self, texts: Sequence[str]) -> int:
         """Tokenise the texts that the cache lacks; return how many those were."""
-        import pyarrow as pa
-
         missing = self._cache.missing(texts)
         if missing:
             with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
                 table = _table_with_index(folder, self.settings)
                 self._cache.fill(
                     missing,
-                    lambda part: pa.array(
-                        [
-                            [token.text for token in table.tokenize(storable(text), column="index_text")]
-                            for text in part
-                        ],
-                        pa.list_(pa.string()),
+                    lambda part: _listed(
+                        [[token.text for token in table.tokenize(storable(text), column="index_text")] for text in part]
                     ),
                     lambda _: None,
                 )
@@ -116,12 +120,22 @@ class Tokens:
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
         """Tokens of each text, in its order, repeated ones included. All of them must have been prepared."""
-        return [value.as_py() for value in self._cache.values(texts)]
+        chunk, place = self._cache.chunk, self._cache.place
+        return [chunk(number)[row].as_py() for number, row in map(place, texts)]
+
+
+def words_key(settings: TextSettings) -> str:
+    """A short name for everything that the words of an index depend on besides the text."""
+    return digest(settings.identity())[:16]
 
 
 def storable(text: str) -> str:
     """A text as LanceDB can take it: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
+
+
+def _listed(found: Sequence[Sequence[str]]) -> pa.Array:
+    return lists([len(words) for words in found], strings([word for words in found for word in words]))
 
 
 def _table_with_index(folder: str, settings: TextSettings) -> Any:

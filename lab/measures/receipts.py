@@ -1,0 +1,111 @@
+"""The receipts of one conversation as columns: what the measures read of them, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.columns import codes_of, lists_of, numbers_of
+from lab.engine.memory import NICE
+from lab.replay.tables import read_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lab.measures.columns import Flags, Floats, Ints
+
+    Texts = NDArray[np.object_]
+
+NUMBERS = ("recalls", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
+TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
+
+
+class Injected(NamedTuple):
+    """The items that some rows injected, end to end: how many each did, and of each item its row (counted from 0).
+
+    ``nice`` and ``foreign`` are those labelled nice, and those of another scope than the row's.
+    """
+
+    sizes: Ints
+    row: Ints
+    memory: Ints
+    nice: Flags
+    foreign: Flags
+
+    def by_row(self, which: Flags) -> Ints:
+        """How many of the items that each row injected are these."""
+        import numpy as np
+
+        return np.bincount(self.row[which], minlength=len(self.sizes))
+
+
+class Receipts:
+    """A row an arm and moment, in the order of the file.
+
+    ``turn`` numbers the ``places``; ``whole`` is the number of the conversation, which is the last of them. The other
+    columns are arrays under their own names.
+    """
+
+    def __init__(self, path: Path, conversation: str) -> None:
+        import numpy as np
+
+        table = read_table(path, (*NUMBERS, *TEXTS), coded=TEXTS)
+        self.recalls: Flags
+        self.duplicates: Floats
+        self.recalls, self.injected, self.chars, self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = (
+            numbers_of(table[name]) for name in NUMBERS
+        )
+        self.turn, turns = codes_of(table["turn"])
+        self.places = [turn or "" for turn in turns[:-1]] + [conversation]
+        self.whole = np.array([len(turns) - 1])
+        self.arm, self.scope, self.probe = (_texts(*codes_of(table[name])) for name in ("arm", "scope", "probe"))
+        pinned, self._pinned_from = lists_of(table["pinned"])
+        self._pinned = _texts(*codes_of(pinned)).tolist()
+        (items, self._from), (labels, _), (scopes, _) = (
+            lists_of(table[name]) for name in ("item_key", "item_label", "item_scope")
+        )
+        self._memory, keys = codes_of(items)
+        self._key = _texts(self._memory, keys).tolist()
+        self._nice = _texts(*codes_of(labels)) == NICE
+        self._scope = _texts(*codes_of(scopes))
+
+    def rows_of(self, arm: str) -> Ints:
+        """The rows of an arm."""
+        import numpy as np
+
+        return np.flatnonzero(self.arm == arm)
+
+    def keys_of(self, rows: Ints) -> list[list[str]]:
+        """The keys of the items of each row, injected and passed over, in order."""
+        return _cut(self._key, self._from[rows], self._from[rows + 1])
+
+    def injected_keys_of(self, rows: Ints) -> list[list[str]]:
+        """The keys of the memories that each row injected."""
+        return _cut(self._key, self._from[rows], self._from[rows] + self.injected[rows])
+
+    def pinned_keys_of(self, rows: Ints) -> list[list[str]]:
+        """The keys of the memories that each row's digest holds."""
+        return _cut(self._pinned, self._pinned_from[rows], self._pinned_from[rows + 1])
+
+    def injected_of(self, rows: Ints) -> Injected:
+        """What some rows injected."""
+        import numpy as np
+
+        sizes = self.injected[rows].astype(np.int64)
+        row = np.repeat(np.arange(len(rows)), sizes)
+        item = np.arange(len(row)) + np.repeat(self._from[rows] - np.cumsum(sizes) + sizes, sizes)
+        scope = self._scope[item]
+        # A global memory is of every scope.
+        foreign = (scope != self.scope[rows][row]) & (scope != "global")
+        return Injected(sizes, row, self._memory[item], self._nice[item], foreign)
+
+
+def _texts(codes: Ints, names: list[str | None]) -> Texts:
+    import numpy as np
+
+    return np.array(names, object)[codes]
+
+
+def _cut(flat: list[str], begins: Ints, ends: Ints) -> list[list[str]]:
+    return [flat[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]

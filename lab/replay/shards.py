@@ -1,0 +1,151 @@
+"""A run in parts: each machine replays a shard, nobody knows of the others, and a merge makes the run of them.
+
+Which shard a conversation belongs to follows from the recordings alone: the largest first, each to the shard that has
+least so far. So every machine finds the same parts by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import CannotMeasure, UnusableInput
+from lab.files import digest, only_writer, write_whole
+from lab.replay.executors import size
+from lab.replay.plan import Plan
+from lab.replay.run_directory import RunDirectory, Shard, open_run, resume_or_begin
+from lab.replay.tables import read_table
+
+
+class Merged(NamedTuple):
+    """A run that was made of shards: how many conversations were copied, how many were there already, and notes."""
+
+    run: RunDirectory
+    copied: int
+    there: int
+    notes: tuple[str, ...]
+
+
+def parse_shard(text: str) -> Shard:
+    """``2/3``: the second of three shards."""
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    number, of = (int(one) for one in found.groups()) if found else (0, 0)
+    if not 1 <= number <= of:
+        raise UnusableInput(f"--shard {text!r}: expected NUMBER/OF from 1/OF to OF/OF, such as 2/3")
+    return Shard(number, of)
+
+
+def shard_of(plan: Plan, shard: Shard) -> Shard:
+    """The shard with its conversations, in the order of the run; it may have none."""
+    sizes = {one.conversation: size(plan, one) for one in plan.recordings}
+    parts: list[set[str]] = [set() for _ in range(shard.of)]
+    totals = [0] * shard.of
+    for conversation in sorted(sizes, key=lambda one: (-sizes[one], one)):
+        least = totals.index(min(totals))
+        parts[least].add(conversation)
+        totals[least] += sizes[conversation]
+    mine = parts[shard.number - 1]
+    return shard._replace(conversations=tuple(one for one in sizes if one in mine))
+
+
+def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = lambda _: None) -> Merged:
+    """Make the run ``out`` of all its shards: the same bytes as if it had been replayed in one piece.
+
+    Its manifest has the ``asked`` and the ``environment`` of shard 1. What is there already is compared and left.
+    Raises :class:`UnusableInput` where a shard is missing, double, unfinished, or of another run.
+    """
+    shards = _checked(folders)
+    first = shards[0]
+    notes = _notes(shards)
+    for note in notes:
+        announce(note)
+    golden = {one.path: _bytes(one.path / "golden.jsonl") for one in shards}
+    for path, data in golden.items():
+        if data != golden[first.path]:
+            raise UnusableInput(
+                f"{path}: its golden.jsonl is not that of {first.path}; run the replay of one of them again"
+            )
+    with only_writer(out):
+        manifest: dict[str, Any] = {name: value for name, value in first.manifest.items() if name != "shard"}
+        run = resume_or_begin(out, manifest)
+        _put(run.path / "golden.jsonl", golden[first.path])
+        copied = 0
+        for shard in shards:
+            for conversation in shard.own:
+                # Only a file that can be read is worth keeping; the timings first, for receipts say that it is done.
+                read_table(shard.receipts(conversation), ("arm",))
+                if not run.latency(conversation).exists():
+                    write_whole(run.latency(conversation), _bytes(shard.latency(conversation)))
+                copied += _put(run.receipts(conversation), _bytes(shard.receipts(conversation)))
+            announce(f"{shard.path}: {len(shard.own)} conversations")
+        run.write_failures([])
+        if run.manifest["status"] != "complete":
+            run.write_manifest("complete")
+    return Merged(run, copied, len(run.conversations) - copied, notes)
+
+
+def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
+    """The shards in order of their numbers, all of them and of one run."""
+    by_number: dict[int, RunDirectory] = {}
+    first: RunDirectory | None = None
+    for folder in folders:
+        run = open_run(folder)
+        if run.shard is None:
+            raise UnusableInput(f"{folder}: is a whole run, not a shard of one")
+        first = first or run
+        if run.manifest["run_key"] != first.manifest["run_key"]:
+            before, now = first.manifest["resolved"], run.manifest["resolved"]
+            differs = sorted(key for key in {*before, *now} if digest(before.get(key)) != digest(now.get(key)))
+            raise UnusableInput(f"{folder}: is of another run than {first.path}: other {', '.join(differs)}")
+        if first.shard and run.shard.of != first.shard.of:
+            raise UnusableInput(f"{folder}: is shard {run.shard}, but {first.path} is shard {first.shard}")
+        if run.shard.number in by_number:
+            raise UnusableInput(f"{folder}: is shard {run.shard}, and so is {by_number[run.shard.number].path}")
+        by_number[run.shard.number] = run
+    if first is None or first.shard is None:
+        raise UnusableInput("no shards were named")
+    missing = [f"{number}/{first.shard.of}" for number in range(1, first.shard.of + 1) if number not in by_number]
+    if missing:
+        raise UnusableInput(f"shards are missing: {', '.join(missing)}; name all {first.shard.of}")
+    shards = [by_number[number] for number in sorted(by_number)]
+    for run in shards:
+        run.require_own()
+    held = sorted(name for run in shards for name in run.own)
+    if held != sorted(first.conversations):
+        raise UnusableInput(
+            f"{first.path}: its shards do not hold each conversation once; replay them with one version"
+        )
+    return shards
+
+
+def _notes(shards: Sequence[RunDirectory]) -> tuple[str, ...]:
+    """What differs between the machines that made the shards."""
+    first = shards[0].manifest["environment"]
+    found = []
+    for run in shards[1:]:
+        here = run.manifest["environment"]
+        differs = [name for name in first if name != "packages" and here.get(name) != first[name]]
+        versions = here.get("packages") or {}
+        differs += [name for name, one in first["packages"].items() if versions.get(name) != one]
+        if differs:
+            found.append(f"{run.path}: was made with another {', '.join(differs)} than {shards[0].path}")
+    return tuple(found)
+
+
+def _put(path: Path, data: bytes) -> bool:
+    """Write a file that is not there; one that is must be the same. Whether it was written."""
+    if not path.exists():
+        write_whole(path, data)
+        return True
+    if _bytes(path) != data:
+        raise UnusableInput(f"{path}: is there already and differs from the shard's; choose another folder")
+    return False
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); run the replay of its shard again") from None

@@ -1,0 +1,251 @@
+"""A disk that is full or read-only: one line that says so, exit code 4, what was there stays, and later it goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lab.cli.main import main
+
+# Those of the run that is there.
+ARMS = tuple(word for arm in ("tier_first_v1", "tier_quota_v1", "hybrid", "none") for word in ("--arm", arm))
+REPLAY = ("replay", "datasets/tiny", "--format", "lab", "--embedder", "hashing")
+# Every verb that writes; DISK is a folder on the disk in question, with the run that it may write into.
+VERBS: dict[str, tuple[str, ...]] = {
+    "replay": (*REPLAY, "--arm", "recency", "--out", "DISK/new"),
+    "replay in two processes": (*REPLAY, "--arm", "recency", "--jobs", "2", "--out", "DISK/new"),
+    "replay, to the end": (*REPLAY, *ARMS, "--out", "DISK/half"),
+    "replay of a shard": (*REPLAY, "--arm", "recency", "--shard", "1/2", "--out", "DISK/new"),
+    "merge": ("merge", "DISK/new", "shard1", "shard2"),
+    "score": ("score", "DISK/run"),
+    "report": ("report", "DISK/run"),
+    "compare": ("compare", "DISK/run", "--baseline", "tier_first_v1", "--candidate", "tier_quota_v1"),
+    "ablate": ("ablate", "datasets/tiny", "--format", "lab", "--out", "DISK/ladder"),
+    "saturation": (
+        "saturation",
+        "datasets/tiny",
+        "--format",
+        "lab",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--out",
+        "DISK/new",
+    ),
+    "demo": ("demo", "--out", "DISK/demo"),
+}
+# Of these the read-only disk, and the full one, is that of the cache.
+CACHED: dict[str, tuple[str, ...]] = {
+    "replay": (*REPLAY, "--arm", "recency", "--out", "new"),
+    "explain": ("explain", "run", "den/s02/t01"),
+    "doctor": ("doctor",),
+}
+
+
+class Disk(NamedTuple):
+    """A small disk of its own."""
+
+    path: Path
+
+    def fill(self, pages: int = 0) -> None:
+        """Leave room for so many pages of 4096 bytes."""
+        with (self.path / "filler").open("wb", buffering=0) as filler:
+            try:
+                while filler.write(b"x" * 4096):
+                    pass
+            except OSError:
+                filler.truncate(filler.tell() - pages * 4096)
+
+    def free(self) -> None:
+        """Make room again."""
+        (self.path / "filler").unlink()
+
+    def close(self) -> None:
+        """Make it read-only."""
+        subprocess.run(["mount", "-o", "remount,ro", self.path], check=True)
+
+    def open(self) -> None:
+        """Make it writable again."""
+        subprocess.run(["mount", "-o", "remount,rw", self.path], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk of three megabytes."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", path], capture_output=True, check=False
+        )
+    except OSError:
+        pytest.skip("this system has no command mount")
+    if done.returncode:
+        pytest.skip(f"no small disk can be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def verb(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a verb in this process, in a folder with ``datasets/tiny`` and a finished ``run`` of it."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+
+    def run(*words: str, disk: Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["lab", *(word.replace("DISK", str(disk)) for word in words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(str(ended.value.code)), said.out, said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def prepared(place: Path, lab: Callable[..., subprocess.CompletedProcess[str]]) -> Path:
+    """The same folder with a scored run, its shards, and all that ``ablate`` and ``demo`` need in the cache."""
+    for number in ("1", "2"):
+        words = (*REPLAY, "--arm", "recency", "--shard", f"{number}/2", "--out", f"shard{number}")
+        assert lab(*words, cwd=place).returncode == 0
+    assert lab("score", "run", cwd=place).returncode == 0
+    return place
+
+
+def lay_out(disk: Disk, place: Path) -> None:
+    """A finished run, and one that lacks a conversation."""
+    shutil.copytree(place / "run", disk.path / "run")
+    shutil.copytree(place / "run", disk.path / "half")
+    for kind in ("receipts", "latency"):
+        (disk.path / "half" / kind / "den.parquet").unlink()
+
+
+def files(disk: Disk) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(disk.path)): path.read_bytes()
+        for path in sorted(disk.path.rglob("*"))
+        if path.is_file() and path.name != "filler"
+    }
+
+
+def refused(ended: tuple[int, str, str], reason: str) -> None:
+    code, _, said = ended
+    assert code == 4, said
+    last = said.splitlines()[-1]
+    assert last.startswith("error: cannot write "), said
+    assert reason in last
+    assert "Traceback" not in said
+
+
+def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
+    """What was there is as it was; nothing new is half there."""
+    assert {name: after.get(name) for name in before} == before
+    assert [name for name in after if name.endswith(".part")] == []
+    # A conversation that fitted in before the end may have been kept, and its manifest.
+    assert all(Path(name).suffix in (".parquet", ".json", ".jsonl", ".svg", ".png") for name in after.keys() - before)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_on_a_full_disk_a_verb_says_so_and_goes_on_when_there_is_room(
+    prepared: Path, disk: Disk, verb: Run, name: str
+) -> None:
+    lay_out(disk, prepared)
+    disk.fill()
+    before = files(disk)
+    refused(verb(*VERBS[name], disk=disk.path), "No space left on device")
+    assert_kept(before, files(disk))
+    disk.free()
+    # The demo goes on as a replay does, and takes longer.
+    assert name == "demo" or verb(*VERBS[name], disk=disk.path)[0] == 0
+
+
+@pytest.mark.parametrize("pages", range(1, 10))
+def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(prepared: Path, disk: Disk, verb: Run, pages: int) -> None:
+    disk.fill(pages)
+    words = (*REPLAY, *ARMS, "--out", "DISK/new")
+    code, _, said = verb(*words, disk=disk.path)
+    assert (code, "Traceback" in said) == (0 if code == 0 else 4, False), said
+    done = set(files(disk))
+    disk.free()
+    assert verb(*words, disk=disk.path)[0] == 0
+    whole = {path.name: path.read_bytes() for path in (prepared / "run" / "receipts").iterdir()}
+    assert done <= set(files(disk))
+    assert {path.name: path.read_bytes() for path in (disk.path / "new" / "receipts").iterdir()} == whole
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_on_a_read_only_disk_a_verb_says_so_and_goes_on_when_it_is_not(
+    prepared: Path, disk: Disk, verb: Run, name: str
+) -> None:
+    lay_out(disk, prepared)
+    before = files(disk)
+    disk.close()
+    refused(verb(*VERBS[name], disk=disk.path), "Read-only file system")
+    disk.open()
+    assert files(disk) == before
+
+
+@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("what", ["full", "read-only"])
+def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
+    prepared: Path, disk: Disk, verb: Run, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
+    disk.fill() if what == "full" else disk.close()
+    code, out, said = verb(*CACHED[name], disk=disk.path)
+    reason = "No space left on device" if what == "full" else "Read-only file system"
+    assert "Traceback" not in said
+    if name == "doctor":
+        assert (code, reason in " ".join(out.split())) == (1, True)
+        return
+    assert code == 4, said
+    assert said.splitlines()[-1].startswith(f"error: cannot write {disk.path}"), said
+    assert said.splitlines()[-1].endswith("LAB_CACHE_DIR names another folder for the cache")
+    assert reason in said
+    shutil.rmtree(prepared / "new", ignore_errors=True)
+
+
+def test_a_warm_cache_and_a_finished_run_may_be_read_only(
+    prepared: Path, disk: Disk, verb: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
+    words = (*REPLAY, "--arm", "recency", "--out")
+    assert verb(*words, "DISK/run", disk=disk.path)[0] == 0
+    disk.close()
+    code, out, _ = verb(*words, "DISK/run", disk=disk.path)
+    assert (code, "0 done, 2 skipped, 0 failed" in out) == (0, True)
+    assert verb("explain", str(disk.path / "run"), "den/s02/t01", disk=disk.path)[0] == 0
+    assert verb(*words, "elsewhere", disk=disk.path)[0] == 0
+    code, _, said = verb("runs", "rm", "DISK/run", disk=disk.path)
+    assert (code, "Read-only file system" in said, "Traceback" in said) == (4, True, False)
+    disk.open()
+    assert verb("runs", "rm", "DISK/run", disk=disk.path)[0] == 0
+    shutil.rmtree(prepared / "elsewhere")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_that_nobody_has_room_for_is_told(place: Path, lab: Callable[..., object]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [Path(sys.executable).with_name("lab"), "runs", "list", "."],
+            cwd=place,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=os.environ,
+            check=False,
+        )
+    assert ended.returncode == 4
+    assert ended.stderr == b"error: cannot write any more: No space left on device\n"

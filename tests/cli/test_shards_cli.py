@@ -1,0 +1,81 @@
+"""``lab replay --shard`` and ``--dask``, and ``lab merge``, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+REPLAY = ("replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--embedder", "hashing", "--out")
+
+
+@pytest.fixture(scope="module")
+def parts(lab: Lab, make_set: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a set, its run in one piece, and its two shards."""
+    folder = tmp_path_factory.mktemp("parts")
+    make_set(folder, "den", "attic", "hall")
+    assert lab(*REPLAY, "whole", cwd=folder).returncode == 0
+    for number in (1, 2):
+        done = lab(*REPLAY, f"part{number}", "--shard", f"{number}/2", cwd=folder)
+        assert done.stdout.endswith(f"0 failed. Next: lab merge OUT part{number} …\n"), done.stderr
+    return folder
+
+
+def results(run: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and path.parent.name != "latency"
+    }
+
+
+def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> None:
+    merged = lab("merge", "merged", "part2", "part1", "--json", cwd=parts)
+    assert json.loads(merged.stdout) == {
+        "run": "merged",
+        "status": "complete",
+        "conversations": {"copied": 3, "there": 0},
+        "notes": [],
+    }, merged.stderr
+    assert results(parts / "merged") == results(parts / "whole")
+    again = lab("merge", "merged", "part1", "part2", cwd=parts)
+    assert again.stdout == "merged: 0 copied, 3 there already. Next: lab score merged\n"
+    listed = {one["run"]: one for one in json.loads(lab("runs", "list", ".", "--json", cwd=parts).stdout)["runs"]}
+    assert [listed["part1"][name] for name in ("shard", "status")] == ["1/2", "complete"]
+    assert listed["part1"]["conversations"] + listed["part2"]["conversations"] == 3
+    assert "shard" not in listed["merged"]
+    assert "complete (shard 2/2)" in lab("runs", "list", ".", cwd=parts).stdout
+    for verb in ("score", "report"):
+        refused = lab(verb, "part1", cwd=parts)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "part1: is shard 1/2 of a run, with " in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("merge", "new", "part1"), "shards are missing: 2/2; name all 2"),
+        (("merge", "new", "part1", "whole"), "whole: is a whole run, not a shard of one"),
+        ((*REPLAY, "new", "--shard", "3/2"), "--shard '3/2': expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"),
+        ((*REPLAY, "new", "--dask", "here"), "--dask 'here': expected local, or a scheduler's address"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(lab: Lab, parts: Path, words: tuple[str, ...], said: str) -> None:
+    ended = lab(*words, cwd=parts)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"error: {said}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_dask_cluster_of_this_machine_writes_the_same_bytes_and_nothing_else_to_the_terminal(
+    lab: Lab, parts: Path
+) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    done = lab(*REPLAY, "dask", "--dask", "local", "--jobs", "2", cwd=parts)
+    assert done.stdout == "dask: 3 done, 0 skipped, 0 failed. Next: lab score dask\n", done.stderr
+    assert sorted(line.split(":")[0] for line in done.stderr.splitlines()) == ["attic", "den", "hall"]
+    assert results(parts / "dask") == results(parts / "whole")

@@ -1,0 +1,96 @@
+"""Receipts as columns: scopes, labels, nulls, and files in several pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from lab.errors import CannotMeasure
+from lab.measures.receipts import Receipts
+
+NICE, UNKNOWN = "nice_to_have", "unknown"
+LISTS = ("pinned", "item_key", "item_label", "item_scope")
+
+
+def _row(arm: str, turn: str, scope: str, items: list[tuple[str, str, str]], injected: int, **more: Any) -> Any:
+    keys, labels, scopes = (list(column) for column in zip(*items, strict=True)) if items else ([], [], [])
+    row = {"arm": arm, "turn": turn, "scope": scope, "recalls": True, "probe": None, "injected": injected}
+    row |= {"chars": 10, "visible_nice": 1, "hard_rules": 0, "hard_kept": 0, "duplicates": None, "pinned": []}
+    return row | {"item_key": keys, "item_label": labels, "item_scope": scopes} | more
+
+
+def _table(rows: list[Any]) -> pa.Table:
+    numbers = {name: pa.int32() for name in ("injected", "chars", "visible_nice", "hard_rules", "hard_kept")}
+    types = (
+        numbers | {"duplicates": pa.int32(), "recalls": pa.bool_()} | {name: pa.list_(pa.string()) for name in LISTS}
+    )
+    return pa.table({name: pa.array([row[name] for row in rows], types.get(name, pa.string())) for name in rows[0]})
+
+
+ROWS = [
+    _row("one", "t1", "web", [], 0),
+    _row("two", "t1", "web", [("a", NICE, "web"), ("b", UNKNOWN, "app"), ("c", NICE, "global")], 2, probe="t1"),
+    _row("one", "t2", "global", [("b", UNKNOWN, "app"), ("c", NICE, "global")], 2, duplicates=1, pinned=["a", "d"]),
+    _row("two", "t2", "app", [("b", UNKNOWN, "app"), ("a", NICE, "web"), ("d", NICE, "web")], 3, recalls=False),
+]
+
+
+@pytest.fixture
+def receipts(tmp_path: Path) -> Receipts:
+    """Two arms over two turns."""
+    parquet.write_table(_table(ROWS), tmp_path / "desk.parquet")
+    return Receipts(tmp_path / "desk.parquet", "desk")
+
+
+def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
+    rows = receipts.rows_of("two")
+    assert rows.tolist() == [1, 3]
+    assert receipts.keys_of(rows) == [["a", "b", "c"], ["b", "a", "d"]]
+    assert receipts.injected_keys_of(rows) == [["a", "b"], ["b", "a", "d"]]
+    assert receipts.pinned_keys_of(receipts.rows_of("one")) == [[], ["a", "d"]]
+    assert receipts.rows_of("three").tolist() == []
+
+
+def test_places_are_turns_and_at_the_end_the_conversation(receipts: Receipts) -> None:
+    assert [receipts.places[place] for place in receipts.turn] == ["t1", "t1", "t2", "t2"]
+    assert [receipts.places[place] for place in receipts.whole] == ["desk"]
+    assert receipts.probe.tolist() == [None, "t1", None, None]
+
+
+def test_nothing_is_foreign_in_its_own_scope_or_of_the_global_one(receipts: Receipts) -> None:
+    two, one = (receipts.injected_of(receipts.rows_of(arm)) for arm in ("two", "one"))
+    assert (two.sizes.tolist(), two.row.tolist()) == ([2, 3], [0, 0, 1, 1, 1])
+    assert two.foreign.tolist() == [False, True, False, True, True]
+    # A turn of the global scope has memories of projects as foreign ones.
+    assert one.foreign.tolist() == [True, False]
+    assert two.by_row(two.nice).tolist() == [1, 2]
+    assert one.by_row(one.nice).tolist() == [0, 1]
+
+
+def test_a_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
+    two, one = (receipts.injected_of(receipts.rows_of(arm)) for arm in ("two", "one"))
+    a, b = two.memory[:2].tolist()
+    assert two.memory.tolist()[2:4] == [b, a]
+    assert one.memory[0] == b
+
+
+@pytest.mark.parametrize("how", [{"row_group_size": 1}, {"dictionary_pagesize_limit": 1}, {"use_dictionary": False}])
+def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Path, how: dict[str, Any]) -> None:
+    """Pieces come from many rows, or from more texts than one dictionary takes."""
+    parquet.write_table(_table(ROWS), tmp_path / "pieces.parquet", **how)
+    pieces = Receipts(tmp_path / "pieces.parquet", "desk")
+    for arm in ("one", "two"):
+        rows = pieces.rows_of(arm)
+        assert pieces.keys_of(rows) == receipts.keys_of(rows)
+        assert pieces.injected_of(rows).foreign.tolist() == receipts.injected_of(rows).foreign.tolist()
+    assert [pieces.places[place] for place in pieces.turn] == ["t1", "t1", "t2", "t2"]
+
+
+def test_receipts_without_a_column_are_refused_by_its_name(tmp_path: Path) -> None:
+    parquet.write_table(_table(ROWS).drop_columns(["hard_kept", "item_scope"]), tmp_path / "old.parquet")
+    with pytest.raises(CannotMeasure, match=r"old\.parquet: has no hard_kept, item_scope; delete it"):
+        Receipts(tmp_path / "old.parquet", "desk")

@@ -1,0 +1,59 @@
+"""Killed at random moments with all its helpers, a command goes on where it was, and ends in the same bytes.
+
+``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: a verb that can be resumed is a
+line of :data:`COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+LAB = Path(sys.executable).with_name("lab")
+TRIAL = Path(__file__).resolve().parents[1] / "trials" / "kills.py"
+KILLS = os.environ.get("LAB_KILLS", "3")
+REPLAY = ("replay", "RECORDINGS", "--format", "lab", "--arm", "tier_quota_v1", "--embedder", "hashing", "--out", "OUT")
+COMMANDS = {"replay in two processes": (*REPLAY, "--jobs", "2")}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_killed_at_random_moments_it_loses_nothing(operators: Path, command: tuple[str, ...]) -> None:
+    words = [str(operators) if word == "RECORDINGS" else word for word in command]
+    ended = subprocess.run(
+        [sys.executable, TRIAL, "--kills", KILLS, "--", LAB, *words], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"{KILLS} kills in ")
+
+
+def test_helpers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    """Whoever is killed cannot tell its helpers; they would wait for work for ever."""
+    program = (
+        "import os, signal, sys\n"
+        "from lab.processes import helpers\n"
+        "if __name__ == '__main__':\n"
+        "    with helpers(1) as pool:\n"
+        "        print(pool.submit(os.getpid).result(), flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tmp_path / "parent.py").write_text(program, encoding="utf-8")
+    ended = subprocess.run([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == -9
+    helper = int(ended.stdout)
+    until = time.monotonic() + 20
+    while _lives(helper):
+        assert time.monotonic() < until, "the helper outlived its parent"
+        time.sleep(0.02)
+
+
+def _lives(process: int) -> bool:
+    """A process that has ended and that nobody asked about yet is a zombie, and does not live."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,193 @@
+"""Shards need nobody, and the run that is made of them is the one that was never parted, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
+from lab.measures.score import score_run
+from lab.replay.executors import size
+from lab.replay.plan import make_plan
+from lab.replay.run import run_replay
+from lab.replay.run_directory import Shard, open_run
+from lab.replay.shards import merge, parse_shard, shard_of
+
+Files = Callable[[Path], dict[str, bytes]]
+LENGTHS = (2, 6, 3, 5, 4)
+
+
+@pytest.fixture
+def talk(desk: Any) -> Any:
+    """Five conversations of unequal length, each judged once."""
+    for number, length in enumerate(LENGTHS):
+        said = [("user", f"pears and plums in crate {n}", f"crate {n} holds plums") for n in range(length)]
+        desk.say(f"talk{number}", ("global", said))
+        desk.judge(f"talk{number}/s1/t1#0", turn=f"talk{number}/s1/t{length}")
+    return desk
+
+
+def shards(desk: Any, of: int = 3, *arms: str, **changes: Any) -> list[Path]:
+    """Every shard, replayed."""
+    asked, folders = desk.asked(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
+    for number, folder in enumerate(folders, 1):
+        run_replay(asked, folder, shard=Shard(number, of))
+    return folders
+
+
+def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if not name.startswith("latency/")}
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 7])
+def test_merged_shards_are_the_bytes_of_a_run_in_one_piece(talk: Any, files_of: Files, of: int) -> None:
+    whole = talk.run("vector", "oracle", out="whole")
+    folders = shards(talk, of, "vector", "oracle")
+    merged = merge(talk.home / "merged", folders[::-1])
+    assert (merged.copied, merged.there, merged.notes) == (5, 0, ())
+    found = files_of(talk.home / "merged")
+    assert untimed(found) == untimed(files_of(whole.run.path))
+    timed = {name: data for folder in folders for name, data in files_of(folder).items() if name.startswith("latency/")}
+    assert {name: data for name, data in found.items() if name.startswith("latency/")} == timed
+    assert score_run(open_run(talk.home / "merged")) == score_run(whole.run)
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 4, 9])
+def test_every_conversation_is_in_one_shard_and_shards_are_of_like_size(talk: Any, of: int) -> None:
+    plan = make_plan(talk.asked())
+    parts = [shard_of(plan, Shard(number, of)) for number in range(1, of + 1)]
+    assert sorted(name for part in parts for name in part.conversations) == [f"talk{n}" for n in range(5)]
+    sizes = {one.conversation: size(plan, one) for one in plan.recordings}
+    totals = [sum(sizes[name] for name in part.conversations) for part in parts]
+    assert max(totals) - min(totals) <= max(sizes.values())
+    assert parts == [shard_of(make_plan(talk.asked()), Shard(number, of)) for number in range(1, of + 1)]
+
+
+def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
+    first, *_ = shards(talk, 2)
+    run = open_run(first)
+    assert run.manifest["shard"] == {"number": 1, "of": 2, "conversations": run.own}
+    assert (run.manifest["status"], str(run.shard)) == ("complete", "1/2")
+    assert set(run.own) < set(run.conversations)
+    with pytest.raises(UnusableInput, match=r"is shard 1/2 of a run, with . of its 5 conversations; `lab merge OUT"):
+        score_run(run)
+    assert not (first / "scores.parquet").exists()
+
+
+def test_a_shard_is_resumed_by_the_same_shard_alone(talk: Any) -> None:
+    first, *_ = shards(talk, 2)
+    run = open_run(first)
+    again = run_replay(talk.asked(), first, shard=Shard(1, 2))
+    assert (again.done, list(again.skipped)) == ((), run.own)
+    for other in (Shard(2, 2), Shard(1, 3), None):
+        with pytest.raises(OtherArguments, match="was made with other shard;"):
+            run_replay(talk.asked(), first, shard=other)
+    talk.run(out="whole")
+    with pytest.raises(OtherArguments, match="was made with other shard;"):
+        run_replay(talk.asked(), talk.home / "whole", shard=Shard(1, 2))
+
+
+def test_a_merge_is_done_again_without_a_change_and_finishes_what_is_missing(talk: Any, files_of: Files) -> None:
+    folders, out = shards(talk), talk.home / "merged"
+    merge(out, folders)
+    before, stamps = files_of(out), {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    again = merge(out, folders)
+    assert (again.copied, again.there) == (0, 5)
+    assert files_of(out) == before
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == stamps
+    open_run(out).receipts("talk3").unlink()
+    assert (merge(out, folders).copied, files_of(out)) == (1, before)
+
+
+def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(talk: Any, files_of: Files) -> None:
+    whole = talk.run(out="whole")
+    before = untimed(files_of(whole.run.path))
+    whole.run.receipts("talk0").unlink()
+    assert merge(whole.run.path, shards(talk)).copied == 1
+    assert untimed(files_of(whole.run.path)) == before
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ([0, 2], r"shards are missing: 2/3; name all 3"),
+        ([1], r"shards are missing: 1/3, 3/3; name all 3"),
+        ([0, 1, 2, 1], r"shard2: is shard 2/3, and so is .*shard2"),
+    ],
+)
+def test_a_shard_that_is_missing_or_double_is_named(talk: Any, chosen: list[int], said: str) -> None:
+    folders = shards(talk)
+    with pytest.raises(UnusableInput, match=said):
+        merge(talk.home / "merged", [folders[one] for one in chosen])
+    assert not (talk.home / "merged").exists()
+
+
+def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
+    first, second, third = shards(talk)
+    out = talk.home / "merged"
+    talk.run(out="whole")
+    with pytest.raises(UnusableInput, match="whole: is a whole run, not a shard of one"):
+        merge(out, [first, talk.home / "whole"])
+    with pytest.raises(NotARun, match="nothing: no such run directory"):
+        merge(out, [first, talk.home / "nothing"])
+    run_replay(talk.asked(depth=7), talk.home / "deep", shard=Shard(2, 3))
+    with pytest.raises(UnusableInput, match=r"deep: is of another run than .*shard1: other depth"):
+        merge(out, [first, talk.home / "deep", third])
+    run_replay(talk.asked(), talk.home / "half", shard=Shard(2, 2))
+    with pytest.raises(UnusableInput, match=r"half: is shard 2/2, but .*shard1 is shard 1/3"):
+        merge(out, [first, talk.home / "half", third])
+    with pytest.raises(OtherArguments, match="shard1: this run was made with other shard"):
+        merge(first, [first, second, third])
+    assert not out.exists()
+
+
+def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any) -> None:
+    folders, out = shards(talk), talk.home / "merged"
+    run = open_run(folders[1])
+    receipts = run.receipts(run.own[0])
+    data = receipts.read_bytes()
+    receipts.unlink()
+    with pytest.raises(UnusableInput, match=r"shard2: 1 of \d conversations are missing; run the same replay again"):
+        merge(out, folders)
+    receipts.write_bytes(data[:-9])
+    with pytest.raises(CannotMeasure, match=f"{receipts.name}: damaged"):
+        merge(out, folders)
+    receipts.write_bytes(data)
+    merge(out, folders)
+    shutil.copy(open_run(folders[0]).receipts(open_run(folders[0]).own[0]), receipts)
+    with pytest.raises(UnusableInput, match=f"{receipts.name}: is there already and differs from the shard's"):
+        merge(out, folders)
+    golden = folders[2] / "golden.jsonl"
+    golden.write_bytes(golden.read_bytes()[:-20])
+    with pytest.raises(UnusableInput, match=r"golden\.jsonl is not that of"):
+        merge(out, folders)
+
+
+def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any) -> None:
+    folders = shards(talk, 2)
+    path = folders[1] / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["environment"]["packages"]["numpy"] = "1.0"
+    manifest["environment"]["machine"] = "m68k"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    heard: list[str] = []
+    merged = merge(talk.home / "merged", folders, heard.append)
+    assert merged.notes == (f"{folders[1]}: was made with another machine, numpy than {folders[0]}",)
+    assert heard[0] == merged.notes[0]
+    assert merged.run.manifest["environment"] == open_run(folders[0]).manifest["environment"]
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1 / 2", "1/2 ", "٢/٣"])
+def test_a_shard_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UnusableInput, match="expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"):
+        parse_shard(text)
+
+
+def test_a_shard_counts_from_one() -> None:
+    assert parse_shard("2/3") == Shard(2, 3)
+    assert str(parse_shard("10/10")) == "10/10"

@@ -1,0 +1,80 @@
+"""Columns from buffers and back, held against pyarrow's own way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from lab.columns import codes_of, float_column, lists_of, numbers_of, text_column
+from lab.errors import CannotMeasure
+from lab.replay.tables import read_table, write_table
+
+TEXTS = ["one", "", "記憶 and more", None]
+
+
+@pytest.mark.parametrize("codes", [[], [0], [3, 3], [0, 1, 2, 2, 0], [2, 3, 0, 1, 3, 2, 0, 0, 3, 1]])
+def test_text_is_what_pyarrow_makes_of_it(codes: list[int]) -> None:
+    expected = pa.array([TEXTS[code] for code in codes], pa.string())
+    found = text_column(np.array(codes, np.int64), TEXTS)
+    found.validate(full=True)
+    assert found.equals(expected)
+    assert found.null_count == expected.null_count
+    again, names = codes_of(found)
+    assert [names[code] for code in again] == expected.to_pylist()
+
+
+@pytest.mark.parametrize("values", [[], [0.1], [float("nan")] * 9, [1.5, float("nan"), -2.0, float("nan")]])
+def test_numbers_without_a_value_are_nulls(values: list[float]) -> None:
+    found = float_column(np.array(values, float))
+    found.validate(full=True)
+    assert found.to_pylist() == [None if value != value else value for value in values]
+    np.testing.assert_array_equal(numbers_of(found), values)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([], pa.int32()),
+        pa.array(range(20), pa.int32()),
+        pa.array(range(20), pa.int64()).slice(3, 9),
+        pa.array([1, None, 3], pa.int32()),
+        pa.array([None, None], pa.int32()),
+        pa.array([1.5, None] * 9, pa.float64()).slice(5, 7),
+        pa.array([True, False, False] * 7).slice(2, 11),
+        pa.nulls(3, pa.int32()),
+        pa.chunked_array([pa.array([1, 2]), pa.array([3])]),
+    ],
+    ids=str,
+)
+def test_numbers_are_those_that_pyarrow_reads(array: pa.Array) -> None:
+    expected = [float("nan") if value is None else value for value in array.to_pylist()]
+    np.testing.assert_array_equal(numbers_of(array), np.array(expected, numbers_of(array).dtype))
+
+
+def test_lists_lie_end_to_end() -> None:
+    column = pa.chunked_array([pa.array([["a"], [], ["b", "a"]]), pa.array([["c"]])])
+    values, begins = lists_of(column)
+    assert (values.to_pylist(), begins.tolist()) == (["a", "b", "a", "c"], [0, 1, 1, 3, 4])
+
+
+def test_a_table_written_from_buffers_has_the_bytes_of_one_from_lists(tmp_path: Path) -> None:
+    codes, values = np.arange(1_000) % 4, np.where(np.arange(1_000) % 7, np.arange(1_000) / 3, np.nan)
+    ours = {"text": text_column(codes, TEXTS), "value": float_column(values)}
+    theirs = {
+        "text": pa.array([TEXTS[code] for code in codes], pa.string()),
+        "value": pa.array([None if np.isnan(value) else value for value in values], pa.float64()),
+    }
+    for name, columns in (("ours", ours), ("theirs", theirs)):
+        write_table(pa.table(columns), tmp_path / name)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": [1], "b": [[1]]}), tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", ("b", "a")).to_pylist() == [{"a": 1, "b": [1]}]
+    with pytest.raises(CannotMeasure, match=r"t\.parquet: has no c, d;"):
+        read_table(tmp_path / "t.parquet", ("d", "a", "c"))

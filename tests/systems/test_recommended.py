@@ -1,0 +1,36 @@
+"""The recommended configuration: a configuration like any other, and the operator's own words hold above it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.engine.config import check_config, describe, resolve
+from lab.errors import UnusableInput
+from lab.systems.arms import ArmSpec, make_arm
+from lab.systems.recommended import ARM, CONFIG, recommended
+
+
+def made(config: Any, profile: str = "seed") -> Any:
+    return make_arm(ArmSpec("mine", ARM, config), profile=profile, max_items=None, depth=50, seed=0).config
+
+
+def test_it_is_what_the_engine_makes_of_its_words() -> None:
+    assert check_config(CONFIG, "seed").problems == ()
+    assert describe(made(None)) == describe(resolve(CONFIG, "seed"))
+    assert made(None).phases.relevance_over == "pool"
+
+
+def test_an_operators_words_hold_above_it_and_nothing_else_changes() -> None:
+    own = {"plugins": {"entries": {"openclaw-mem-engine": {"config": {"autoRecall": {"quotas": {"niceMin": 3}}}}}}}
+    mine, plain = describe(made(own)), describe(made(None))
+    assert mine["autoRecall"]["quotas"].pop("niceMin") == 3
+    assert plain["autoRecall"]["quotas"].pop("niceMin") == 1
+    assert mine == plain
+    assert recommended({}) == CONFIG
+
+
+def test_the_plugin_has_nothing_of_the_kind() -> None:
+    with pytest.raises(UnusableInput, match="the public plugin has nothing of the kind"):
+        made(None, "upstream")

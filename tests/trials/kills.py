@@ -1,0 +1,116 @@
+"""Kill a command at random moments, again and again, and see whether anything was lost.
+
+    python tests/trials/kills.py --kills 100 [--seed N] -- lab replay PATH --format lab --arm hybrid --out OUT
+
+Any command will do that makes a folder and goes on where it was. ``OUT`` in it stands for that folder. It is run once
+unbroken. Then it is started in a folder of its own, and its whole group of processes killed at a random moment, until
+it comes to its end by itself; then the next folder, until there were so many kills. Each begins with an empty cache.
+
+After each kill, every file there must be one of the unbroken state, byte for byte, and none that was there may be gone.
+At the end the state must be the unbroken one. Timings and the environment of a manifest are no part of a state, and
+what an unfinished manifest says of its status is not compared before the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+State = dict[str, bytes]
+# Never in the way of a measured end: a command that is not killed gets so many seconds.
+PATIENCE = 900
+
+
+def start(command: list[str], out: Path, cache: Path) -> subprocess.Popen[bytes]:
+    """The command in a group of its own."""
+    words = [str(out) if word == "OUT" else word for word in command]
+    env = os.environ | {"LAB_CACHE_DIR": str(cache)}
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, env=env)
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it came to its end within so many seconds; if not, it is killed with all its helpers."""
+    try:
+        _, said = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return False
+    if process.returncode:
+        sys.exit(f"it ended with {process.returncode}: {said.decode()}")
+    return True
+
+
+def state(out: Path, *, whole: bool) -> State:
+    """What counts of a folder."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        name = str(path.relative_to(out))
+        if path.is_dir() or name.startswith("latency/") or (path.suffix == ".part" and not whole):
+            continue
+        data = path.read_bytes()
+        if path.name == "manifest.json":
+            manifest = json.loads(data)
+            manifest.pop("environment", None)
+            if not whole:
+                manifest.pop("status", None)
+            data = json.dumps(manifest).encode()
+        found[name] = data
+    return found
+
+
+def compare(found: State, expected: State, *, before: State | None = None) -> None:
+    """End with what is wrong."""
+    for name, data in found.items():
+        if expected.get(name) != data:
+            sys.exit(f"{name}: is not what an unbroken run holds")
+    for name in expected if before is None else before:
+        if name not in found:
+            sys.exit(f"{name}: is gone")
+
+
+def main() -> None:
+    """Kill, count, tell."""
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("command", nargs="+")
+    asked = parser.parse_args()
+    draw = random.Random(asked.seed)
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        home = Path(folder)
+        started = time.monotonic()
+        ended(start(asked.command, home / "unbroken", home / "cache"), PATIENCE)
+        seconds = time.monotonic() - started
+        end, partly = (state(home / "unbroken", whole=whole) for whole in (True, False))
+        kills = rounds = after_something = 0
+        while kills < asked.kills:
+            rounds += 1
+            out, cache, before = home / f"run{rounds}", home / f"cache{rounds}", State()
+            while True:
+                # The last attempt of all is not killed.
+                wait = draw.uniform(0.0, 0.8 * seconds) if kills < asked.kills else PATIENCE
+                if ended(start(asked.command, out, cache), wait):
+                    break
+                kills += 1
+                found = state(out, whole=False)
+                compare(found, partly, before=before)
+                after_something += bool(found)
+                before = found
+            compare(state(out, whole=True), end)
+        print(
+            f"{kills} kills in {rounds} runs, {after_something} of them with something there to lose; "
+            f"nothing was lost, every end state is the unbroken one ({len(end)} files, {seconds:.1f} s unbroken)"
+        )
+
+
+if __name__ == "__main__":
+    main()
