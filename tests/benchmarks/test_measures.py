@@ -1,6 +1,6 @@
 """What scoring costs: rankings against gold, and what comes back turn after turn. These measure; none fails on a time.
 
-Run with ``nox -s bench``; ``scoring.py`` beside this times the same against other evaluators.
+Run with ``nox -s kernels``; ``scoring.py`` beside this times the same against other evaluators.
 """
 
 from __future__ import annotations

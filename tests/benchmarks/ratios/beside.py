@@ -57,6 +57,8 @@ def beside_checkout(ratios: Sequence[Ratio], repeats: int, folder: Path, bench: 
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
                 bench.announce(f"{one.name}: {('ours', 'theirs')[side]}, round {turn + 1} of {repeats}")
                 rounds[side].append(_apart(one, trees[side], bench))
+            if any(some[-1]["skipped"] for some in rounds):
+                break
         skipped = next((measured["skipped"] for some in rounds for measured in some if measured["skipped"]), None)
         if skipped:
             rows.append({"name": one.name, "skipped": skipped})
@@ -105,25 +107,28 @@ def tell_beside(compared: Found) -> None:
     emit()
     emit(f"beside {compared['with']}")
     done = [one for one in compared["ratios"] if not one.get("skipped")]
-    emit_table(
-        ["ratio", "then" if stored else "theirs", "range", "now" if stored else "ours", "range", "change", "apart"],
+    skipped = [one for one in compared["ratios"] if one.get("skipped")]
+    rows = [
         [
-            [
-                one["name"],
-                *(
-                    text
-                    for side in (one["then"], one["now"])
-                    for text in (plain(side["median"]), f"{plain(side['lowest'])}…{plain(side['highest'])}")
-                ),
-                f"{one['change']:.2f}",
-                "yes" if one["apart"] else "no",
-            ]
-            for one in done
-        ],
-    )
-    for one in compared["ratios"]:
-        if one.get("skipped"):
-            emit_folded(f"{one['name']}: skipped: {one['skipped']}")
+            one["name"],
+            *(
+                text
+                for side in (one["then"], one["now"])
+                for text in (plain(side["median"]), f"{plain(side['lowest'])}…{plain(side['highest'])}")
+            ),
+            f"{one['change']:.2f}",
+            "yes" if one["apart"] else "no",
+        ]
+        for one in done
+    ]
+    if rows:
+        heads = ("then", "now") if stored else ("theirs", "ours")
+        emit_table(["ratio", heads[0], "range", heads[1], "range", "change", "apart"], rows)
+    for one in skipped:
+        emit_folded(f"{one['name']}: skipped: {one['skipped']}")
+    if not done:
+        emit("nothing could be compared")
+        return
     emit_folded(
         "change: the ratio now over the ratio then; apart: their ranges have nothing in common. Ratios alone stand "
         "here, for times of two sessions cannot be compared; name a checkout in place of a file to measure both by "

@@ -18,7 +18,7 @@ from lab.engine.store.lance import LanceStore
 from lab.latency.bench import Question, Shelf, Subject, ask, ask_together, pool_of, questions_of
 from lab.latency.memories import Pool, PoolWords
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run import Sources, open_sources, prepare
+from lab.replay.sources import Sources, open_sources, prepare
 from lab.systems.contract import Selector
 from lab.systems.engine import POLICIES
 from lab.systems.retrievers import make_store
