@@ -93,8 +93,13 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, moment: str
 ) -> None:
-    out = tmp_path / "run"
-    assert kill_when(replay_words(operators, out), lambda: MOMENTS[moment](out)) == -signal.SIGKILL
+    # A busy machine may come to the end before it is looked at.
+    for attempt in range(9):
+        out = tmp_path / f"run{attempt}"
+        ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[moment](out))
+        if ended == -signal.SIGKILL:
+            break
+    assert ended == -signal.SIGKILL
     expected = files_of(unbroken)
     left = {name: data for name, data in files_of(out).items() if not name.endswith(".part")}
     assert json.loads(left["manifest.json"])["status"] == "started"
