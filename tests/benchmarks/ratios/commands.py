@@ -48,14 +48,13 @@ def importing(bench: Bench, *names: str) -> Side:
 
 
 def replay_and_score(bench: Bench, path: Path, format_name: str) -> Side:
-    """Both policies replayed and scored, in two processes."""
+    """Both policies replayed and scored, in one process."""
 
     def work() -> None:
         out = bench.new_folder()
-        python(bench, "-m", "lab", "replay", path, "--format", format_name, *ARMS, "--out", out)
-        python(bench, "-m", "lab", "score", out)
+        python(bench, "-m", "lab", "replay", path, "--format", format_name, *ARMS, "--score", "--out", out)
 
-    return Side(f"lab replay and lab score, {path.name}, two arms, all measures", work)
+    return Side(f"lab replay --score, {path.name}, two arms, all measures", work)
 
 
 @ratio("realmem", at_most=3, about="RealMem's dev personas replayed and scored, over importing what that needs.")
