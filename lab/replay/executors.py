@@ -8,6 +8,7 @@ dies takes nothing with it that had been kept.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.processes import helpers
+from lab.processes import helpers, set_up
 from lab.recordings.model import Recording
 from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
 from lab.replay.loop import replay
@@ -196,8 +197,13 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
         from distributed import Client, LocalCluster
     except ImportError:
         raise UnusableInput('--dask needs Dask; pip install "dask[distributed]"') from None
-    # A task holds the vectors of a conversation, and is meant to.
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}), _silenced():
+    settings = {
+        # A task holds the vectors of a conversation, and is meant to.
+        "distributed.admin.large-graph-warning-threshold": "1 GiB",
+        # Dask samples what its workers do, which nobody looks at here.
+        "distributed.worker.profile.enabled": False,
+    }
+    with dask.config.set(settings), _silenced():
         cluster = None
         try:
             if where == LOCAL:
@@ -262,4 +268,12 @@ def _with_versions(versions: dict[str, str | None], work: Any, *args: Any, **kwa
     differs = [
         f"{name} {here.get(name)} and not {wanted}" for name, wanted in versions.items() if here.get(name) != wanted
     ]
-    return f"a worker has {', '.join(differs)}" if differs else work(*args, **kwargs)
+    if differs:
+        return f"a worker has {', '.join(differs)}"
+    # The worker may be somebody else's: it is set up for the task alone.
+    before = gc.get_threshold()
+    set_up()
+    try:
+        return work(*args, **kwargs)
+    finally:
+        gc.set_threshold(*before)

@@ -2,13 +2,16 @@
 
 LoCoMo is replayed at every turn through the arms of the ladder, each conversation as often as COPIES says under other
 names, so that one process takes a minute or more. The ways are measured in turns, in one go; BLAS has one thread. The
-first, unmeasured replay fills the cache. Receipts of all ways must be the same bytes.
+first, unmeasured replay fills the cache. Receipts of all ways must be the same bytes. The load of the machine stands
+beside each time: ratios mean something where nothing else runs. CPU seconds, all processes together, mean something
+anywhere.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,17 +27,18 @@ WAYS = {
 }
 
 
-def replay(data: Path, out: Path, *words: str) -> tuple[float, dict[str, bytes]]:
-    """Seconds, and the receipts."""
+def replay(data: Path, out: Path, *words: str) -> tuple[float, float, dict[str, bytes]]:
+    """Seconds, CPU seconds, and the receipts."""
     arms = [word for arm in ARMS for word in ("--arm", arm)]
     command = [sys.executable, "-m", "lab", "replay", data, "--format", "locomo", "--recall-turns", "all", *arms]
-    started = time.perf_counter()
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     subprocess.run(
         [*command, "--out", out, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
     )
-    spent = time.perf_counter() - started
-    return spent, {path.name: path.read_bytes() for path in sorted((out / "receipts").iterdir())}
+    spent, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent, cpu, {path.name: path.read_bytes() for path in sorted((out / "receipts").iterdir())}
 
 
 def main(source: str, copies: str = "4", rounds: str = "3") -> None:
@@ -51,11 +55,13 @@ def main(source: str, copies: str = "4", rounds: str = "3") -> None:
         for number in range(int(rounds)):
             seen = []
             for way, words in WAYS.items():
-                seconds, receipts = replay(data, Path(folder) / f"{number} {way}", *words)
+                seconds, cpu, receipts = replay(data, Path(folder) / f"{number} {way}", *words)
                 spent[way].append(seconds)
                 seen.append(receipts)
                 load = os.getloadavg()[0]
-                print(f"round {number + 1}: {way:<24} {seconds:6.1f} s   (load {load:.1f})", flush=True)
+                print(
+                    f"round {number + 1}: {way:<24} {seconds:6.1f} s, CPU {cpu:6.1f} s   (load {load:.1f})", flush=True
+                )
             assert all(one == seen[0] for one in seen), "receipts differ"
     one = spent["one process"]
     for way, seconds in spent.items():
