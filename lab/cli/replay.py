@@ -50,9 +50,7 @@ def replay(
     dask: options.Dask = None,
     shard: options.ShardOf = None,
     config: options.Config = None,
-    embedder: Annotated[
-        str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
-    ] = "all-MiniLM-L6-v2",
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     and_score: Annotated[bool, typer.Option("--score", help="Score the run at once, as lab score does.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -49,6 +49,7 @@ def sweep(
     recall_turns: options.RecallTurns = None,
     limit: options.Limit = None,
     conversation: options.Conversations = None,
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
     by_draw: Annotated[
         int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration, draw by draw.")
@@ -92,6 +93,7 @@ def sweep(
         recall_turns=recall_turns,
         limit=limit,
         conversation=tuple(conversation or ()),
+        embedder=embedder,
     )
     swept = run(asked, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     found = configurations(swept)
