@@ -25,6 +25,7 @@ from lab.cli import (
     runs,
     saturation,
     sweep,
+    trec,
 )
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
@@ -50,6 +51,7 @@ for room in (
     report,
     saturation,
     sweep,
+    trec,
     ablate,
     latency,
     checks,

@@ -13,16 +13,6 @@ from lab.measures.score import headlines, score_run
 from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory, open_run
 
-LOWER_IS_BETTER = {
-    "RepeatRate",
-    "RepeatRate(probes)",
-    "RepeatDominance",
-    "Jaccard",
-    "WrongScope",
-    "LongestStreak",
-    "InjectedChars",
-    "BackboneDuplication",
-}
 # What two runs must share, in the order in which differences are told.
 COMPARABLE = (
     *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
@@ -126,11 +116,6 @@ def paired_differences(scores: Scores, baseline: str, candidate: str, primary: S
     """Differences of two arms of one run by measure, over the places where both have a value."""
     found = _differences(_pairs(scores, baseline, scores, candidate), primary)
     return {one.measure: one for one in found}
-
-
-def lower_is_better(measure: str) -> bool:
-    """Whether less of a measure is more."""
-    return measure in LOWER_IS_BETTER or measure.startswith("Forbidden@")
 
 
 def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:

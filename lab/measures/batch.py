@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import UnusableInput
+from lab.measures.catalogue import BY_NAME
 from lab.measures.columns import padded
 from lab.measures.ranking import KNOWN, Judged, Measure, judge, precision
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from lab.measures.columns import Floats, Ints
 
 Ranking = Mapping[str, float] | Sequence[str]
+NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
 
 
 def evaluate(
@@ -27,31 +30,44 @@ def evaluate(
     does it: scores in single precision, descending, and of equal ones the last key first.
 
     A probe without a ranking has found nothing; one without gold scores 0, as in trec_eval. Measures are named
-    ``nDCG@10``, ``Success@5``, or ``AP`` where the whole ranking counts; any other is :class:`UnusableInput`.
+    ``nDCG@10``, ``Success@5``, ``AP`` where the whole ranking counts, or ``P(rel=2)@10`` where what is graded less than
+    2 is not relevant; any other is :class:`UnusableInput`.
     """
     asked = {name: _parse(name) for name in measures}
     rankings = [runs.get(probe, ()) for probe in golds]
     unordered = judge(rankings, list(golds.values()))
-    judged = Judged(_in_order(rankings, unordered.gains), unordered.ideal)
-    return {name: measure(judged, k) for name, (measure, k) in asked.items()}
+    grades = _in_order(rankings, unordered.grades)
+    judged = {
+        level: Judged(grades, unordered.ideal, unordered.sizes, level)
+        for level in {one.level for one in asked.values()}
+    }
+    return {name: one.measure(judged[one.level], one.k) for name, one in asked.items()}
 
 
-def _parse(name: str) -> tuple[Measure, int]:
+class _Asked(NamedTuple):
+    measure: Measure
+    level: int
+    k: int
+
+
+def _parse(name: str) -> _Asked:
     """``nDCG@10`` as a measure and its cutoff; without one, all places there are."""
-    stem, at, cutoff = name.partition("@")
-    if at and cutoff.isascii() and cutoff.isdigit() and int(cutoff) and stem in KNOWN:
-        return KNOWN[stem], int(cutoff)
     # A share of places needs a number of places.
-    whole = {known: measure for known, measure in KNOWN.items() if measure is not precision}
-    if not at and stem in whole:
-        return whole[stem], sys.maxsize
+    whole = [known for known, measure in KNOWN.items() if measure is not precision]
+    graded = [known for known in KNOWN if BY_NAME[known].graded]
+    matched = NAME.fullmatch(name)
+    if matched:
+        stem, level, cutoff = matched.groups()
+        if stem in (KNOWN if cutoff else whole) and (not level or stem in graded):
+            return _Asked(KNOWN[stem], int(level or 1), int(cutoff or sys.maxsize))
     raise UnusableInput(
-        f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(KNOWN)}; without: {', '.join(whole)}"
+        f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(KNOWN)}; without: {', '.join(whole)}; "
+        f"with a level, as in P(rel=2)@10: {', '.join(graded)}"
     )
 
 
-def _in_order(rankings: Sequence[Ranking], gains: Floats) -> Floats:
-    """The gains of rankings, moved to the places that the scores give them."""
+def _in_order(rankings: Sequence[Ranking], grades: Floats) -> Floats:
+    """The grades of rankings, moved to the places that the scores give them."""
     import numpy as np
 
     # A list is as good as scores that fall from place to place.
@@ -65,4 +81,4 @@ def _in_order(rankings: Sequence[Ranking], gains: Floats) -> Floats:
     for row in np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1)).tolist():
         last_first = sorted(enumerate(rankings[row]), key=itemgetter(1), reverse=True)
         order[row, : sizes[row]] = sorted((place for place, _ in last_first), key=grid[row].__getitem__)
-    return np.take_along_axis(gains, order, axis=1)
+    return np.take_along_axis(grades, order, axis=1)

@@ -31,9 +31,9 @@ def padded(flat: NDArray[Any], sizes: Ints, fill: float = 0) -> NDArray[Any]:
     return grid
 
 
-def ragged(rows: Sequence[Sequence[float]]) -> Floats:
-    """Rows of numbers as a matrix, zeros at their ends."""
+def ragged(rows: Sequence[Sequence[float]], fill: float = 0) -> Floats:
+    """Rows of numbers as a matrix, filled up at their ends."""
     import numpy as np
 
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    return padded(np.fromiter(chain.from_iterable(rows), float, int(sizes.sum())), sizes)
+    return padded(np.fromiter(chain.from_iterable(rows), float, int(sizes.sum())), sizes, fill)

@@ -1,6 +1,6 @@
-"""Rank measures under their TREC names, for all probes at once. Graded gold counts as relevant from grade 1.
+"""Rank measures under their TREC names, for all probes at once.
 
-A measure is a function of :class:`Judged`, the gains of every ranking place by place, and of a cutoff. A ranking
+A measure is a function of :class:`Judged`, the grades of every ranking place by place, and of a cutoff. A ranking
 shorter than the cutoff is scored as it is: what was not returned was not found.
 """
 
@@ -23,27 +23,42 @@ CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 class Judged:
     """Rankings beside what is wanted of them.
 
-    ``gains`` are the grades of what stands at each place, ``[probes, places]``; ``ideal`` those of all gold, best
-    first, ``[probes, most gold]``. Where nothing is, or nothing wanted, is a 0.
+    ``grades`` are those of what stands at each place, ``[probes, places]``, NaN where nothing is, or what nobody
+    judged; ``ideal`` those of all gold, best first, ``[probes, most gold]``, 0 where nothing is wanted; ``sizes`` the
+    lengths of the rankings. What is graded ``level`` or more is relevant; nDCG alone counts grades as they are.
 
     The running sums are ``[probes, places + 1]``: column k is of the first k places.
     """
 
-    def __init__(self, gains: Floats, ideal: Floats) -> None:
-        self.gains = gains
+    def __init__(self, grades: Floats, ideal: Floats, sizes: Ints, level: int = 1) -> None:
+        self.grades = grades
         self.ideal = ideal
+        self.sizes = sizes
+        self.level = level
+
+    @cached_property
+    def gains(self) -> Floats:
+        """The grades, 0 where nothing is, or nothing wanted."""
+        import numpy as np
+
+        return np.fmax(self.grades, 0.0)
+
+    @cached_property
+    def relevant(self) -> Flags:
+        """Where something relevant stands."""
+        return self.gains >= self.level
 
     @cached_property
     def gold(self) -> Ints:
         """How many memories each probe wants."""
         import numpy as np
 
-        return np.asarray(np.count_nonzero(self.ideal, axis=1))
+        return np.asarray(np.count_nonzero(self.ideal >= self.level, axis=1))
 
     @cached_property
     def found(self) -> Floats:
         """How many of them are among the first k."""
-        return _running(self.gains > 0)
+        return _running(self.relevant)
 
     @cached_property
     def gained(self) -> Floats:
@@ -93,7 +108,7 @@ def average_precision(judged: Judged, k: int) -> Floats:
     import numpy as np
 
     precisions = judged.found[:, 1:] / np.arange(1, judged.found.shape[1])
-    return _first(_running(precisions * (judged.gains > 0)), k) / _some(judged.gold)
+    return _first(_running(precisions * judged.relevant), k) / _some(judged.gold)
 
 
 def r_precision(judged: Judged, k: int) -> Floats:
@@ -104,6 +119,16 @@ def r_precision(judged: Judged, k: int) -> Floats:
     return np.take_along_axis(judged.found, places[:, None], axis=1)[:, 0] / _some(judged.gold)
 
 
+def judged_share(judged: Judged, k: int) -> Floats:
+    """Judged@k, as ir_measures has it.
+
+    The share of the first k that somebody judged, wanted or not; where fewer came back, of those that did.
+    """
+    import numpy as np
+
+    return _first(_running(~np.isnan(judged.grades)), k) / _some(np.minimum(judged.sizes, k))
+
+
 Measure = Callable[[Judged, int], "Floats"]
 # What every run is scored by.
 MEASURES: dict[str, Measure] = {
@@ -112,8 +137,10 @@ MEASURES: dict[str, Measure] = {
     "P": precision,
     "nDCG": ndcg,
     "RR": reciprocal_rank,
+    "AP": average_precision,
+    "Judged": judged_share,
 }
-KNOWN = MEASURES | {"AP": average_precision, "Rprec": r_precision}
+KNOWN = MEASURES | {"Rprec": r_precision}
 
 
 def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
@@ -132,9 +159,10 @@ def judge(rankings: Sequence[Iterable[str]], grades: Sequence[Mapping[str, int]]
     """Rankings beside the grades of their gold, one mapping a probe."""
     import numpy as np
 
-    gains = [list(map(gold.get, ranking, repeat(0))) for ranking, gold in zip(rankings, grades, strict=True)]
+    found = [list(map(gold.get, ranking, repeat(math.nan))) for ranking, gold in zip(rankings, grades, strict=True)]
     ideal = [sorted(gold.values(), reverse=True) for gold in grades]
-    return Judged(np.maximum(ragged(gains), 0.0), np.maximum(ragged(ideal), 0.0))
+    sizes = np.fromiter(map(len, found), np.int64, len(found))
+    return Judged(ragged(found, math.nan), np.maximum(ragged(ideal), 0.0), sizes)
 
 
 def _running(values: Floats | Flags) -> Floats:

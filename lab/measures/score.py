@@ -21,7 +21,7 @@ from lab.measures.injection import (
     present,
     wrong_scope,
 )
-from lab.measures.ranking import CUTOFFS, judge, rank_measures
+from lab.measures.ranking import CUTOFFS, judge, r_precision, rank_measures
 from lab.measures.receipts import Receipts
 from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, numbered_selections, repeat_rates
 from lab.measures.table import Block, Builder, Scores, write_scores
@@ -30,7 +30,7 @@ from lab.replay.run_directory import RunDirectory
 if TYPE_CHECKING:
     from lab.measures.columns import Ints
 
-ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG"}
+ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG", "map": "AP"}
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
 
@@ -43,6 +43,11 @@ class Gold(NamedTuple):
     visible: dict[str, str]
     forbidden: list[str]
     slices: dict[str, str]
+
+    @property
+    def judged(self) -> dict[str, int]:
+        """Every judgement. A memory that misleads is judged, and not wanted."""
+        return dict.fromkeys(self.forbidden, 0) | self.grades
 
 
 def headlines(cutoff: int) -> tuple[str, ...]:
@@ -108,7 +113,9 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     within = [k for k in limit.cutoffs if k <= limit.max_items]
     nice = judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds])
     unwanted = judge(injected, [_wanted(one.forbidden) for one in golds])
-    values = rank_measures(judge(receipts.keys_of(rows), grades), limit.depth, limit.cutoffs)
+    ranked = judge(receipts.keys_of(rows), [one.judged for one in golds])
+    values = rank_measures(ranked, limit.depth, limit.cutoffs)
+    values["Rprec"] = np.where(ranked.gold <= limit.depth, r_precision(ranked, limit.depth), np.nan)
     values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
     values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
     where = np.ones((len(rows), len(values) + len(within)), bool)

@@ -20,7 +20,7 @@ from lab.errors import UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, request_of
 from lab.replay.moments import Moment, moments
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, plan_of
 from lab.replay.run_directory import RunDirectory
 from lab.replay.sources import open_sources, prepare
 from lab.systems.contract import NO_FAULTS, Recall, Request, Selector
@@ -74,12 +74,7 @@ def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
 
     Raises :class:`UnusableInput` where there is none, or the recording has changed.
     """
-    plan = make_plan(Asked.of_manifest(run.manifest["asked"]))
-    if plan.run_key() != run.manifest["run_key"]:
-        raise UnusableInput(
-            f"{run.path}: its recording, memories, golden set or configuration has changed since; "
-            "replay it into another --out"
-        )
+    plan = plan_of(run)
     arm = next((one for one in plan.arms if one.name == arm_name), None)
     if arm is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")

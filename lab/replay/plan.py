@@ -21,6 +21,7 @@ from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
+from lab.replay.run_directory import RunDirectory
 from lab.shelf import golden_beside
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
@@ -209,6 +210,17 @@ def make_plan(asked: Asked) -> Plan:
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     return Plan(asked, library, recordings, specs, arms, labels, recall_turns, embedder_named(asked.embedder), files)
+
+
+def plan_of(run: RunDirectory) -> Plan:
+    """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more."""
+    plan = make_plan(Asked.of_manifest(run.manifest["asked"]))
+    if plan.run_key() != run.manifest["run_key"]:
+        raise UnusableInput(
+            f"{run.path}: its recording, memories, golden set or configuration has changed since; "
+            "replay it into another --out"
+        )
+    return plan
 
 
 def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: int | None) -> tuple[Recording, ...]:

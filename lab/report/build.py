@@ -10,9 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab.compare.paired import Comparison, Difference, compare_arms, lower_is_better
+from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
+from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
@@ -144,6 +145,7 @@ def _model(
         "table": table,
         "comparison": comparison.as_json() if comparison else None,
         "primary": list(comparison.primary) if comparison else [],
+        "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
         "slices": summary["slices"],
         "gained": list(comparison.gained[:SHOWN_FLIPS]) if comparison else [],
@@ -202,7 +204,7 @@ def _interval(one: Difference) -> str:
     low, high = one.estimate.low, one.estimate.high
     if low is None or high is None:
         return "one conversation says nothing about others"
-    side = "not decided" if low <= 0 <= high else "better" if (high < 0) == lower_is_better(one.measure) else "worse"
+    side = {None: "not decided", True: "better", False: "worse"}[is_better(one.measure, low, high)]
     return f"{side}: {one.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 

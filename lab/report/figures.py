@@ -13,8 +13,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from lab.compare.paired import Difference, lower_is_better
+from lab.compare.paired import Difference
 from lab.files import write_whole
+from lab.measures.catalogue import direction, is_better
 from lab.sweep.draws import MODES
 from lab.sweep.saturation import REFERENCES, Point
 
@@ -40,6 +41,8 @@ TITLES = {
     "distractors": "pool of unwanted memories",
     "independent": "pool of any memories",
 }
+# A change for the better, for the worse, and one that is not decided.
+MARKS: dict[bool | None, tuple[str, str]] = {True: ("#0072B2", "o"), False: ("#D55E00", "s"), None: ("#777777", "D")}
 # Text on a bar of that colour.
 INKS = {"must": "white", "nice": "white", "unknown": "black", "ignore": "black"}
 STYLE = {
@@ -170,18 +173,13 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
     figure, ((axes,),) = subplots(1, 1, (8, 1.2 + 0.42 * max(1, len(shown))))
     for place, one in enumerate(reversed(shown)):
         low, high = one.estimate.low or 0.0, one.estimate.high or 0.0
-        better = high < 0 if lower_is_better(one.measure) else low > 0
-        decided = low > 0 or high < 0
-        colour, marker = ("#0072B2", "o") if better else ("#D55E00", "s") if decided else ("#777777", "D")
+        colour, marker = MARKS[is_better(one.measure, low, high)]
         axes.plot([low, high], [place, place], color=colour, linewidth=2)
         axes.plot(one.estimate.mean, place, marker, color=colour)
     axes.axvline(0, color="#333333", linewidth=1)
     axes.set_yticks(
         range(len(shown)),
-        [
-            f"{one.measure} ({'lower' if lower_is_better(one.measure) else 'higher'} is better)"
-            for one in reversed(shown)
-        ],
+        [f"{one.measure} ({direction(one.measure)} is better)" for one in reversed(shown)],
     )
     axes.set_title("Blue circle: better. Orange square: worse. Grey diamond: not decided.", fontsize=10)
     axes.set(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.compare.ablation import Step
-from lab.compare.paired import lower_is_better
-from lab.report.figures import styled, subplots
+from lab.measures.catalogue import is_better
+from lab.report.figures import MARKS, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,6 @@ PANELS = {
     "RepeatRate": "repeat rate",
     "InjectedChars": "injected characters",
 }
-BETTER, WORSE, OPEN = "#0072B2", "#D55E00", "#777777"
 
 
 @styled
@@ -55,10 +54,6 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
 
 def _verdict(step: Step, name: str) -> tuple[str, str]:
     change = step.changes.get(name)
-    # A size is neither good nor bad.
-    if name == "InjectedChars" or change is None or change.estimate.low is None or change.estimate.high is None:
-        return OPEN, "D"
-    low, high = change.estimate.low, change.estimate.high
-    if low <= 0 <= high:
-        return OPEN, "D"
-    return (BETTER, "o") if (high < 0) == lower_is_better(name) else (WORSE, "s")
+    if change is None or change.estimate.low is None or change.estimate.high is None:
+        return MARKS[None]
+    return MARKS[is_better(name, change.estimate.low, change.estimate.high)]

@@ -51,13 +51,13 @@ def test_judge(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) -> 
 @pytest.mark.parametrize("name", KNOWN)
 def test_measure(benchmark: BenchmarkFixture, judged: Judged, name: str) -> None:
     """One measure, of gains that nothing was summed of yet."""
-    values = benchmark(lambda: KNOWN[name](Judged(judged.gains, judged.ideal), 10))
+    values = benchmark(lambda: KNOWN[name](Judged(judged.grades, judged.ideal, judged.sizes), 10))
     assert values.shape == (PROBES,)
 
 
 def test_rank_measures(benchmark: BenchmarkFixture, judged: Judged) -> None:
     """All that a run is scored by, at all cutoffs."""
-    values = benchmark(lambda: rank_measures(Judged(judged.gains, judged.ideal), ITEMS))
+    values = benchmark(lambda: rank_measures(Judged(judged.grades, judged.ideal, judged.sizes), ITEMS))
     assert 0 < values["nDCG@10"].mean() < 1
 
 
