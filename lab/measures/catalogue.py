@@ -59,10 +59,10 @@ CATALOGUE = (
         *("AP", SHARE, TREC),
         "Mean, over the wanted memories, of the precision at their rank; 0 for one that is not among the first k.",
     ),
-    _found(
-        *("Judged", SHARE, IR_MEASURES),
+    Entry(
+        *("Judged", "neither", "probe", SHARE, IR_MEASURES),
         "Share of the first k that is judged, wanted or not; where fewer came back, of those that did.",
-        graded=False,
+        cut=True,
     ),
     _found("Rprec", SHARE, TREC, "Precision at as many places as there are wanted memories.", cut=False),
     Entry(

@@ -72,6 +72,17 @@ def test_trec_eval_gives_the_numbers_of_lab_score(run: RunDirectory, tmp_path: P
     assert compared > 10_000
 
 
+def test_places_that_an_arm_cannot_return_are_no_r_precision(operators: Path, tmp_path: Path) -> None:
+    asked = Asked(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
+    run = run_replay(asked, tmp_path / "run").run
+    values = {one.at: one.value for one in score_run(run) if one.measure == "Rprec"}
+    wanted = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}
+    assert {probe for probe, value in values.items() if value is None} == {
+        at for at, many in wanted.items() if many > 2
+    }
+    assert 0 < sum(many > 2 for many in wanted.values()) < len(wanted)
+
+
 def test_our_own_reader_gives_them_too(run: RunDirectory, tmp_path: Path) -> None:
     files = export_run(run, "trec", tmp_path / "out")
     qrels, ours = read_qrels(files[0]), _own(run)
