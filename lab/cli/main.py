@@ -19,6 +19,7 @@ from lab.cli import (
     config,
     conformance,
     demo,
+    gate,
     latency,
     replay,
     report,
@@ -42,12 +43,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Replay recorded conversations through an agent-memory engine and measure what it recalls.",
     epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
-    "3 runs that cannot be compared, 4 could not measure, 130 interrupted.",
+    "3 inconclusive, or not comparable, 4 could not measure, 130 interrupted.",
 )
 for room in (
     demo,
     replay,
     compare,
+    gate,
     report,
     saturation,
     sweep,
