@@ -20,6 +20,7 @@ from lab.cli import (
     conformance,
     demo,
     latency,
+    receipts,
     replay,
     report,
     runs,
@@ -55,6 +56,7 @@ for room in (
     checks,
     config,
     conformance,
+    receipts,
     runs,
     cache,
 ):
