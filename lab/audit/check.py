@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from lab.audit.damage import Damaged
@@ -49,6 +50,7 @@ _BUDGET: dict[str, type] = {
     "truncated": bool,
 }
 _LONGEST_NAME = 200
+_MAYBE_TEXT = re.compile(rb'[ \\\x80-\xff]|"[^"]{%d}' % (_LONGEST_NAME + 1))
 # Sentences: their marks, a line break, or five words in a row. Ids and scopes have none of them.
 _SENTENCE = re.compile(r"[\n\r。！？]|\S(?:\s+\S+){4}")
 
@@ -107,6 +109,12 @@ def _strings(values: Any, where: str) -> list[str]:
 
 
 def _no_text(receipt: dict[str, Any]) -> None:
+    import orjson
+
+    # Most receipts hold nothing that a sentence needs, and one look at their bytes shows it.
+    with suppress(TypeError):
+        if not _MAYBE_TEXT.search(orjson.dumps(receipt)):
+            return
     for name, value in receipt.items():
         stack = [value]
         while stack:
