@@ -140,7 +140,8 @@ def _refuse(logs: Sequence[str]) -> None:
     for place, (name, path) in enumerate(zip(logs, paths, strict=True)):
         if path in paths[:place]:
             raise UnusableInput(f"{name}: named twice; every receipt would count double")
-        if name != STDIN:
+        # What has been taken from a pipe is gone.
+        if name != STDIN and not Path(name).is_fifo():
             with opened(name):
                 pass
 

@@ -49,6 +49,8 @@ _BUDGET: dict[str, type] = {
     "truncatedChars": int,
     "truncated": bool,
 }
+# The largest whole number that JavaScript counts to.
+MOST = 2**53
 _LONGEST_NAME = 200
 _MAYBE_TEXT = re.compile(rb'[ \\\x80-\xff]|"[^"]{%d}' % (_LONGEST_NAME + 1))
 # Sentences: their marks, a line break, or five words in a row. Ids and scopes have none of them.
@@ -98,8 +100,8 @@ def _fields(record: Any, fields: dict[str, type], where: str) -> None:
         # type() and not isinstance(): true is no count.
         if type(value) is not kind:
             raise Damaged("shape", f"{where}{name} {'is missing' if name not in record else 'has another type'}")
-        if kind is int and value < 0:  # type: ignore[operator]
-            raise Damaged("counts", f"{where}{name} is below 0")
+        if kind is int and not 0 <= value <= MOST:  # type: ignore[operator]
+            raise Damaged("counts", f"{where}{name} is {'below 0' if value < 0 else 'beyond every count'}")  # type: ignore[operator]
 
 
 def _strings(values: Any, where: str) -> list[str]:
@@ -175,7 +177,7 @@ def _lanes(receipt: dict[str, Any]) -> None:
         for place, hit in enumerate(receipt[name]):
             _fields(hit, {"id": str}, f"{name}[{place}].")
             for number in numbers:
-                if type(hit.get(number)) not in (int, float) or not math.isfinite(hit[number]):
+                if type(hit.get(number)) not in (int, float) or not -MOST <= hit[number] <= MOST:
                     raise Damaged("shape", f"{name}[{place}].{number} is no number")
             if hit["score"] > last:
                 raise Damaged("listed", f"{name}[{place}] scores more than the one before")

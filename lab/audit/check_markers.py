@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.audit.check import MOST
 from lab.audit.damage import Damaged
 from lab.engine.capture.receipt import SCHEMA
 
@@ -33,8 +34,8 @@ def check_marker(name: str, value: dict[str, Any]) -> None:
         if type(found) is not kind:
             how = "has another type" if field in value else "is missing"
             raise Damaged("shape", f"{name}: {field} {how}")
-        if isinstance(found, int) and found < 0:
-            raise Damaged("counts", f"{name}: {field} is below 0")
+        if isinstance(found, int) and not 0 <= found <= MOST:
+            raise Damaged("counts", f"{name}: {field} is no count")
     if name == CAPTURE:
         counts = value["filteredOut"].values()
         if not all(type(one) is int and one >= 0 for one in counts):

@@ -131,7 +131,7 @@ def _seconds(value: Any) -> float | None:
             moment = datetime.fromisoformat(value.replace(",", "."))
         except ValueError:
             return None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _SECONDS * 1e3:
         return None
     return value / 1e3 if value >= _SECONDS else float(value)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed
 
 SHOWN = 20
@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 def audit(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG…", help="Gateway logs, packed with gzip or not; - for stdin.")
+        list[str], typer.Argument(metavar="LOG", help="Gateway logs, packed with gzip or not; - for stdin.")
     ],
     out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for a gate to read.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
@@ -56,11 +56,9 @@ def _show(found: dict[str, Any], out: Path | None) -> None:
     emit()
     emit_table(["what", "value", "of"], [[what, value, whole] for what, value, whole in _rows(found)], whole_keys=True)
     emit()
-    modes = {name: one["count"] for name, one in found["selection_mode"].items()}
-    emit("selection: " + _counts(modes))
-    emit("policy tier: " + _counts({name: one["count"] for name, one in found["policy_tier"].items()}))
-    emit("rejected: " + _counts({name: one["count"] for name, one in found["rejected"].items()}))
-    emit("damaged lines: " + _counts(damage["by_kind"]))
+    for what, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
+        emit_folded(f"{what}: " + _counts({name: one["count"] for name, one in found[key].items()}))
+    emit_folded("damaged lines: " + _counts(damage["by_kind"]))
     for place in damage["listed"]:
         emit(f"damaged: {place['file']}:{place['line']}: {place['what']}")
     if damage["lines"] > len(damage["listed"]):

@@ -51,9 +51,16 @@ def receipt() -> Callable[..., dict[str, Any]]:
             rest = min(unknown, max(0, len(ids) - kept - most), candidates[2])
             held = Quota(must, nice, unknown, len(ids) - kept - most - rest)
         budget = {
-            "enabled": True, "maxChars": 1800, "minRecentSlots": 1, "overflowAction": "truncate_oldest",
-            "beforeChars": 900 + 100 * dropped, "afterChars": 900, "droppedCount": dropped,
-            "droppedIds": list(ids[:dropped]), "truncatedChars": 0, "truncated": dropped > 0,
+            "enabled": True,
+            "maxChars": 1800,
+            "minRecentSlots": 1,
+            "overflowAction": "truncate_oldest",
+            "beforeChars": 900 + 100 * dropped,
+            "afterChars": 900,
+            "droppedCount": dropped,
+            "droppedIds": list(ids[:dropped]),
+            "truncatedChars": 0,
+            "truncated": dropped > 0,
         }
         made = lifecycle_receipt(
             ReceiptSettings(True, "high", 6),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from lab.audit.check import check_recall
 from lab.audit.check_markers import check_marker
 from lab.audit.damage import KINDS, Damaged
+from lab.audit.tally import Tally
 
 Make = Callable[..., dict[str, Any]]
 IDS = ("m1", "m2", "n1", "n2", "u1", "m3")
@@ -95,6 +98,34 @@ def test_each_damage_is_found(receipt: Make, kind: str, what: str, change: Calla
     assert (caught.value.kind, what in caught.value.what) == (kind, True), caught.value.what
     assert kind in KINDS
     assert LEAK not in caught.value.what
+
+
+STRANGE = (None, True, -1, 0, 10**400, math.nan, math.inf, "", "x", LEAK, [], [None], [[]], [{}], {}, {"id": []})
+
+
+def test_nothing_strange_is_more_than_damage(receipt: Make) -> None:
+    def paths(value: Any, before: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+        keys: list[Any] = list(value) if isinstance(value, dict) else []
+        keys = list(range(len(value))) if isinstance(value, list) else keys
+        return [path for key in keys for path in [(*before, key), *paths(value[key], (*before, key))]]
+
+    sound = receipt(IDS, dropped=1) | {"coldLane": {"consulted": True, "returned": 1}}
+    passed, tally, kinds = 0, Tally(), set()
+    for path in paths(sound):
+        for value in STRANGE:
+            broken = copy.deepcopy(sound)
+            _set(*path, to=value)(broken)
+            try:
+                check_recall(broken)
+            except Damaged as error:
+                kinds.add(error.kind)
+                continue
+            tally.add(broken, None)
+            passed += 1
+    assert kinds == {"unknown_schema", "shape", "unknown_reason", "counts", "listed", "quota", "text"}
+    assert tally.as_json(0)["recalls"]["answered"] == passed
+    # What is not read may be anything.
+    assert 0 < passed < len(paths(sound)) * len(STRANGE) / 4
 
 
 def test_a_list_longer_than_the_others_shows(receipt: Make) -> None:
