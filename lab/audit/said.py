@@ -15,6 +15,7 @@ _MARKER = MARKER.decode()
 _NAME = re.compile(r"[A-Za-z][A-Za-z.]{0,47}(?![\w.])")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
 _SESSION = re.compile(r"\bsession(?:_?(?:key|id))?[=:]\s?\"?([^\s\]\",;)]+)", re.IGNORECASE)
+_COLOUR = re.compile(r"^(?:\x1b\[[0-9;]*m)+")
 _TIMES = ("time", "timestamp", "@timestamp", "ts", "date", "datetime")
 _SESSIONS = ("sessionKey", "sessionId", "session", "session_key", "session_id")
 # Where a time may stand before a message, and how deep a message may lie in a line of JSON.
@@ -51,7 +52,7 @@ def read_line(line: bytes) -> Said:
 
 def payload(said: Said) -> dict[str, Any]:
     """The JSON object behind a marker; anything that follows it does not matter."""
-    text = said.rest.lstrip()
+    text = _COLOUR.sub("", said.rest).lstrip() if said.rest[:1] == "\x1b" else said.rest.lstrip()
     if not text.startswith("{"):
         raise Damaged("no_json", f"{said.name} without its JSON")
     whole = _object(text.encode("utf-8", "surrogatepass"))
@@ -62,7 +63,7 @@ def payload(said: Said) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         ends = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         # In a wrapper that is cut off the quotes are still escaped.
-        if ends or text.startswith('{\\"'):
+        if ends or (text.startswith('{\\"') and not text.rstrip().endswith("}")):
             raise Damaged("cut_off", f"the JSON of {said.name} is cut off") from None
         raise Damaged("not_json", f"the JSON of {said.name} breaks at its character {error.pos + 1}") from None
     except (ValueError, RecursionError):

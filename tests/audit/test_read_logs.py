@@ -99,6 +99,7 @@ WRAPPED = 'openclaw-mem-engine:autoRecall.receipt {"a":1}'
         ),
         (f"[2026-03-01 09:00] session: s1, {WRAPPED}\x1b[0m\r", 1772355600.0, "s1"),
         (WRAPPED, None, None),
+        (f"\x1b[36m{WRAPPED}".replace(" {", "\x1b[39m {"), None, None),
         (f"{{plugins}} {WRAPPED}", None, None),
         (json.dumps({"time": "2026-03-01T09:00:00Z", "sessionId": "s2", "msg": WRAPPED}), 1772355600.0, "s2"),
         (json.dumps({"0": f"[x] {WRAPPED}", "_meta": {"date": 1772355600250, "session": "s3"}}), 1772355600.25, "s3"),
@@ -134,12 +135,13 @@ DEEP = '{"a":' * 100_000
         (MARK + b" {", "cut_off"),
         (json.dumps({"time": "2026-03-01T09:00:00Z", "msg": WRAPPED}).encode()[:-6], "cut_off"),
         (MARK + b' {"a" 1}', "not_json"),
+        (json.dumps({"msg": WRAPPED, "n": 1}).encode().replace(b": 1}", b" 1}"), "not_json"),
         (MARK + b" {'a':1}", "not_json"),
         (MARK + b" " + DEEP.encode(), "not_json"),
         (MARK + b' {"a":"\xff\xfe"}', "not_utf8"),
         (b'{"x":"\xe4","msg":"' + MARK + b' {}"}', "not_utf8"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_lines_that_are_damaged(line: bytes, kind: str) -> None:
     with pytest.raises(Damaged) as caught:
