@@ -21,6 +21,7 @@ from lab.cli import (
     demo,
     gate,
     latency,
+    receipts,
     replay,
     report,
     runs,
@@ -59,6 +60,7 @@ for room in (
     checks,
     config,
     conformance,
+    receipts,
     runs,
     cache,
 ):

@@ -1,0 +1,152 @@
+"""The audit of a live engine's logs: every receipt checked, all of them added up (seed 001, Stage B)."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.audit.check import check_recall
+from lab.audit.check_markers import MARKERS, OTHERS, RECALL, check_marker
+from lab.audit.damage import Damage, Damaged
+from lab.audit.lines import MAX_LINE, STDIN, opened
+from lab.audit.said import FAILED, Said, payload, read_line
+from lab.audit.tally import Tally
+from lab.errors import UnusableInput
+
+SCHEMA = "lab.receipts.audit.v1"
+LISTED = 20
+_SLOTS = 1 << 21
+_TOLD_EVERY = 256 << 20
+
+
+def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Read logs in the order given, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
+
+    ``listed`` damaged lines are named, all are counted. ``tell`` hears of progress. A file that is missing or cannot
+    be read is :class:`UnusableInput`.
+    """
+    _refuse(logs)
+    reading = _Reading(listed)
+    for name in logs:
+        reading.read(name, tell)
+    return reading.as_json()
+
+
+class _Reading:
+    """What was found so far."""
+
+    def __init__(self, listed: int) -> None:
+        self._files: list[dict[str, Any]] = []
+        self._damage = Damage(listed)
+        self._tally = Tally()
+        self._seen = _Seen()
+        self._markers = Counter[str]()
+        self._dropped = Counter[str]()
+        self._first: float | None = None
+        self._last: float | None = None
+        self._timed = 0
+
+    def read(self, name: str, tell: Callable[[str], None] | None) -> None:
+        """Read one log."""
+        told = _TOLD_EVERY
+        with opened(name) as lines:
+            for number, line in lines:
+                try:
+                    self._take(line)
+                except Damaged as error:
+                    self._damage.add(name, number, error)
+                if tell and lines.bytes >= told:
+                    tell(f"{name}: {lines.bytes >> 20} MB, {lines.lines} lines")
+                    told += _TOLD_EVERY
+            if lines.broken:
+                self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
+            self._files.append({"file": name, "lines": lines.lines, "bytes": lines.bytes})
+
+    def _take(self, line: bytes | None) -> None:
+        if line is None:
+            raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
+        said = read_line(line)
+        if said.time is not None and self._seen.before(line):
+            raise Damaged("duplicate", "the same line, its time included, was there before")
+        self._count(said)
+        # A line that is damaged tells no time.
+        if said.time is not None:
+            self._timed += 1
+            self._first = said.time if self._first is None else min(self._first, said.time)
+            self._last = said.time if self._last is None else max(self._last, said.time)
+
+    def _count(self, said: Said) -> None:
+        if said.name == RECALL:
+            receipt = payload(said)
+            check_recall(receipt)
+            self._tally.add(receipt, said.session)
+        elif said.name in MARKERS:
+            value = payload(said)
+            check_marker(said.name, value)
+            if said.name == "todoGuardrail" and type(value.get("dropped")) is int:
+                self._dropped["todos"] += value["dropped"]
+        elif not said.name:
+            failed = said.rest.lstrip().startswith(FAILED)
+            self._markers["autoRecall failed" if failed else "sentences"] += 1
+            return
+        self._markers[said.name if said.name in (RECALL, *MARKERS, *OTHERS) else "unknown"] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The audit, keys in a fixed order."""
+        names = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
+        found = self._markers.total() + self._damage.lines
+        return {
+            "schema": SCHEMA,
+            "files": self._files,
+            "lines": sum(one["lines"] for one in self._files),
+            "bytes": sum(one["bytes"] for one in self._files),
+            "first_time": _iso(self._first),
+            "last_time": _iso(self._last),
+            "timed_lines": self._timed,
+            "markers": {name: self._markers[name] for name in names},
+            "damage": {"rate": self._damage.lines / found if found else None} | self._damage.as_json(),
+            "stale_todos_dropped": self._dropped["todos"],
+            **self._tally.as_json(self._markers[FAILED]),
+        }
+
+
+class _Seen:
+    """Lines that were there before, in constant memory.
+
+    Each line has one slot by its hash, and the last one there is remembered: among millions a repeat may be missed, and
+    nothing is taken for one.
+    """
+
+    def __init__(self) -> None:
+        self._slots = array("Q", bytes(8 * _SLOTS))
+
+    def before(self, line: bytes) -> bool:
+        """Whether this line was there before; it is noted."""
+        key = int.from_bytes(hashlib.blake2b(line.rstrip(b"\r\n"), digest_size=8).digest())
+        slot = key % _SLOTS
+        known = self._slots[slot] == key
+        self._slots[slot] = key
+        return known
+
+
+def _refuse(logs: Sequence[str]) -> None:
+    """Refuse a log that is named twice, and say at once that one is missing, not after the others were read."""
+    paths = [name if name == STDIN else str(Path(name).resolve()) for name in logs]
+    for place, (name, path) in enumerate(zip(logs, paths, strict=True)):
+        if path in paths[:place]:
+            raise UnusableInput(f"{name}: named twice; every receipt would count double")
+        # What has been taken from a pipe is gone.
+        if name != STDIN and not Path(name).is_fifo():
+            with opened(name):
+                pass
+
+
+def _iso(time: float | None) -> str | None:
+    if time is None:
+        return None
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,106 @@
+"""Lines of a log that hold a marker of the engine, in constant memory: blocks of bytes, nothing decoded."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from lab.errors import UnusableInput
+
+MARKER = b"openclaw-mem-engine:"
+BLOCK = MAX_LINE = 1 << 20
+STDIN = "-"
+_GZIP = b"\x1f\x8b"
+
+
+class Readable(Protocol):
+    """What hands out bytes: at most so many, none at the end."""
+
+    def read1(self, size: int, /) -> bytes:
+        """The next bytes."""
+
+
+class MarkedLines:
+    """The lines of one log that hold a marker, as ``(line number, bytes)``; None for the bytes of an endless line.
+
+    ``lines`` and ``bytes`` are what was read so far. ``broken`` says why the log ends before its end, where a gzip file
+    is cut off or damaged: what stands before that place is read.
+    """
+
+    def __init__(self, stream: Readable) -> None:
+        self.lines = self.bytes = 0
+        self.broken: str | None = None
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
+        rest, endless, marked = b"", False, False
+        for block in self._blocks():
+            end = block.rfind(b"\n") + 1
+            if not end:
+                rest += block
+                if len(rest) > MAX_LINE:
+                    endless, marked = True, marked or MARKER in rest
+                    # A marker may lie across two blocks.
+                    rest = rest[-len(MARKER) :]
+                continue
+            data, rest = rest + block[:end], block[end:]
+            if endless:
+                first, _, data = data.partition(b"\n")
+                self.lines += 1
+                if marked or MARKER in first:
+                    yield self.lines, None
+                endless = marked = False
+            yield from self._within(data)
+        if endless:
+            self.lines += 1
+            if marked or MARKER in rest:
+                yield self.lines, None
+        elif rest:
+            yield from self._within(rest)
+            self.lines += 1
+
+    def _within(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Marked lines of a piece that begins with a line."""
+        counted, at = 0, data.find(MARKER)
+        while at >= 0:
+            begin = data.rfind(b"\n", counted, at) + 1 or counted
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            self.lines += data.count(b"\n", counted, begin)
+            counted = begin
+            yield self.lines + 1, data[begin:end]
+            at = data.find(MARKER, end)
+        self.lines += data.count(b"\n", counted)
+
+    def _blocks(self) -> Iterator[bytes]:
+        try:
+            while block := self._stream.read1(BLOCK):
+                self.bytes += len(block)
+                yield block
+        except EOFError:
+            self.broken = "the gzip file is cut off"
+        except (gzip.BadGzipFile, zlib.error):
+            self.broken = "the gzip file is damaged"
+
+
+@contextmanager
+def opened(name: str) -> Iterator[MarkedLines]:
+    """Open a log: a file, packed with gzip or not as its first bytes say, or ``-`` for stdin."""
+    try:
+        with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
+            yield MarkedLines(_unpacked(file))
+    except FileNotFoundError:
+        raise UnusableInput(f"{name}: no such file") from None
+    except OSError as error:
+        raise UnusableInput(f"{name}: cannot be read: {error.strerror or error}") from None
+
+
+def _unpacked(file: BinaryIO) -> Readable:
+    # BinaryIO of typeshed does not know it, every buffered reader has it.
+    packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
