@@ -1,6 +1,6 @@
 """A log of a gigabyte, generated and audited: lines a second, and the most memory that the audit held.
 
-python tests/trials/big_log.py --megabytes 1000 /tmp/big
+python tests/trials/big_log.py --megabytes 1000 FOLDER
 """
 
 from __future__ import annotations
