@@ -202,9 +202,10 @@ def _in_order(
     counts = np.zeros((len(arms), len(MEASURES)), np.int64)
     for group in groups:
         at = [place[name] for name in group.members]
-        most = [arms[one].config.max_items for one in at]
+        # A group has one maxItems.
+        most = arms[at[0]].config.max_items
         carried = group.carried if isinstance(group, Alone) else ()
-        found = tally(group.injected, group.chars, group.rules, heard, known, born, most, carried)
+        found = tally(group.injected, group.chars, group.rules, heard, known, born, len(at), most, carried)
         sums[at], counts[at] = found
     return Tallies(sums, counts)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.engine.memory import NICE
 from lab.golden.model import Probe
+from lab.measures.ranking import Judged, ndcg, recall, success
 from lab.measures.repetition import WINDOW
 from lab.replay.loop import Answered
 from lab.sweep.frames import Known
@@ -37,18 +38,20 @@ def tally(
     answered: Sequence[Answered],
     known: Known,
     born: Mapping[str, int],
-    places: Sequence[int],
+    count: int,
+    places: int,
     carried: Sequence[tuple[int, ...]] = (),
 ) -> Tallies:
     """Score what was injected.
 
     ``injected`` are rows ``[c, k]``, ``chars`` and ``rules`` (hard rules that were kept) ``[c]`` at each moment,
     ``answered`` what the loop says of the moment, ``born`` from which place in the conversation each memory is
-    visible, ``places`` maxItems of each configuration, ``carried`` rows that a digest carries.
+    visible, ``count`` how many configurations there are, ``places`` their maxItems, ``carried`` rows that a digest
+    carries.
     """
     import numpy as np
 
-    sums, counts = (np.zeros((len(places), len(MEASURES)), kind) for kind in (np.float64, np.int64))
+    sums, counts = (np.zeros((count, len(MEASURES)), kind) for kind in (np.float64, np.int64))
     column = {name: at for at, name in enumerate(MEASURES)}
 
     def add(name: str, values: np.ndarray, counted: np.ndarray | bool = True) -> None:
@@ -56,7 +59,6 @@ def tally(
         counts[:, column[name]] += counted
 
     number = {row.key: at for at, row in enumerate(known.rows)}
-    limit = np.asarray(places)
     for at, one in enumerate(answered):
         if one.moment.probe is not None and one.moment.probe.relevant:
             own = carried[at] if carried else ()
@@ -65,9 +67,9 @@ def tally(
                 for key in one.moment.probe.grades
                 if known.rows[number[key]].importance_label == NICE and born[key] <= one.moment.seq
             ]
-            _probe(one.moment.probe, injected[at], number, known.none, nice, limit, own, add)
+            _probe(one.moment.probe, injected[at], number, known.none, nice, places, own, add)
     turns = [at for at, one in enumerate(answered) if one.moment.recalls]
-    repeats = _Repeats(len(places), known.none)
+    repeats = _Repeats(count, known.none)
     for at in turns:
         rows = injected[at]
         many = (rows != known.none).sum(1)
@@ -86,27 +88,24 @@ def _probe(
     number: Mapping[str, int],
     none: int,
     nice: Sequence[int],
-    limit: np.ndarray,
+    places: int,
     carried: Sequence[int],
     add: Callable[[str, np.ndarray], None],
 ) -> None:
     import numpy as np
 
-    grades = np.zeros(none + 1)
+    grades = np.full(none + 1, np.nan)
     for key, grade in probe.grades.items():
         grades[number[key]] = grade
-    gains = grades[rows]
-    found = gains > 0
-    hit: np.ndarray = found.any(1)
+    ideal = np.asarray([sorted(probe.grades.values(), reverse=True)], np.float64)
+    judged = Judged(grades[rows], ideal, (rows != none).sum(1))
+    hit = success(judged, places)
     add("Success", hit)
-    add("R", found.sum(1) / len(probe.grades))
-    discounts = 1.0 / np.log2(np.arange(2, rows.shape[1] + 2))
-    best = sorted(probe.grades.values(), reverse=True)
-    ideal = np.concatenate([[0.0], np.cumsum(best / np.log2(np.arange(2, len(best) + 2)))])
-    add("nDCG", (gains * discounts).sum(1) / ideal[np.minimum(limit, len(best))])
+    add("R", recall(judged, places))
+    add("nDCG", ndcg(judged, places))
     if nice:
         add("GoldNice", np.isin(rows, nice).sum(1) > 0)
-    add("Present", np.ones_like(hit) if grades[list(carried)].any() else hit)
+    add("Present", np.ones_like(hit) if set(carried) & {number[key] for key in probe.grades} else hit)
 
 
 class _Repeats:
