@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import UnusableInput
@@ -29,6 +30,18 @@ def expect(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {named(value)}")
     return value
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with another's values over its own, objects within objects likewise; neither is changed."""
+    found = dict(below)
+    for key, value in above.items():
+        before = found.get(key)
+        if isinstance(value, Mapping):
+            found[key] = laid_over(before if isinstance(before, Mapping) else {}, value)
+        else:
+            found[key] = value
+    return found
 
 
 def named(value: Any) -> str:

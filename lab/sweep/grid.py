@@ -13,7 +13,6 @@ value may be an object, so that knobs vary together. Every combination is one co
 
 from __future__ import annotations
 
-import copy
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 from lab.engine.config_file import locate, parse_json
 from lab.errors import UnusableInput
 from lab.files import read_text
-from lab.shape import named
+from lab.shape import laid_over, named
 from lab.systems.arms import TIERED, ArmSpec
 
 MOST = 20_000
@@ -128,18 +127,18 @@ def grid_of(value: Any, where: str) -> Grid:
 
 def merged(config: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with the values of a point put in at their paths; an object is put into one that is there."""
-    found: dict[str, Any] = copy.deepcopy(dict(config))
+    found = dict(config)
     for path, value in point.items():
         *above, last = path.split(".")
-        place = found
+        place: Any = found
         for key in above:
-            inner = place.get(key)
-            if inner is not None and not isinstance(inner, dict):
-                raise UnusableInput(f"grid: {path}: {key} is {named(inner)} in config, and holds nothing")
-            place = place.setdefault(key, {})
-        before = place.get(last)
-        both = isinstance(before, dict) and isinstance(value, Mapping)
-        place[last] = {**before, **value} if both else copy.deepcopy(value)  # type: ignore[dict-item]
+            place = place.get(key, {})
+            if not isinstance(place, Mapping):
+                raise UnusableInput(f"grid: {path}: {key} is {named(place)} in config, and holds nothing")
+        nested: dict[str, Any] = {last: value}
+        for key in reversed(above):
+            nested = {key: nested}
+        found = laid_over(found, nested)
     return found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lab.shape import laid_over
+
 ARM = "recommended"
 CONFIG: dict[str, Any] = {
     "autoRecall": {
@@ -36,13 +38,4 @@ CONFIG: dict[str, Any] = {
 
 def recommended(own: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recommended configuration; where an operator's says something else, that holds."""
-    return _over(CONFIG, own or {})
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(below)
-    for key, value in above.items():
-        before = found.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        found[key] = _over(before, value) if both else value  # type: ignore[arg-type]
-    return found
+    return laid_over(CONFIG, own or {})
