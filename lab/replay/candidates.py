@@ -87,15 +87,6 @@ def served(plan: Plan, recording: Recording) -> bool:
     )
 
 
-def is_kept(plan: Plan, recording: Recording) -> bool:
-    """Whether anything is kept for a conversation, for any arm."""
-    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
-    return all(
-        can_be_kept(plan, one) and candidates_path(plan, recording, rows, happening, one).is_file()
-        for one in plan.retrievals()
-    )
-
-
 def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
     """The arms of a plan by what they search, each as a hash: an arm asks the same of the same candidates."""
     found: dict[Retrieval, set[str]] = {}

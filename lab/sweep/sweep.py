@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
-from lab.errors import CannotMeasure, LabError, NotARun, OtherArguments, UnusableInput
+from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.candidates import from_kept, is_kept, read_kept, save_kept
+from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run_directory import file_name
+from lab.replay.run_directory import file_name, require_same_arguments
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.replay.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
@@ -122,8 +122,8 @@ def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: 
     ]
     total = len(plan.recordings) * len(draws)
     if waiting:
-        lacking = [job.recording for job in waiting if not is_kept(job.drawn, job.recording)]
-        prepare(plan, list({one.conversation: one for one in lacking}.values()), open_sources(plan), announce)
+        recordings = {job.recording.conversation: job.recording for job in waiting}
+        prepare(plan, list(recordings.values()), open_sources(plan), announce)
     for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
         told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
         announce(f"{job.recording.conversation}{told}: {len(grid)} configurations ({done} of {total})")
@@ -175,7 +175,6 @@ def sweep_conversation(plan: Plan, recording: Recording, sources: Sources) -> Ta
     heard: list[Answered] = []
 
     def make_live(retrieval: Retrieval) -> StoreRetriever:
-        prepare(plan, [recording], sources, lambda _: None)
         return sources.retriever(retrieval, plan.asked.store)
 
     arms: list[Selector] = [*groups, *others]
@@ -226,26 +225,21 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "profile": asked.profile,
         "embedder": plan.embedder.identity(),
         "draws": [list(draw) for draw in draws],
-        "arms": [arm.describe() for arm in plan.arms],
+        # As a hash: written out, hundreds of configurations would be most of the manifest.
+        "grid": digest([arm.describe() for arm in plan.arms]),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)
     path = out / "sweep.json"
     if path.exists():
-        before = read_manifest(out)
-        if before["run_key"] != digest(resolved):
-            differs = sorted(key for key in resolved if before["keys"].get(key) != digest(resolved[key]))
-            raise OtherArguments(
-                f"{out}: this sweep was made with other {', '.join(differs)}; choose another --out or remove the folder"
-            )
+        require_same_arguments(out, read_manifest(out)["resolved"], resolved, "remove the folder")
         return
     if out.exists() and (not out.is_dir() or any(not child.name.endswith(".part") for child in out.iterdir())):
         raise UnusableInput(f"{out}: exists and is no sweep; choose another --out")
     manifest = {
         "kind": KIND,
         "schema_version": VERSION,
-        "run_key": digest(resolved),
-        "keys": {key: digest(value) for key, value in resolved.items()},
+        "resolved": resolved,
         "asked": asdict(asked),
         "grid": grid.describe(),
         "draws": [list(draw) for draw in draws],
