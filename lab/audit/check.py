@@ -100,8 +100,8 @@ def _fields(record: Any, fields: dict[str, type], where: str) -> None:
         # type() and not isinstance(): true is no count.
         if type(value) is not kind:
             raise Damaged("shape", f"{where}{name} {'is missing' if name not in record else 'has another type'}")
-        if kind is int and not 0 <= value <= MOST:  # type: ignore[operator]
-            raise Damaged("counts", f"{where}{name} is {'below 0' if value < 0 else 'beyond every count'}")  # type: ignore[operator]
+        if isinstance(value, int) and kind is int and not 0 <= value <= MOST:
+            raise Damaged("counts", f"{where}{name} is {'below 0' if value < 0 else 'beyond every count'}")
 
 
 def _strings(values: Any, where: str) -> list[str]:

@@ -101,6 +101,6 @@ def opened(name: str) -> Iterator[MarkedLines]:
 
 
 def _unpacked(file: BinaryIO) -> Readable:
-    # BinaryIO of typeshed does not know it, every buffered reader has it.
+    # Every buffered reader can peek, and reads as is wanted here; the types of the standard library do not say so.
     packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
     return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]

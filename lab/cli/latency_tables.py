@@ -215,7 +215,8 @@ def _tell_cadence(found: Mapping[str, Any]) -> None:
 
 def _whole(one: Mapping[str, Any]) -> Mapping[str, Any]:
     empty = {"n": 0, "mean": None, "p50": None, "p95": None, "p99": None}
-    return one["stages"].get("total", empty)  # type: ignore[no-any-return]
+    found: Mapping[str, Any] = one["stages"].get("total", empty)
+    return found
 
 
 def _value(quantile: Mapping[str, float] | None) -> float | str:
