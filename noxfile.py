@@ -36,10 +36,10 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole test suite, against an installed wheel's worth of code."""
+    """The whole test suite, against an installed wheel's worth of code, on all cores."""
     install(session, "tests")
     session.install("-c", "constraints.txt", "-e", ".")
-    session.run("pytest", *session.posargs, env=OFFLINE)
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *session.posargs, env=OFFLINE)
 
 
 @nox.session

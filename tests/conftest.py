@@ -14,9 +14,14 @@ SHARED = ROOT.parent / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Vectors and tokens of the tests go to a folder of their own, unless ``LAB_CACHE_DIR`` names one to reuse."""
+    """Vectors and tokens of the tests go to a folder of their own, unless ``LAB_CACHE_DIR`` names one to reuse.
+
+    The workers of one test run fill it together: the cache is made for that.
+    """
     if "LAB_CACHE_DIR" not in os.environ:
-        os.environ["LAB_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+        own = tmp_path_factory.getbasetemp()
+        shared_by_all = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+        os.environ["LAB_CACHE_DIR"] = str(shared_by_all / "cache")
         yield
         del os.environ["LAB_CACHE_DIR"]
     else:

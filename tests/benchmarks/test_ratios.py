@@ -41,9 +41,7 @@ def test_a_ratio_is_measured_by_turns_written_and_told(tmp_path: Path) -> None:
     assert "realmem is not at hand" in skipped["skipped"]
     assert "Skipped: public data realmem" in " ".join(said.split())
 
-    after, said = measured(
-        *("--only", "help", "--repeats", "1", "--compare", tmp_path / "one.json"), out=tmp_path / "two.json"
-    )
+    after, said = measured(*("--only", "help", "--repeats", "1", "--compare", "one.json"), out=tmp_path / "two.json")
     (row,) = after["compared"]["ratios"]
     assert row["then"]["median"] == told["median"]
     assert row["change"] == after["ratios"][0]["median"] / told["median"]
@@ -56,7 +54,7 @@ def test_a_checkout_is_measured_by_turns_with_this_one(tmp_path: Path) -> None:
     slow.mkdir()
     (slow / "lab").symlink_to(ROOT / "lab")
     (slow / "sitecustomize.py").write_text("import sys, time\nif '--help' in sys.argv: time.sleep(1)\n", "utf-8")
-    found, said = measured("--only", "help", "--repeats", "2", "--compare", slow, out=tmp_path / "out.json")
+    found, said = measured("--only", "help", "--repeats", "2", "--compare", "slow", out=tmp_path / "out.json")
     (row,) = found["compared"]["ratios"]
     assert row["skipped"] is None, row
     assert len(row["changes"]) == 2

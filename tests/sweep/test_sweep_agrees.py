@@ -119,9 +119,15 @@ def test_selections_are_the_engines_on_the_shipped_set(operators: Path, scope: s
 
 
 def test_selections_are_the_engines_on_a_persona(realmem: Path) -> None:
-    asked = Asked(str(realmem), "realmem", ("tier_quota_v1",), labels="sampled", hard_rules=1, limit=1)
+    # Vectors of the embedder for tests are sparse, and tie far more often than a model's.
+    asked = Asked(
+        *(str(realmem / "Kenta_Tanaka_dialogues_256k.json"), "realmem", ("tier_quota_v1",)),
+        labels="sampled",
+        hard_rules=1,
+        embedder="hashing",
+    )
     blocks, _ = both_ways(with_arms(asked, drawn_specs(12, 11)))
-    assert blocks > 3000
+    assert blocks > 1500
 
 
 GRID = {
