@@ -83,7 +83,9 @@ def recall(judged: Judged, k: int) -> Floats:
 
 def all_gold(judged: Judged, k: int) -> Floats:
     """AllGold@k: 1 if every gold memory is among the first k; where more are wanted than k, or none, it is 0."""
-    return ((_first(judged.found, k) == judged.gold) & (judged.gold > 0)).astype(float)
+    import numpy as np
+
+    return np.where((judged.gold > 0) & (_first(judged.found, k) == judged.gold), 1.0, 0.0)
 
 
 def precision(judged: Judged, k: int) -> Floats:

@@ -132,7 +132,8 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     where[quiet, : len(values)] = False
     values |= {f"Forbidden@{k}": forbidden(unwanted, k) for k in within}
     # What is told where nothing is needed, and nowhere else.
-    values |= {"FalseRecall": (receipts.chars[rows] > 0) * 1.0, "FalseItems": receipts.injected[rows] * 1.0}
+    values["FalseRecall"] = (receipts.chars[rows] > 0).astype(float)
+    values["FalseItems"] = receipts.injected[rows].astype(float)
     return Block(receipts.turn[rows], values, np.concatenate([where, np.stack([quiet, quiet], axis=1)], axis=1))
 
 
