@@ -58,7 +58,21 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
     ("arguments", "keys"),
     [
         (("score", "run"), ["arms", "slices"]),
-        (COMPARE, ["baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"]),
+        (
+            COMPARE,
+            [
+                "baseline",
+                "candidate",
+                "cutoff",
+                "primary",
+                "differences",
+                "gained",
+                "lost",
+                "probes",
+                "unmeasured",
+                "slices",
+            ],
+        ),
         (
             EXPLAIN,
             EXPLAINED,
