@@ -13,7 +13,6 @@ from html import escape
 from math import inf
 from typing import NamedTuple
 
-from lab.engine.near_duplicate import CJK_RUN
 from lab.engine.recall.wrap import CLOSE, OPEN
 from lab.recordings.model import Recording
 from lab.systems.contract import Recall
@@ -22,6 +21,8 @@ _MARKUP = re.compile("[<>&]")
 _BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
 # What is left of an entity where a budget cut the block.
 _CUT = re.compile(r"&[a-z#0-9]{0,4}\Z")
+# Where characters of CJK begin and end, by turns: kana, extension A, ideographs, hangul, compatibility.
+_CJK = (0x3040, 0x3100, 0x3400, 0x4DC0, 0x4E00, 0xA000, 0xAC00, 0xD7B0, 0xF900, 0xFB00)
 
 
 class Checked(NamedTuple):
@@ -92,9 +93,12 @@ def tokens(text: str) -> int:
         return 0
     if text.isascii():
         return len(text) // 4 + 1
-    plain = len(text.encode("ascii", "ignore"))
-    cjk = sum(map(len, CJK_RUN.findall(text)))
-    return plain // 4 + (2 * cjk + 1) // 3 + (len(text) - plain - cjk) // 2 + 1
+    import numpy as np
+
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    others = codes[codes > 127]
+    cjk = int(np.count_nonzero(np.searchsorted(_CJK, others, "right") % 2))
+    return (len(codes) - len(others)) // 4 + (2 * cjk + 1) // 3 + (len(others) - cjk) // 2 + 1
 
 
 def _body(context: str) -> str:

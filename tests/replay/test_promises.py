@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from lab.engine.near_duplicate import CJK_RUN
 from lab.engine.recall.wrap import escape, wrap
 from lab.recordings.model import Memory, Recording
-from lab.replay.promises import Checked, Promises, tokens
+from lab.replay.promises import _CJK, Checked, Promises, tokens
 from lab.systems.contract import Item, Recall
 
 SOUND = Checked(0, 0, 0, 0, 0, 0)
@@ -90,3 +91,9 @@ def test_a_superseded_memory_is_stale_before_or_without_what_supersedes_it() -> 
 
 def test_tokens_of_ascii_of_chinese_and_of_other_scripts() -> None:
     assert [tokens(text) for text in ("", "a", "abcdefgh", "茶山茶山", "abcd茶山", "éé", "😀")] == [0, 1, 3, 4, 3, 2, 1]
+
+
+def test_characters_of_cjk_are_those_of_near_duplicates() -> None:
+    # Three of one kind are two tokens and one; three of another are one and one.
+    edges = [place + step for place in _CJK for step in (-1, 0)]
+    assert [tokens(chr(code) * 3) for code in edges] == [3 if CJK_RUN.fullmatch(chr(code)) else 2 for code in edges]
