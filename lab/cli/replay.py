@@ -151,11 +151,12 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import read_gold, score_run, summarise
+    from lab.measures.score import canonical, more_measures, read_gold, score_run, summarise
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
-    summary = summarise(score_run(opened), read_gold(opened), opened.arms)
+    also = more_measures(map(canonical, measure or ()), opened.max_items.values())
+    summary = summarise(score_run(opened, also), read_gold(opened), opened.arms)
     if as_json:
         emit_json(summary)
         return

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
-from lab.measures.catalogue import BY_NAME, direction
-from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, read_gold, score_run
+from lab.measures.catalogue import direction, entry_of
+from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory, open_run
 
@@ -145,8 +145,9 @@ def compare_arms(
     if len(declared) > MOST_PRIMARY:
         raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
-    base_scores = score_run(base_run)
-    cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
+    also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
+    base_scores = score_run(base_run, also)
+    cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
     pairs, lacking = _pairs(base_scores, base_arm, cand_scores, cand_arm)
     by_measure = {pair.measure: pair for pair in pairs}
     for name in declared:
@@ -240,7 +241,7 @@ _Values = tuple[list[str], list[str], list[float]]
 
 
 def _paired(measure: str, before: _Values, after: _Values) -> Pairs:
-    entry = BY_NAME.get(measure.partition("@")[0])
+    entry = entry_of(measure)
     missing = entry.missing if entry else None
     others = dict(zip(after[0], after[2], strict=True))
     pairs = Pairs(measure, [], [], [], [])

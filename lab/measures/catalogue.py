@@ -168,9 +168,15 @@ CATALOGUE = (
 BY_NAME = {one.name: one for one in CATALOGUE}
 
 
+def entry_of(measure: str) -> Entry | None:
+    """What there is to say of a measure, by its name with or without a cutoff and a level; None of a stranger."""
+    stem = measure.partition("@")[0]
+    return BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
+
+
 def direction(measure: str) -> Direction:
     """Which way a measure is better, by its name with or without a cutoff; a stranger is neither."""
-    entry = BY_NAME.get(measure.partition("@")[0])
+    entry = entry_of(measure)
     return entry.better if entry else "neither"
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.engine.memory import NICE
+from lab.errors import UnusableInput
 from lab.files import read_json_lines
+from lab.measures.batch import parse
 from lab.measures.block import block_measures, never_seen
-from lab.measures.catalogue import BY_NAME, YES
+from lab.measures.catalogue import YES, entry_of
 from lab.measures.injection import (
     backbone_duplication,
     forbidden,
@@ -23,7 +25,7 @@ from lab.measures.injection import (
     present,
     wrong_scope,
 )
-from lab.measures.ranking import CUTOFFS, judge, r_precision, rank_measures
+from lab.measures.ranking import CUTOFFS, MEASURES, Judged, judge, r_precision, rank_measures
 from lab.measures.receipts import Receipts
 from lab.measures.repetition import (
     distinct_share,
@@ -85,19 +87,42 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
 
 
 class Limit(NamedTuple):
-    """How far an arm is measured: places of its ranking, the most items it injects, the cutoffs of the run."""
+    """How far an arm is measured.
+
+    Places of its ranking, the most items it injects, the cutoffs of the run, and rank measures besides.
+    """
 
     depth: int
     max_items: int
     cutoffs: tuple[int, ...]
+    also: tuple[str, ...] = ()
 
 
-def score_run(run: RunDirectory) -> Scores:
-    """Score a finished run, write ``scores.parquet`` and return what is in it."""
+def more_measures(names: Iterable[str], max_items: Iterable[int]) -> tuple[str, ...]:
+    """Those of some names that are rank measures at a cutoff, but no run is scored by: ``R@7``, ``P(rel=2)@6``."""
+    scored = {f"{name}@{k}" for name in MEASURES for k in (*CUTOFFS, *max_items)}
+    return tuple(name for name in names if "@" in name and name not in scored and _is_ranked(name))
+
+
+def _is_ranked(name: str) -> bool:
+    try:
+        return parse(name) is not None
+    except UnusableInput:
+        return False
+
+
+def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
+    """Score a finished run, write ``scores.parquet`` and return what is in it.
+
+    ``also`` are rank measures (:func:`more_measures`) that are returned besides, and not written.
+    """
+    if also:
+        # The file is the same whoever asks for what.
+        score_run(run)
     run.require_done()
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
-    limits = {arm: Limit(run.depths[arm], most, cutoffs) for arm, most in run.max_items.items()}
+    limits = {arm: Limit(run.depths[arm], most, cutoffs, also) for arm, most in run.max_items.items()}
     builder = Builder()
     for conversation in run.conversations:
         receipts = Receipts(run.receipts(conversation), conversation)
@@ -106,6 +131,8 @@ def score_run(run: RunDirectory) -> Scores:
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
     scores = builder.scores()
+    if also:
+        return scores
     slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
     write_scores(scores, slices, run.path / "scores.parquet")
     return scores
@@ -125,6 +152,10 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     ranked = judge(receipts.keys_of(rows), [one.judged for one in golds])
     values = rank_measures(ranked, limit.depth, limit.cutoffs)
     values["Rprec"] = np.where(ranked.gold <= limit.depth, r_precision(ranked, limit.depth), np.nan)
+    for name in limit.also:
+        measure, level, k = parse(name)
+        at_level = Judged(ranked.grades, ranked.ideal, ranked.sizes, level)
+        values[name] = measure(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
     values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
     values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
     where = np.ones((len(rows), len(values) + len(within)), bool)
@@ -204,7 +235,7 @@ def _unseen(scores: Scores, arms: Sequence[str]) -> dict[str, dict[str, dict[str
     """Harms of yes or no that an arm never did, by arm and measure."""
     found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in arms}
     for number, measure in enumerate(scores.measures):
-        entry = BY_NAME.get(measure.partition("@")[0])
+        entry = entry_of(measure)
         if entry is None or entry.better != "lower" or entry.range != YES:
             continue
         some = scores.where(scores.measure == number)

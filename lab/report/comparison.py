@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
-from lab.measures.catalogue import BY_NAME, is_better
+from lab.measures.catalogue import entry_of, is_better
 
 LEVEL = 0.05
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
@@ -92,7 +92,7 @@ def notes(found: Comparison, differences: Sequence[Difference]) -> list[str]:
     if found.family and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
     for one in differences:
-        entry = BY_NAME.get(one.measure.partition("@")[0])
+        entry = entry_of(one.measure)
         for arm, count in ((found.baseline, one.filled_baseline), (found.candidate, one.filled_candidate)):
             if count and entry:
                 what = f"{arm} has no value in {count} of {one.n} places, which count {entry.missing:g}"

@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import UnusableInput
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import more_measures, read_gold, score_run, summarise
 from lab.measures.table import Scores
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
@@ -197,6 +197,20 @@ def test_means_are_those_worked_out_by_hand(
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
+def test_other_cutoffs_and_levels_are_scored_when_asked_for_and_not_written(run: RunDirectory, scores: Scores) -> None:
+    before = (run.path / "scores.parquet").read_bytes()
+    asked = more_measures(["R@4", "P(rel=2)@2", "R@3", "RR(rel=2)@60", "RepeatRate", "nDCG(rel=2)@3", "AP"], [2])
+    assert asked == ("R@4", "P(rel=2)@2", "RR(rel=2)@60")
+    found = score_run(run, asked)
+    assert (run.path / "scores.parquet").read_bytes() == before
+    means = summarise(found, read_gold(run), run.arms)["arms"]["recency"]["measures"]
+    # Ranks of the first gold by probe: never, 2, 3, 1, 1; the gold of grade 2 is second where it is wanted.
+    assert means["R@4"] == pytest.approx((0 + 1 + 1 + 1 + 1) / 5)
+    assert means["P(rel=2)@2"] == pytest.approx((0 + 1 / 2 + 0 + 0 + 0) / 5)
+    assert means["RR(rel=2)@60"] is None
+    assert set(found.measures) == {*scores.measures, *asked}
+
+
 def test_a_harm_that_was_never_seen_is_told_with_its_bound(summary: dict[str, Any]) -> None:
     unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
     assert set(unseen["recency"]) == set()
@@ -265,7 +279,7 @@ def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path
     work = f"""if True:
         import sys
         from pathlib import Path
-        from lab.measures.score import read_gold, score_run, summarise
+        from lab.measures.score import more_measures, read_gold, score_run, summarise
         from lab.replay.run_directory import open_run
         run = open_run(Path({str(run.path)!r}))
         summarise(score_run(run), read_gold(run), run.arms)
