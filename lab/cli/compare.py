@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from shlex import join
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.errors import UnusableInput
 
-SHOWN_FLIPS = 3
+if TYPE_CHECKING:
+    from lab.compare.paired import Comparison, Difference, Slice
+
+FORMATS = ("text", "markdown", "latex", "json")
+SHOWN_SLICES = 8
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,54 +29,101 @@ def compare(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     baseline: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
     candidate: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
+    primary: Annotated[
+        list[str] | None,
+        typer.Option("--primary", help="A measure that decides, declared before looking. Repeat: five at most."),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Show every measure, not only the primary ones.")] = False,
+    slices: Annotated[bool, typer.Option("--slices", help="Show the primary measures by subgroup, too.")] = False,
+    flips: Annotated[
+        int, typer.Option(min=0, help="How many probes that gained a hit to name, and that lost one.")
+    ] = 3,
+    format: Annotated[  # noqa: A002 - the name of the option
+        str, typer.Option("--format", help="text, markdown, latex or json.")
+    ] = "text",
     as_json: Json = False,
 ) -> None:
     """Compare two arms over the same turns.
 
-    Differences with clustered intervals and exact sign-flips: the conversation is the unit of inference.
+    Differences with clustered intervals and exact sign-flips: the conversation is the unit of inference. Where no
+    difference is shown, what would have been found is.
     """
     from lab.compare.paired import compare_arms, locate
-    from lab.compare.statistics import smallest_p
     from lab.replay.run_directory import open_run
+    from lab.report.comparison import shown
 
+    if format not in FORMATS:
+        raise UnusableInput(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
     opened = open_run(run)
-    found = compare_arms(opened, baseline, candidate)
-    if as_json:
+    found = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
+    if as_json or format == "json":
         emit_json(found.as_json())
         return
-    emit(f"{candidate} minus {baseline}")
-    rows = []
-    for one in found.differences:
-        if every or one.measure in found.primary:
-            low, high = one.estimate.low, one.estimate.high
-            interval = f"{low:+.3f} … {high:+.3f}" if low is not None and high is not None else "–"
-            p = f"({one.p:.3f})" if one.p_holm is None else f"{one.p_holm:.3f}"
-            rows.append(
-                [
-                    one.measure,
-                    one.baseline,
-                    one.candidate,
-                    f"{one.estimate.mean:+.3f}",
-                    interval,
-                    p,
-                    f"{one.wins}/{one.ties}/{one.losses}",
-                ]
-            )
-    emit_table(["measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down"], rows)
-    conversations = max((one.conversations for one in found.differences), default=0)
-    emit_folded(
-        f"{conversations} conversations. p: sign-flips of whole conversations, Holm-adjusted over the "
-        f"{len(found.primary)} primary measures; in brackets: not adjusted, exploratory."
-    )
-    least = smallest_p(conversations, len(found.primary))
-    if least > 0.05:
-        emit_folded(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
     where, arm = locate(opened, candidate)
-    for title, flips in (("gained", found.gained), ("lost", found.lost)):
-        emit(f"{title} a hit at {found.cutoff}: {len(flips)} probes")
-        for turn in flips[:SHOWN_FLIPS]:
-            emit(f"  {join(['lab', 'explain', str(where.path), turn, '--arm', arm])}")
+    commands = {
+        "gained": [join(["lab", "explain", str(where.path), turn, "--arm", arm]) for turn in found.gained[:flips]],
+        "lost": [join(["lab", "explain", str(where.path), turn, "--arm", arm]) for turn in found.lost[:flips]],
+    }
+    emit_as = {"text": _emit_text, "markdown": _emit_markdown, "latex": _emit_latex}[format]
+    emit_as(found, shown(found, every=every), commands)
+
+
+def _emit_text(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
+    from lab.report.comparison import COLUMNS, MORE, SLICED, gains, more, notes, row, sliced
+
+    emit(f"{found.candidate} minus {found.baseline}")
+    emit_table(COLUMNS, [row(one) for one in differences])
+    emit()
+    emit_table(MORE, [more(one, found.family) for one in differences], left=2)
+    for note in notes(found, differences):
+        emit_folded(note)
+    for measure, some in _by_measure(found):
+        emit()
+        emit(f"{measure} by slice, the worst first; exploratory, intervals are not adjusted")
+        emit_table(SLICED, [sliced(one) for one in some[:SHOWN_SLICES]])
+        if len(some) > SHOWN_SLICES:
+            emit(f"and {len(some) - SHOWN_SLICES} more: --format markdown, or --json")
+    emit()
+    emit_folded(gains(found))
+    for title, lines in commands.items():
+        if lines:
+            emit(f"{title}:")
+        for line in lines:
+            emit(f"  {line}")
+
+
+def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
+    from lab.report.comparison import SLICED, WIDE, gains, notes, sliced, wide
+    from lab.report.tables import markdown, markdown_table
+
+    emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
+    emit(markdown_table(WIDE, [wide(one, found.family) for one in differences], left=2))
+    for text in (*notes(found, differences), gains(found)):
+        emit(f"\n{markdown(text)}")
+    for measure, some in _by_measure(found):
+        emit(f"\n### {markdown(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
+        emit(markdown_table(SLICED, [sliced(one) for one in some]))
+    for title, lines in commands.items():
+        emit(f"\n{title}:\n" if lines else "")
+        for line in lines:
+            emit(f"    {line}")
+
+
+def _emit_latex(found: Comparison, differences: list[Difference], _: dict[str, list[str]]) -> None:
+    from lab.report.comparison import SLICED, WIDE, gains, notes, sliced, wide
+    from lab.report.tables import latex, latex_table
+
+    emit(f"% {' '.join(found.candidate.split())} minus {' '.join(found.baseline.split())}; needs booktabs")
+    emit(latex_table(WIDE, [wide(one, found.family) for one in differences], left=2))
+    for measure, some in _by_measure(found):
+        emit(f"\n\\par {latex(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
+        emit(latex_table(SLICED, [sliced(one) for one in some]))
+    for text in (*notes(found, differences), gains(found)):
+        emit(f"\n\\par {latex(text)}")
+
+
+def _by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
+    return [(name, list(some)) for name, some in groupby(found.slices, lambda one: one.difference.measure)]
 
 
 def explain(

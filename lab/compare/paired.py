@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,7 +12,8 @@ from typing import Any, NamedTuple
 
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
-from lab.measures.score import headlines, score_run
+from lab.measures.catalogue import direction, entry_of
+from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory, open_run
 
@@ -18,21 +22,34 @@ COMPARABLE = (
     *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
     *("labels", "hard_rules", "categories", "scope", "recall_turns"),
 )
+# With more measures declared, Holm's correction leaves little to be shown.
+MOST_PRIMARY = 5
 
 
 class Pairs(NamedTuple):
-    """The places where both arms have a value of a measure, with its conversation and both values."""
+    """The places at which two arms are compared by a measure, with its conversation and both values.
+
+    Of these, ``filled_baseline`` and ``filled_candidate`` have a value in the other arm alone, and count as the
+    catalogue says; ``left_out`` places have a value in one arm alone and are not among them.
+    """
 
     measure: str
     at: list[str]
     conversation: list[str]
     baseline: list[float]
     candidate: list[float]
+    filled_baseline: int = 0
+    filled_candidate: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One measure, candidate minus baseline, over the places where both have a value."""
+    """One measure, candidate minus baseline, over the places where either has a value: one denominator.
+
+    ``relative`` is the mean difference over the baseline's mean, ``standardised`` over the spread of differences; None
+    where that is nothing. For the last three see :class:`Pairs`.
+    """
 
     measure: str
     n: int
@@ -45,6 +62,25 @@ class Difference:
     wins: int
     ties: int
     losses: int
+    relative: float | None = None
+    standardised: float | None = None
+    filled_baseline: int = 0
+    filled_candidate: int = 0
+    left_out: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, those of the estimate among them."""
+        values = asdict(self)
+        del values["measure"], values["estimate"]
+        return values | self.estimate._asdict()
+
+
+class Slice(NamedTuple):
+    """A primary measure over a part of the probes or turns. It was looked for afterwards: nothing is adjusted."""
+
+    name: str
+    value: str
+    difference: Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +88,8 @@ class Comparison:
     """Everything that a comparison found. ``gained`` and ``lost`` are the probes whose hit at the cutoff changed.
 
     ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
+    ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
+    has none, ``slices`` the primary measures by subgroup, the worst first.
     """
 
     baseline: str
@@ -61,6 +99,14 @@ class Comparison:
     differences: tuple[Difference, ...]
     gained: tuple[str, ...]
     lost: tuple[str, ...]
+    probes: int = 0
+    unmeasured: tuple[tuple[str, str], ...] = ()
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def family(self) -> int:
+        """How many measures Holm's correction is over: the primary ones that were measured."""
+        return sum(one.p_holm is not None for one in self.differences)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -69,53 +115,69 @@ class Comparison:
             "candidate": self.candidate,
             "cutoff": self.cutoff,
             "primary": list(self.primary),
-            "differences": {
-                one.measure: {name: value for name, value in asdict(one).items() if name not in ("measure", "estimate")}
-                | one.estimate._asdict()
-                for one in self.differences
-            },
+            "differences": {one.measure: one.as_json() for one in self.differences},
             "gained": list(self.gained),
             "lost": list(self.lost),
+            "probes": self.probes,
+            "unmeasured": dict(self.unmeasured),
+            "slices": [
+                {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
+                for name, value, one in self.slices
+            ],
         }
 
 
-def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison:
+def compare_arms(
+    run: RunDirectory, baseline: str, candidate: str, *, primary: Sequence[str] = (), slices: bool = False
+) -> Comparison:
     """Compare two arms of one run, or of two (``DIR:ARM``).
 
-    Raises :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
-    :class:`UnusableInput` for an unknown arm.
+    ``primary`` are the measures that decide, five at most; by default the headlines of the run. Raises
+    :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
+    :class:`UnusableInput` for an unknown arm, and for a primary measure that cannot be compared.
     """
     base_run, base_arm = locate(run, baseline)
     cand_run, cand_arm = locate(run, candidate)
     if (base_run.path.resolve(), base_arm) == (cand_run.path.resolve(), cand_arm):
         raise UnusableInput(f"baseline and candidate are both {baseline!r}: nothing to compare")
     require_comparable(base_run, cand_run)
+    declared = tuple(dict.fromkeys(canonical(name) for name in primary))
+    if len(declared) > MOST_PRIMARY:
+        raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
-    primary = headlines(cutoff)
-    base_scores = score_run(base_run)
-    cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
-    pairs = _pairs(base_scores, base_arm, cand_scores, cand_arm)
-    hits = [
-        (at, after - before)
-        for pair in pairs
-        if pair.measure == primary[0]
-        for at, before, after in zip(pair.at, pair.baseline, pair.candidate, strict=True)
-    ]
+    also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
+    base_scores = score_run(base_run, also)
+    cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
+    pairs, lacking = _pairs(base_scores, base_arm, cand_scores, cand_arm)
+    by_measure = {pair.measure: pair for pair in pairs}
+    for name in declared:
+        if name not in by_measure:
+            arms = {"baseline": baseline, "candidate": candidate}
+            none = (
+                f"{arms[lacking[name]]} has no value of it" if name in lacking else "no place has a value in both arms"
+            )
+            raise UnusableInput(f"--primary {name}: {none}; `lab score` lists what a run has")
+    chosen = declared or headlines(cutoff)
+    hits = by_measure.get(f"Success@{cutoff}", Pairs("", [], [], [], []))
+    changes = list(zip(hits.at, hits.baseline, hits.candidate, strict=True))
     return Comparison(
         baseline,
         candidate,
         cutoff,
-        primary,
-        _differences(pairs, primary),
-        tuple(at for at, change in hits if change > 0),
-        tuple(at for at, change in hits if change < 0),
+        chosen,
+        _differences(pairs, chosen),
+        tuple(at for at, before, after in changes if after > before),
+        tuple(at for at, before, after in changes if after < before),
+        len(changes),
+        tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
+        _slices(base_run, [by_measure[name] for name in chosen if name in by_measure]) if slices else (),
     )
 
 
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
-    """Differences of two arms of one run by measure, over the places where both have a value."""
-    found = _differences(_pairs(scores, baseline, scores, candidate), primary)
-    return {one.measure: one for one in found}
+    """Differences of two arms of one run by measure."""
+    pairs, _ = _pairs(scores, baseline, scores, candidate)
+    return {one.measure: one for one in _differences(pairs, primary)}
 
 
 def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
@@ -136,20 +198,71 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     if one.manifest["comparable_key"] == other.manifest["comparable_key"]:
         return
     left, right = one.manifest["resolved"], other.manifest["resolved"]
-    reasons = [key for key in COMPARABLE if left.get(key) != right.get(key)]
-    raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {', '.join(reasons)}")
+    reasons = [
+        f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
+    ]
+    told = ", ".join(reasons) or "what is not told here: they were made by different versions of the lab"
+    raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {told}")
 
 
-def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> list[Pairs]:
-    """By measure, in the order in which the baseline has them; places in its order, too."""
-    others = cand.of_arm(cand_arm)
-    found = []
-    for measure, values in base.of_arm(base_arm).items():
-        after = {at: value for at, _, value in zip(*others.get(measure, ((), (), ())), strict=True)}
-        rows = [(*row, after[row[0]]) for row in zip(*values, strict=True) if row[0] in after]
-        if rows:
-            found.append(Pairs(measure, *map(list, zip(*rows, strict=True))))
-    return found
+def _both(left: Any, right: Any) -> str:
+    """Two values that differ, briefly: what differs within them, and the first places of a hash."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
+        told = [f"{name} {_brief(left.get(name))} / {_brief(right.get(name))}" for name in names[:3]]
+        return ", ".join(told + [f"{len(names) - 3} more"] * (len(names) > 3))
+    return f"{_brief(left)} / {_brief(right)}"
+
+
+def _brief(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        return f"{len(value)}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 24 else f"{text[:8]}…"
+
+
+def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> tuple[list[Pairs], dict[str, str]]:
+    """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure."""
+    befores, afters = base.of_arm(base_arm), cand.of_arm(cand_arm)
+    found, lacking = [], {}
+    for measure in {**befores, **afters}:
+        before, after = befores.get(measure, ([], [], [])), afters.get(measure, ([], [], []))
+        sides = [side for side, one in (("baseline", before), ("candidate", after)) if all(map(math.isnan, one[2]))]
+        if len(sides) == 1:
+            lacking[measure] = sides[0]
+        elif not sides and (pairs := _paired(measure, before, after)).at:
+            found.append(pairs)
+    return found, lacking
+
+
+_Values = tuple[list[str], list[str], list[float]]
+
+
+def _paired(measure: str, before: _Values, after: _Values) -> Pairs:
+    entry = entry_of(measure)
+    missing = entry.missing if entry else None
+    others = dict(zip(after[0], after[2], strict=True))
+    pairs = Pairs(measure, [], [], [], [])
+    filled_baseline = filled_candidate = left_out = 0
+    for at, conversation, one in zip(*before, strict=True):
+        other = others.get(at, math.nan)
+        # What is not a number does not equal itself.
+        if one != one or other != other:
+            if one != one and other != other:
+                continue
+            if missing is None:
+                left_out += 1
+                continue
+            filled_baseline += one != one
+            filled_candidate += other != other
+            one, other = (missing if value != value else value for value in (one, other))
+        pairs.at.append(at)
+        pairs.conversation.append(conversation)
+        pairs.baseline.append(one)
+        pairs.candidate.append(other)
+    return pairs._replace(filled_baseline=filled_baseline, filled_candidate=filled_candidate, left_out=left_out)
 
 
 def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
@@ -163,16 +276,64 @@ def _difference(pairs: Pairs) -> Difference:
     groups: dict[str, list[float]] = {}
     for conversation, change in zip(pairs.conversation, changes, strict=True):
         groups.setdefault(conversation, []).append(change)
+    estimate = clustered(groups)
+    baseline = sum(pairs.baseline) / len(changes)
+    spread = statistics.stdev(changes) if len(changes) > 1 else 0.0
     return Difference(
         pairs.measure,
         len(changes),
         len(groups),
-        sum(pairs.baseline) / len(changes),
+        baseline,
         sum(pairs.candidate) / len(changes),
-        clustered(groups),
+        estimate,
         sign_flip([sum(values) for values in groups.values()]),
         None,
         sum(change > 0 for change in changes),
         sum(change == 0 for change in changes),
         sum(change < 0 for change in changes),
+        estimate.mean / baseline if baseline else None,
+        estimate.mean / spread if spread else None,
+        pairs.filled_baseline,
+        pairs.filled_candidate,
+        pairs.left_out,
     )
+
+
+def _slices(run: RunDirectory, pairs: Sequence[Pairs]) -> tuple[Slice, ...]:
+    """The measures by every subgroup of the golden set, and by conversation; the worst of each measure first.
+
+    What is the same for all, or different for nearly each, is no subgroup.
+    """
+    gold = read_gold(run)
+    names = sorted({name for one in gold.values() for name in one.slices})
+    found: list[Slice] = []
+    for pair in pairs:
+        own: list[Slice] = []
+        for name in (*names, "conversation"):
+            values = (
+                pair.conversation
+                if name == "conversation"
+                else [gold[at].slices.get(name) if at in gold else None for at in pair.at]
+            )
+            distinct = sorted({value for value in values if value is not None})
+            if 1 < len(distinct) <= MAX_SLICE_VALUES:
+                own += [Slice(name, value, _difference(_part(pair, values, value))) for value in distinct]
+        found += sorted(own, key=_badness)
+    return tuple(found)
+
+
+def _part(pairs: Pairs, values: Sequence[str | None], value: str) -> Pairs:
+    rows = [place for place, one in enumerate(values) if one == value]
+    return Pairs(
+        pairs.measure,
+        [pairs.at[row] for row in rows],
+        [pairs.conversation[row] for row in rows],
+        [pairs.baseline[row] for row in rows],
+        [pairs.candidate[row] for row in rows],
+    )
+
+
+def _badness(one: Slice) -> float:
+    """Less is worse; of a measure that has no better side, what changes most."""
+    mean = one.difference.estimate.mean
+    return {"higher": mean, "lower": -mean, "neither": -abs(mean)}[direction(one.difference.measure)]

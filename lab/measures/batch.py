@@ -33,7 +33,7 @@ def evaluate(
     ``nDCG@10``, ``Success@5``, ``AP`` where the whole ranking counts, or ``P(rel=2)@10`` where what is graded less than
     2 is not relevant; any other is :class:`UnusableInput`.
     """
-    asked = {name: _parse(name) for name in measures}
+    asked = {name: parse(name) for name in measures}
     rankings = [runs.get(probe, ()) for probe in golds]
     unordered = judge(rankings, list(golds.values()))
     grades = _in_order(rankings, unordered.grades)
@@ -44,14 +44,19 @@ def evaluate(
     return {name: one.measure(judged[one.level], one.k) for name, one in asked.items()}
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
+    """A rank measure, from which grade on a memory is relevant to it, and its cutoff."""
+
     measure: Measure
     level: int
     k: int
 
 
-def _parse(name: str) -> _Asked:
-    """``nDCG@10`` as a measure and its cutoff; without one, all places there are."""
+def parse(name: str) -> Asked:
+    """``nDCG@10`` as a measure and its cutoff; without one, all places there are.
+
+    Raises :class:`UnusableInput` for what is none.
+    """
     # A share of places needs a number of places.
     whole = [known for known, measure in KNOWN.items() if measure is not precision]
     graded = [known for known in KNOWN if BY_NAME[known].graded]
@@ -59,7 +64,7 @@ def _parse(name: str) -> _Asked:
     if matched:
         stem, level, cutoff = matched.groups()
         if stem in (KNOWN if cutoff else whole) and (not level or stem in graded):
-            return _Asked(KNOWN[stem], int(level or 1), int(cutoff or sys.maxsize))
+            return Asked(KNOWN[stem], int(level or 1), int(cutoff or sys.maxsize))
     raise UnusableInput(
         f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(KNOWN)}; without: {', '.join(whole)}; "
         f"with a level, as in P(rel=2)@10: {', '.join(graded)}"

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.engine.memory import NICE
+from lab.errors import UnusableInput
 from lab.files import read_json_lines
+from lab.measures.batch import parse
+from lab.measures.block import block_measures, never_seen
+from lab.measures.catalogue import YES, entry_of
 from lab.measures.injection import (
     backbone_duplication,
     forbidden,
@@ -21,9 +25,16 @@ from lab.measures.injection import (
     present,
     wrong_scope,
 )
-from lab.measures.ranking import CUTOFFS, judge, r_precision, rank_measures
+from lab.measures.ranking import CUTOFFS, MEASURES, Judged, judge, r_precision, rank_measures
 from lab.measures.receipts import Receipts
-from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, numbered_selections, repeat_rates
+from lab.measures.repetition import (
+    distinct_share,
+    dominance,
+    longest_streak,
+    neighbour_jaccard,
+    numbered_selections,
+    repeat_rates,
+)
 from lab.measures.table import Block, Builder, Scores, write_scores
 from lab.replay.run_directory import RunDirectory
 
@@ -76,19 +87,42 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
 
 
 class Limit(NamedTuple):
-    """How far an arm is measured: places of its ranking, the most items it injects, the cutoffs of the run."""
+    """How far an arm is measured.
+
+    Places of its ranking, the most items it injects, the cutoffs of the run, and rank measures besides.
+    """
 
     depth: int
     max_items: int
     cutoffs: tuple[int, ...]
+    also: tuple[str, ...] = ()
 
 
-def score_run(run: RunDirectory) -> Scores:
-    """Score a finished run, write ``scores.parquet`` and return what is in it."""
+def more_measures(names: Iterable[str], max_items: Iterable[int]) -> tuple[str, ...]:
+    """Those of some names that are rank measures at a cutoff, but no run is scored by: ``R@7``, ``P(rel=2)@6``."""
+    scored = {f"{name}@{k}" for name in MEASURES for k in (*CUTOFFS, *max_items)}
+    return tuple(name for name in names if "@" in name and name not in scored and _is_ranked(name))
+
+
+def _is_ranked(name: str) -> bool:
+    try:
+        return parse(name) is not None
+    except UnusableInput:
+        return False
+
+
+def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
+    """Score a finished run, write ``scores.parquet`` and return what is in it.
+
+    ``also`` are rank measures (:func:`more_measures`) that are returned besides, and not written.
+    """
+    if also:
+        # The file is the same whoever asks for what.
+        score_run(run)
     run.require_done()
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
-    limits = {arm: Limit(run.depths[arm], most, cutoffs) for arm, most in run.max_items.items()}
+    limits = {arm: Limit(run.depths[arm], most, cutoffs, also) for arm, most in run.max_items.items()}
     builder = Builder()
     for conversation in run.conversations:
         receipts = Receipts(run.receipts(conversation), conversation)
@@ -97,6 +131,8 @@ def score_run(run: RunDirectory) -> Scores:
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
     scores = builder.scores()
+    if also:
+        return scores
     slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
     write_scores(scores, slices, run.path / "scores.parquet")
     return scores
@@ -116,12 +152,20 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     ranked = judge(receipts.keys_of(rows), [one.judged for one in golds])
     values = rank_measures(ranked, limit.depth, limit.cutoffs)
     values["Rprec"] = np.where(ranked.gold <= limit.depth, r_precision(ranked, limit.depth), np.nan)
+    for name in limit.also:
+        measure, level, k = parse(name)
+        at_level = Judged(ranked.grades, ranked.ideal, ranked.sizes, level)
+        values[name] = measure(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
     values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
     values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
     where = np.ones((len(rows), len(values) + len(within)), bool)
-    where[np.array([not one for one in grades], bool), : len(values)] = False
+    quiet = np.array([not one for one in grades], bool)
+    where[quiet, : len(values)] = False
     values |= {f"Forbidden@{k}": forbidden(unwanted, k) for k in within}
-    return Block(receipts.turn[rows], values, where)
+    # What is told where nothing is needed, and nowhere else.
+    values["FalseRecall"] = (receipts.chars[rows] > 0).astype(float)
+    values["FalseItems"] = receipts.injected[rows].astype(float)
+    return Block(receipts.turn[rows], values, np.concatenate([where, np.stack([quiet, quiet], axis=1)], axis=1))
 
 
 def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
@@ -135,16 +179,19 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
     repeats = repeat_rates(chosen)
     is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
     yield Block(at, {"RepeatRate": repeats, "RepeatRate(probes)": np.where(is_probe, repeats, np.nan)})
+    foreign = injected.by_row(injected.foreign)
+    told = {name: column[rows] for name, column in receipts.block.items()}
     per_turn = {
         "RepeatDominance": dominance(chosen),
+        "DistinctShare": distinct_share(chosen),
         "Jaccard": neighbour_jaccard(chosen),
         "NicePresence": nice_presence(injected.by_row(injected.nice), receipts.visible_nice[rows]),
         "BackboneDuplication": backbone_duplication(receipts.duplicates[rows], injected.sizes),
         "HardRules": hard_rules(receipts.hard_kept[rows], receipts.hard_rules[rows]),
-        "WrongScope": wrong_scope(injected.by_row(injected.foreign), injected.sizes),
+        "WrongScope": wrong_scope(foreign, injected.sizes),
         "InjectedItems": injected.sizes.astype(float),
         "InjectedChars": receipts.chars[rows].astype(float),
-    }
+    } | block_measures(told, injected.sizes, receipts.pinned_of(rows), foreign)
     for name, values in per_turn.items():
         yield Block(at, {name: values})
     yield Block(receipts.whole, {"LongestStreak": np.array([longest_streak(chosen)])})
@@ -156,12 +203,17 @@ def _wanted(keys: Iterable[str]) -> dict[str, int]:
 
 
 def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
-    """``{"arms": {ARM: {"n", "measures"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``."""
+    """``{"arms": {ARM: {"n", "measures", "unseen"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``.
+
+    ``unseen``: of each harm that an arm never did, in how many places, and how often it may happen all the same: the
+    upper bound of the 95 % interval, were places independent.
+    """
     import numpy as np
 
     judged = {probe: one for probe, one in gold.items() if one.grades}
     (whole,) = _means(scores, arms, np.zeros(len(scores), np.int64), [len(judged)])
-    summary: dict[str, Any] = {"arms": whole, "slices": {}}
+    unseen = _unseen(scores, arms)
+    summary: dict[str, Any] = {"arms": {arm: one | {"unseen": unseen[arm]} for arm, one in whole.items()}, "slices": {}}
     names = sorted({name for one in judged.values() for name in one.slices})
     groups = {name: {probe: one.slices[name] for probe, one in judged.items() if name in one.slices} for name in names}
     groups["conversation"] = {probe: one.conversation for probe, one in judged.items()}
@@ -177,6 +229,22 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
         counts = [sum(one == value for one in values.values()) for value in distinct]
         summary["slices"][name] = dict(zip(distinct, _means(scores, arms, group, counts), strict=True))
     return summary
+
+
+def _unseen(scores: Scores, arms: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Harms of yes or no that an arm never did, by arm and measure."""
+    found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in arms}
+    for number, measure in enumerate(scores.measures):
+        entry = entry_of(measure)
+        if entry is None or entry.better != "lower" or entry.range != YES:
+            continue
+        some = scores.where(scores.measure == number)
+        for arm in arms:
+            values = some.value[some.arm == list(scores.arms).index(arm)]
+            n = int((values == values).sum())
+            if n and not (values > 0).any():
+                found[arm][measure] = {"n": n, "at_most": never_seen(n)}
+    return found
 
 
 def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[int]) -> list[dict[str, Any]]:

@@ -52,10 +52,10 @@ class Scores:
             )
 
     def of_arm(self, arm: str) -> dict[str, tuple[list[str], list[str], list[float]]]:
-        """What an arm has values of, by measure: places, conversations, values."""
+        """The places of an arm by measure: names, conversations, values; NaN where there is none."""
         import numpy as np
 
-        mine = self.where((self.arm == list(self.arms).index(arm)) & ~np.isnan(self.value))
+        mine = self.where(self.arm == list(self.arms).index(arm))
         places, conversations = np.array(self.places, object), np.array(self.conversations, object)
         found = {}
         for number in dict.fromkeys(mine.measure.tolist()):

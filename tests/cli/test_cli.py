@@ -58,7 +58,21 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
     ("arguments", "keys"),
     [
         (("score", "run"), ["arms", "slices"]),
-        (COMPARE, ["baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"]),
+        (
+            COMPARE,
+            [
+                "baseline",
+                "candidate",
+                "cutoff",
+                "primary",
+                "differences",
+                "gained",
+                "lost",
+                "probes",
+                "unmeasured",
+                "slices",
+            ],
+        ),
         (
             EXPLAIN,
             EXPLAINED,
@@ -279,7 +293,8 @@ def test_runs_that_cannot_be_compared_end_with_3(lab: Lab, place: Path, tmp_path
     assert lab("replay", "datasets/tiny", *common, "--out", other, cwd=place).returncode == 0
     done = lab("compare", "run", "--baseline", "none", "--candidate", f"{other}:hybrid", cwd=place)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"error: run and {other} cannot be compared: they differ in labels\n"
+    told = "labels (mode recorded / sampled, must_share none / 0.1, nice_share none / 0.63, 1 more)"
+    assert done.stderr == f"error: run and {other} cannot be compared: they differ in {told}\n"
 
 
 def test_damaged_receipts_end_with_4(lab: Lab, copied: Path) -> None:

@@ -19,8 +19,9 @@ def test_measures_are_listed_within_eighty_columns(lab: Lab, tmp_path: Path) -> 
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "RepeatRate           lower    turn          0 … 1   seed 000\n" in done.stdout
     listed = json.loads(lab("measures", "--json", cwd=tmp_path).stdout)["measures"]
-    assert [one["measure"] for one in listed][:3] == ["Success@k", "R@k", "P@k"]
-    assert set(listed[0]) == {"measure", "better", "unit", "range", "source", "definition", "cut", "graded"}
+    assert [one["measure"] for one in listed][:4] == ["Success@k", "R@k", "AllGold@k", "P@k"]
+    keys = {"measure", "better", "unit", "range", "source", "definition", "cut", "graded", "missing"}
+    assert set(listed[0]) == keys
 
 
 def test_what_is_exported_is_imported_with_the_same_means(lab: Lab, place: Path, tmp_path: Path) -> None:

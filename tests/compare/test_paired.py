@@ -100,6 +100,8 @@ def test_an_arm_that_injects_nothing_has_hits_to_compare_and_no_repeats(run: Run
     assert (hit.baseline, hit.losses) == (0.0, 0)
     assert (hit.n, hit.candidate) == (84, pytest.approx(1.0))
     assert (hit.p, hit.estimate.mean) == (2 / 2**6, pytest.approx(1.0))
+    # What one arm never has cannot be compared, and is told.
+    assert dict(compare_arms(run, "none", "oracle").unmeasured)["RepeatRate"] == "none"
     assert "RepeatRate" not in by_measure
     assert "LongestStreak" not in by_measure
 
@@ -121,13 +123,17 @@ def test_an_arm_can_be_compared_with_itself_under_fewer_places(make_run: MakeRun
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"labels": "sampled"}, "labels"),
-        ({"scope": "recorded"}, "scope"),
-        ({"recall_turns": "none"}, "recall_turns"),
-        ({"limit": 5}, "conversations"),
-        ({"labels": "sampled", "recall_turns": "none"}, "labels, recall_turns"),
-        ({"hard_rules": 1, "limit": 1}, "conversations, hard_rules"),
-        ({"categories": "detected"}, "categories"),
+        ({"scope": "recorded"}, "scope (none / recorded)"),
+        ({"limit": 5}, "conversations (6 / 5)"),
+        (
+            {"labels": "sampled", "recall_turns": "none"},
+            (
+                "labels (mode recorded / sampled, must_share none / 0.1, nice_share none / 0.63, 1 more), "
+                "recall_turns (user / none)"
+            ),
+        ),
+        ({"hard_rules": 1, "limit": 1}, "conversations (6 / 1), hard_rules (drawn 0 / 1, seed none / 0)"),
+        ({"categories": "detected"}, "categories (recorded / detected)"),
     ],
 )
 def test_runs_that_judge_other_things_are_refused_by_name(
@@ -160,7 +166,10 @@ def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None
 
 def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> None:
     value = found.as_json()
-    assert list(value) == ["baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"]
+    assert list(value) == [
+        *("baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
+        *("probes", "unmeasured", "slices"),
+    ]
     one = _by_measure(found)["R@6"]
     assert value["differences"]["R@6"] == {
         "n": one.n,
@@ -172,6 +181,11 @@ def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> Non
         "wins": one.wins,
         "ties": one.ties,
         "losses": one.losses,
+        "relative": one.estimate.mean / one.baseline,
+        "standardised": one.standardised,
+        "filled_baseline": 0,
+        "filled_candidate": 0,
+        "left_out": 0,
         "mean": one.estimate.mean,
         "low": one.estimate.low,
         "high": one.estimate.high,

@@ -1,0 +1,138 @@
+"""A comparison in words and rows, which a terminal, Markdown and LaTeX show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.compare.paired import Comparison, Difference, Slice
+from lab.compare.statistics import smallest_p
+from lab.measures.catalogue import entry_of, is_better
+
+LEVEL = 0.05
+COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
+MORE = ("measure", "reading", "relative", "deff")
+WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "could find")
+SLICED = ("slice", "n", "base", "diff", "95 % interval", "could find")
+
+
+def shown(found: Comparison, *, every: bool = False) -> list[Difference]:
+    """The primary measures in the order in which they were declared; or all there are, in theirs."""
+    if every:
+        return list(found.differences)
+    by_measure = {one.measure: one for one in found.differences}
+    return [by_measure[name] for name in found.primary if name in by_measure]
+
+
+def reading(one: Difference, family: int) -> str:
+    """What a difference says, in a few words; where it shows nothing, what would have been found.
+
+    A primary measure is shown by its adjusted p. Where there are too few conversations for that, its interval speaks.
+    """
+    low, high, detectable = one.estimate.low, one.estimate.high, one.estimate.detectable
+    if low is None or high is None or detectable is None:
+        return "one conversation: no spread to judge by"
+    if not one.wins and not one.losses:
+        return "the same everywhere"
+    reach = f"could have found ±{number(detectable)}"
+    if low <= 0 <= high:
+        return f"no difference shown; {reach}"
+    decidable = one.p_holm is not None and smallest_p(one.conversations, family) <= LEVEL
+    if decidable and one.p_holm is not None and one.p_holm > LEVEL:
+        return f"not shown among {family}; {reach}"
+    better = is_better(one.measure, low, high)
+    word = {True: "better", False: "worse", None: "more" if low > 0 else "less"}[better]
+    return word if decidable else f"{word}, by its interval" if one.p_holm is not None else f"{word}, exploratory"
+
+
+def row(one: Difference) -> list[str]:
+    """The cells under :data:`COLUMNS`."""
+    p = f"({one.p:.3f})" if one.p_holm is None else f"{one.p_holm:.3f}"
+    counts = f"{one.wins}/{one.ties}/{one.losses}"
+    return [
+        one.measure,
+        number(one.baseline),
+        number(one.candidate),
+        _signed(one.estimate.mean),
+        _interval(one),
+        p,
+        counts,
+    ]
+
+
+def more(one: Difference, family: int) -> list[str]:
+    """The cells under :data:`MORE`."""
+    relative = "–" if one.relative is None else f"{one.relative:+.1%}"
+    effect = "–" if one.estimate.design_effect is None else f"{one.estimate.design_effect:.2f}"
+    return [one.measure, reading(one, family), relative, effect]
+
+
+def wide(one: Difference, family: int) -> list[str]:
+    """The cells under :data:`WIDE`."""
+    (measure, *means, interval, p, counts), (_, said, relative, effect) = row(one), more(one, family)
+    return [measure, said, *means, relative, interval, p, counts, effect, _reach(one)]
+
+
+def sliced(one: Slice) -> list[str]:
+    """The cells under :data:`SLICED`."""
+    found = one.difference
+    means = (number(found.baseline), _signed(found.estimate.mean))
+    return [f"{one.name} = {one.value}", str(found.n), *means, _interval(found), _reach(found)]
+
+
+def notes(found: Comparison, differences: Sequence[Difference]) -> list[str]:
+    """What must be said beside the numbers."""
+    conversations = max((one.conversations for one in found.differences), default=0)
+    legend = (
+        f"{conversations} conversations. p: sign-flips of whole conversations, Holm-adjusted over the {found.family} "
+        "primary measures; in brackets: not adjusted, exploratory. deff: the variance over that of independent places. "
+        "could find: the smallest true difference that would be found four times in five."
+    )
+    said = [legend]
+    least = smallest_p(conversations, found.family)
+    if found.family and least > LEVEL:
+        said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
+    for one in differences:
+        entry = entry_of(one.measure)
+        for arm, count in ((found.baseline, one.filled_baseline), (found.candidate, one.filled_candidate)):
+            if count and entry:
+                what = f"{arm} has no value in {count} of {one.n} places, which count {entry.missing:g}"
+                said.append(f"{one.measure}: {what}.")
+        if one.left_out:
+            said.append(f"{one.measure}: {one.left_out} places are left out, for one arm alone has a value there.")
+    lacking: dict[str, list[str]] = {}
+    for measure, arm in found.unmeasured:
+        if "@" not in measure or measure in found.primary:
+            lacking.setdefault(arm, []).append(measure)
+    said += [f"Not compared, for {arm} has no value of them: {', '.join(names)}." for arm, names in lacking.items()]
+    return said
+
+
+def gains(found: Comparison) -> str:
+    """How many probes gained and lost a hit, of a thousand and as they are."""
+    gained, lost = len(found.gained), len(found.lost)
+    if not found.probes:
+        return f"No probe has a hit at {found.cutoff} to gain or lose."
+    per = 1000 / found.probes
+    return (
+        f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {found.cutoff} "
+        f"({gained} and {lost} of {found.probes})."
+    )
+
+
+def number(value: float) -> str:
+    """Three decimals, or none of what is large."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.0f}" if abs(value) >= 100 else f"{value:+.3f}"
+
+
+def _interval(one: Difference) -> str:
+    low, high = one.estimate.low, one.estimate.high
+    return "–" if low is None or high is None else f"{_signed(low)} … {_signed(high)}"
+
+
+def _reach(one: Difference) -> str:
+    # Where nothing differs anywhere, nothing says how much would have to.
+    return f"±{number(one.estimate.detectable)}" if one.estimate.detectable else "–"

@@ -1,0 +1,48 @@
+"""``lab compare`` as people paste it: forms of output, declared measures, slices and flips."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
+
+
+def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, place: Path) -> None:
+    done = lab(*COMPARE, "--slices", "--flips", "1", "--primary", "hit@6", "--primary", "AnyWrongScope", cwd=place)
+    assert (done.returncode, done.stderr) == (0, "")
+    # A command is not folded: it is to be copied.
+    assert max(len(line) for line in done.stdout.splitlines() if "lab explain" not in line) <= 80
+    assert done.stdout.count("lab explain") == 1
+    assert "Success@6 by slice, the worst first; exploratory" in done.stdout
+    assert "conversation = den" in done.stdout
+    assert "over the 2 primary" in done.stdout.replace("\n", " ")
+    told = json.loads(lab(*COMPARE, "--slices", "--format", "json", cwd=place).stdout)
+    assert {one["slice"] for one in told["slices"]} >= {"conversation"}
+    assert len(told["gained"]) > 1
+
+
+@pytest.mark.parametrize(("form", "first"), [("markdown", "## hybrid minus none"), ("latex", "% hybrid minus none")])
+def test_tables_are_pasted_elsewhere(lab: Lab, place: Path, form: str, first: str) -> None:
+    done = lab(*COMPARE, "--format", form, cwd=place)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(first)
+    assert "could have found ±" in done.stdout or "by its interval" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--format", "word"), "unknown format 'word'; known: text, markdown, latex, json"),
+        ([word for k in range(6) for word in ("--primary", f"P@{k}")], "6 primary measures: 5 at most"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(lab: Lab, place: Path, words: tuple[str, ...], said: str) -> None:
+    done = lab(*COMPARE, *words, cwd=place)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr

@@ -1,0 +1,118 @@
+"""A comparison in words and rows, and tables that survive what stands in their cells."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from lab.compare.paired import Comparison, Difference
+from lab.compare.statistics import Estimate
+from lab.report.comparison import COLUMNS, MORE, WIDE, gains, more, notes, reading, row, shown, wide
+from lab.report.tables import latex, latex_table, markdown_table
+
+
+def difference(
+    mean: float, reach: float, measure: str = "Success@6", holm: float | None = None, n: int = 8
+) -> Difference:
+    estimate = Estimate(mean, mean - reach, mean + reach, reach / 2, 1.25, 1.2 * reach)
+    return Difference(measure, 100, n, 0.5, 0.5 + mean, estimate, 0.01, holm, 9, 88, 3, mean / 0.5)
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (difference(0.1, 0.02, holm=0.01), "better"),
+        (difference(0.1, 0.02, "RepeatRate", holm=0.01), "worse"),
+        (difference(-0.1, 0.02, "RepeatRate"), "better, exploratory"),
+        (difference(-0.1, 0.02, "InjectedChars", holm=0.01), "less"),
+        (difference(0.1, 0.2, holm=0.6), "no difference shown; could have found ±0.240"),
+        (difference(0.1, 0.2), "no difference shown; could have found ±0.240"),
+        (difference(0.1, 0.08, holm=0.07), "not shown among 3; could have found ±0.096"),
+        # Six conversations cannot give an adjusted p of 5 % among three, so the interval is all there is.
+        (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),
+        (replace(difference(0.0, 0.0), wins=0, losses=0), "the same everywhere"),
+        (
+            replace(difference(0.1, 0.0), estimate=Estimate(0.1, None, None, None, None, None)),
+            "one conversation: no spread",
+        ),
+    ],
+)
+def test_a_difference_is_read_by_what_it_shows(one: Difference, said: str) -> None:
+    assert reading(one, 3).removesuffix(" to judge by") == said
+
+
+@pytest.fixture
+def found() -> Comparison:
+    """Two primary measures of three, one of them with places that were filled."""
+    filled = replace(difference(-0.2, 0.3, "RepeatRate", holm=0.5), filled_candidate=7)
+    dropped = replace(difference(0.1, 0.01, "Rprec"), left_out=4)
+    differences = (difference(0.1, 0.02, holm=0.01), dropped, filled)
+    return Comparison(
+        *("old", "new", 6, ("RepeatRate", "Success@6", "GoldNice@6"), differences, ("q1",), ("q2", "q3", "q4")),
+        *(400, (("Success@20", "old"), ("BackboneDuplication", "old"))),
+    )
+
+
+def test_primary_measures_stand_as_declared_and_every_cell_has_a_heading(found: Comparison) -> None:
+    assert [one.measure for one in shown(found)] == ["RepeatRate", "Success@6"]
+    assert [one.measure for one in shown(found, every=True)] == ["Success@6", "Rprec", "RepeatRate"]
+    for one in found.differences:
+        assert (len(row(one)), len(more(one, 2)), len(wide(one, 2))) == (len(COLUMNS), len(MORE), len(WIDE))
+    hit = dict(zip(WIDE, wide(found.differences[0], 2), strict=True))
+    assert hit == {
+        "measure": "Success@6",
+        "reading": "better",
+        "base": "0.500",
+        "cand": "0.600",
+        "diff": "+0.100",
+        "relative": "+20.0%",
+        "95 % interval": "+0.080 … +0.120",
+        "p": "0.010",
+        "up/same/down": "9/88/3",
+        "deff": "1.25",
+        "could find": "±0.024",
+    }
+
+
+def test_whatever_was_filled_or_left_out_is_told(found: Comparison) -> None:
+    said = notes(found, shown(found, every=True))
+    assert "RepeatRate: new has no value in 7 of 100 places, which count 0." in said
+    assert "Rprec: 4 places are left out, for one arm alone has a value there." in said
+    # A cutoff beyond what an arm returns is known to whoever asked for the arm.
+    assert said[-1] == "Not compared, for old has no value of them: BackboneDuplication."
+    assert not any("adjusted p below" in one for one in said)
+    few = replace(found, differences=tuple(replace(one, conversations=5) for one in found.differences))
+    assert "So few conversations cannot give an adjusted p below 0.125: read the intervals." in notes(few, [])
+
+
+def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> None:
+    assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
+    assert gains(replace(found, probes=0)) == "No probe has a hit at 6 to gain or lose."
+
+
+NASTY = "a|b\\c_d & 50% $x^2~{y}# <i>`z` [l](u) *e*\n…±–"
+
+
+def test_markdown_keeps_its_columns_and_shows_what_was_meant() -> None:
+    table = markdown_table(["one", "two"], [[NASTY, "-0.1"], ["tier_first_v1", "x"]])
+    lines = table.splitlines()
+    assert lines[:2] == ["| one | two |", "| :-- | --: |"]
+    assert len(lines) == 4
+    # A bar that is not escaped would be a column more.
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [3, 3, 3, 3]
+    assert lines[2].startswith(r"| a\|b\\c\_d &amp; 50% $x^2~{y}# &lt;i&gt;\`z\` \[l\](u) \*e\* …±– |")
+
+
+def test_latex_escapes_all_that_it_reads_otherwise() -> None:
+    assert latex(NASTY) == (
+        r"a\textbar{}b\textbackslash{}c\_d \& 50\% \$x\textasciicircum{}2\textasciitilde{}\{y\}\# "
+        r"\textless{}i\textgreater{}`z` [l](u) *e* \ldots{}\(\pm\)--"
+    )
+    table = latex_table(["one", "two", "three"], [[NASTY, "1", "2"], ["a", "b", "c"]], left=2).splitlines()
+    assert table[0] == r"\begin{tabular}{llr}"
+    assert table[-1] == r"\end{tabular}"
+    rows = [line for line in table if line.endswith(r"\\")]
+    assert [len(re.findall(r"(?<!\\)&", line)) for line in rows] == [2, 2, 2]
+    assert not any(re.search(r"(?<!\\)[%#$_]", line) for line in rows)
