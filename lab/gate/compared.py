@@ -166,7 +166,8 @@ def _difference(
         name = f"better by more than {rule.by:g}"
         told = {PASS: f"shown to be {name}", FAIL: f"shown not to be {name}", INCONCLUSIVE: f"not shown to be {name}"}
     # What decides nothing is in no family, and goes by its interval.
-    if seen - reach > need and (better is None or better <= policy.level):
+    shown = seen - reach >= need if rule.kind == "guard" else seen - reach > need
+    if shown and (better is None or better <= policy.level):
         status = PASS
     elif _beyond(rule, one, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
         status = FAIL
@@ -179,8 +180,8 @@ def _difference(
     )
     settles = None
     if status == INCONCLUSIVE:
-        if seen + reach < need and policy.fail_level < policy.level:
-            why += f" at the level of a fail, {policy.fail_level:g}"
+        if seen + reach < need:
+            why += f"; it seems so, and is not shown at the level of a fail, {policy.fail_level:g}"
         if seen > need:
             settles = _settles(seen - need, reach, len(one.groups))
         else:
