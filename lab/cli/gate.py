@@ -87,7 +87,7 @@ def schema(
 
 def judge(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A run directory, where the policy asks for one.")
+        Path | None, typer.Argument(metavar="DIR", help="A run directory, where the policy asks for one.")
     ] = None,
     *,
     policy: Annotated[str, typer.Option(help="A shipped policy (see lab gate policies), or a TOML file.")],
