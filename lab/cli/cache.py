@@ -149,16 +149,16 @@ def _present(embedders: list[str] | None) -> tuple[dict[str, set[str]], dict[str
     from lab.embedding.embedder import DEFAULT_MODEL, HashingEmbedder, embedder_key, embedder_named
     from lab.embedding.housekeeping import Maker, describe
     from lab.engine.store.tokens import TextSettings, words_key
-    from lab.replay.candidates import code_key
+    from lab.replay.candidates import search_key
 
     models = [embedder_named(name) for name in embedders or [DEFAULT_MODEL]]
     settings = [TextSettings(stops, stem) for stops in ("english", "none") for stem in (True, False)]
     known = {embedder_key(one): describe(one.identity()) for one in (HashingEmbedder(), *models)}
     known |= {words_key(one): describe(one.identity()) for one in settings}
     keys = {embedder_key(one) for one in models}
-    known[code_key()] = Maker("this version's search", None)
+    known[search_key()] = Maker("this version's search", None)
     words = {words_key(one) for one in settings}
-    return {"vectors": keys, "docs": keys, "tokens": words, "candidates": {code_key()}}, known
+    return {"vectors": keys, "docs": keys, "tokens": words, "candidates": {search_key()}}, known
 
 
 def _row(one: Held) -> list[object]:

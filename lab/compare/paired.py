@@ -148,7 +148,7 @@ def compare_arms(
     also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
     base_scores = score_run(base_run, also)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
-    pairs, lacking = _pairs(base_scores, base_arm, cand_scores, cand_arm)
+    pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm)
     by_measure = {pair.measure: pair for pair in pairs}
     for name in declared:
         if name not in by_measure:
@@ -176,7 +176,7 @@ def compare_arms(
 
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
     """Differences of two arms of one run by measure."""
-    pairs, _ = _pairs(scores, baseline, scores, candidate)
+    pairs, _ = pairs_by_measure(scores, baseline, scores, candidate)
     return {one.measure: one for one in _differences(pairs, primary)}
 
 
@@ -223,7 +223,7 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:8]}…"
 
 
-def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> tuple[list[Pairs], dict[str, str]]:
+def pairs_by_measure(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> tuple[list[Pairs], dict[str, str]]:
     """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure."""
     befores, afters = base.of_arm(base_arm), cand.of_arm(cand_arm)
     found, lacking = [], {}

@@ -16,15 +16,15 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import lab.engine
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import embedder_key
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.settings import DocsSettings
 from lab.errors import LabError
-from lab.files import digest, sha256_file
+from lab.files import digest
 from lab.recordings.model import Recording
+from lab.replay.code import code_key
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
 from lab.replay.plan import Plan
@@ -35,8 +35,6 @@ from lab.systems.retrievers import StoreRetriever
 
 # Whose version may change an answer: LanceDB makes the words, numpy the distances.
 PACKAGES = ("lancedb", "numpy")
-# Rooms of the engine that searching goes through.
-CODE = ("store/*.py", "clamp.py", "collation.py", "memory.py")
 
 
 def can_be_kept(plan: Plan, retrieval: Retrieval) -> bool:
@@ -71,7 +69,7 @@ def candidates_path(
             "asked": _sha256(asked),
         }
     )
-    return cache_folder() / "candidates" / code_key() / f"{name[:32]}.arrow"
+    return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
 
 
 Kept = dict[Retrieval, Candidates]
@@ -145,9 +143,9 @@ def _sha256(parts: Sequence[str]) -> str:
 
 
 @cache
-def code_key() -> str:
-    """A short name for whatever searches here: this version's code, and the packages below it."""
-    folder = Path(lab.engine.__file__).parent
-    files = sorted(path for pattern in CODE for path in folder.glob(pattern))
-    code = {str(path.relative_to(folder)): sha256_file(path) for path in files}
-    return digest([KIND, VERSION, code, {name: version(name) for name in PACKAGES}])[:16]
+def search_key() -> str:
+    """A short name for whatever searches here: this version's code, and the packages below it.
+
+    All code on the way counts, not the search alone: an edit anywhere there must never be answered with what is stale.
+    """
+    return digest([KIND, VERSION, code_key(), {name: version(name) for name in PACKAGES}])[:16]

@@ -97,30 +97,31 @@ def run_task(task: Task) -> Replayed | str:
 
 
 def replay_each(
-    plan: Plan, waiting: Sequence[Recording], sources: Sources, workers: Workers
+    plan: Plan, waiting: Sequence[Recording], sources: Sources, workers: Workers, *, kept: bool = True
 ) -> Iterator[tuple[str, Replayed | str]]:
     """Each conversation with its files, or with why it has none, as they come.
 
     One worker takes them in order. Several take the largest first, so that they end together; tasks are made as they
-    are taken, so that no more texts are held than are worked on.
+    are taken, so that no more texts are held than are worked on. Without ``kept`` no kept candidates are read or
+    written: every search is made.
     """
     if workers.width > 1:
         waiting = sorted(waiting, key=lambda recording: -size(plan, recording))
     by_name = {recording.conversation: recording for recording in waiting}
-    for conversation, found in _results((task_of(plan, one, sources) for one in waiting), workers):
+    for conversation, found in _results((task_of(plan, one, sources, kept=kept) for one in waiting), workers):
         if isinstance(found, Replayed):
             save_kept(plan, by_name[conversation], found.kept)
         yield conversation, found
 
 
-def task_of(plan: Plan, recording: Recording, sources: Sources) -> Task:
+def task_of(plan: Plan, recording: Recording, sources: Sources, *, kept: bool = True) -> Task:
     """A conversation with what its replay needs: where its candidates are all kept, no vectors and no words."""
-    kept = read_kept(plan, recording)
-    texts = not all_served(plan, kept)
+    found = read_kept(plan, recording) if kept else {}
+    texts = not all_served(plan, found)
     if texts:
         # A kept file may have been damaged since it was looked at.
         prepare(plan, [recording], sources, lambda _: None)
-    return Task(plan.alone(recording), recording, hand(plan, recording, sources, texts=texts), kept)
+    return Task(plan.alone(recording), recording, hand(plan, recording, sources, texts=texts), found)
 
 
 def size(plan: Plan, recording: Recording) -> int:

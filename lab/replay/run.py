@@ -35,22 +35,24 @@ def run_replay(
     jobs: int = 1,
     dask: str | None = None,
     shard: Shard | None = None,
+    kept: bool = True,
     announce: Announce = lambda _: None,
 ) -> Outcome:
     """Replay what was asked, or a shard of it, into ``out``.
 
     ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
-    the replay. Raises :class:`lab.errors.InUse` while another process writes into ``out``.
+    the replay. Without ``kept`` candidates that were kept are neither read nor written: every search is made. Raises
+    :class:`lab.errors.InUse` while another process writes into ``out``.
     """
     plan = make_plan(asked)
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable(), part)
-        return _replay_into(run, plan, jobs, dask, announce)
+        return _replay_into(run, plan, jobs, dask, kept, announce)
 
 
-def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, announce: Announce) -> Outcome:
+def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
@@ -66,8 +68,8 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, ann
         announce(told_documents(lane))
     # Whether there are workers is known before hours are spent on embedding.
     with workers_for(len(waiting), jobs, dask) as workers:
-        embedded = prepare(plan, [one for one in waiting if not served(plan, one)], sources, announce)
-        for conversation, found in replay_each(plan, waiting, sources, workers):
+        embedded = prepare(plan, [one for one in waiting if not (kept and served(plan, one))], sources, announce)
+        for conversation, found in replay_each(plan, waiting, sources, workers, kept=kept):
             problem = _keep(run, conversation, found)
             if problem is None:
                 done.append(conversation)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from lab.errors import NotARun, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, read_json, remove_leftovers, write_whole
+from lab.replay.code import code_key
 
 KIND, VERSION = "lab.run", 3
 REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
@@ -200,12 +201,13 @@ def require_same_arguments(path: Path, before: dict[str, Any], now: dict[str, An
 
 
 def environment() -> dict[str, Any]:
-    """What a run depends on besides its arguments: versions, platform and the state of the source tree."""
+    """What a run depends on besides its arguments: versions, platform, code and the state of its source tree."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "packages": packages(),
+        "code": code_key(),
         "git": _git(),
     }
 

@@ -1,0 +1,181 @@
+"""Two runs compared exactly: nothing is too small to be told, and order of arms is nothing."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lab.compare.changes import changes
+from lab.compare.moved import moved
+from lab.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.replay.run_directory import RunDirectory, open_run
+from lab.replay.tables import read_table, write_table
+
+MakeRun = Callable[..., RunDirectory]
+FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+
+
+@pytest.fixture(scope="module")
+def run(make_run: MakeRun) -> RunDirectory:
+    """Three arms over two conversations."""
+    return make_run(FIRST, QUOTA, "none", limit=2)
+
+
+def _copy(run: RunDirectory, folder: Path) -> RunDirectory:
+    shutil.copytree(run.path, folder)
+    return open_run(folder)
+
+
+def _edit(run: RunDirectory, conversation: str, column: str, row: int, change: Callable[[Any], Any]) -> None:
+    """Rewrite one cell of the receipts, and nothing else."""
+    path = run.receipts(conversation)
+    table = read_table(path)
+    values = table[column].to_pylist()
+    values[row] = change(values[row])
+    place = table.schema.get_field_index(column)
+    write_table(table.set_column(place, table.schema.field(place), pa.array(values, table[column].type)), path)
+
+
+def _row(run: RunDirectory, arm: str) -> int:
+    """The last row of an arm that returned something."""
+    table = read_table(run.receipts(run.conversations[1]), ("arm", "item_key"))
+    return max(row for row, one in enumerate(table.to_pylist()) if one["arm"] == arm and one["item_key"])
+
+
+def test_a_copy_has_no_changes(run: RunDirectory, tmp_path: Path) -> None:
+    found = changes(run, _copy(run, tmp_path / "copy"))
+    rows = sum(read_table(run.receipts(name)).num_rows for name in run.conversations)
+    assert (found.changed, found.turns, found.moved) == (0, rows, ())
+    assert [(one.arm, one.turns, one.columns) for one in found.arms] == [
+        (arm, rows // 3, {}) for arm in (FIRST, QUOTA, "none")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("item_score", lambda scores: [math.nextafter(scores[0], 2.0), *scores[1:]]),
+        ("item_score", lambda scores: [math.nan, *scores[1:]]),
+        ("item_key", lambda keys: list(reversed(keys[:2])) + keys[2:]),
+        ("item_fts_rank", lambda ranks: [None if ranks[0] is not None else 1, *ranks[1:]]),
+        ("recalls", lambda value: not value),
+        ("probe", lambda value: None if value else "invented"),
+        ("receipt", lambda text: text.replace("{", "{ ", 1)),
+        ("chars", lambda value: value + 1),
+    ],
+    ids=["last bit", "NaN", "order", "null", "flag", "text or null", "space in a receipt", "number"],
+)
+def test_the_least_change_is_told(run: RunDirectory, tmp_path: Path, column: str, change: Callable[[Any], Any]) -> None:
+    other = _copy(run, tmp_path / "copy")
+    conversation, row = run.conversations[1], _row(run, QUOTA)
+    turn = read_table(run.receipts(conversation), ("turn",))["turn"][row].as_py()
+    _edit(other, conversation, column, row, change)
+    found = changes(run, other)
+    assert found.changed == 1
+    assert {one.arm: len(one.changed) for one in found.arms} == {FIRST: 0, QUOTA: 1, "none": 0}
+    assert found.first() == [
+        {
+            "arm": QUOTA,
+            "conversation": conversation,
+            "turn": turn,
+            "columns": [column],
+            "explain": [f"lab explain {path} {turn} --arm {QUOTA}" for path in (run.path, other.path)],
+        }
+    ]
+
+
+def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path) -> None:
+    one, other = _copy(run, tmp_path / "one"), _copy(run, tmp_path / "other")
+    conversation, row = run.conversations[1], _row(run, QUOTA)
+    for copy in (one, other):
+        _edit(copy, conversation, "item_score", row, lambda scores: [math.nan, 0.0, *scores[2:]])
+    assert changes(one, other).changed == 0
+    _edit(other, conversation, "item_score", row, lambda scores: [math.nan, -0.0, *scores[2:]])
+    assert changes(one, other).changed == 1
+
+
+def test_the_order_of_arms_is_no_change_and_an_arm_of_one_run_is_told(make_run: MakeRun, run: RunDirectory) -> None:
+    other = make_run("oracle", QUOTA, FIRST, limit=2)
+    found = changes(run, other)
+    assert (found.changed, [one.arm for one in found.arms]) == (0, [FIRST, QUOTA])
+    assert (found.only_before, found.only_after) == (("none",), ("oracle",))
+    assert found.moved == ("arm none: there -> gone", "arm oracle: none -> there")
+
+
+def test_another_configuration_changes_turns_and_says_which_knob(make_run: MakeRun, run: RunDirectory) -> None:
+    other = make_run(FIRST, QUOTA, limit=2, max_items=5)
+    found = changes(run, other)
+    by_arm = {one.arm: one for one in found.arms}
+    assert 0 < len(by_arm[QUOTA].changed) <= by_arm[QUOTA].turns
+    assert by_arm[QUOTA].columns["injected"] > 0
+    assert f"arm {QUOTA}: config.autoRecall.maxItems 6 -> 5" in found.moved
+    assert found.as_json()["changed"] == found.changed
+    assert len(found.as_json()["first"]) == 5
+
+
+def test_runs_that_cannot_be_compared(make_run: MakeRun, run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(NotComparable, match="labels"):
+        changes(run, make_run(FIRST, limit=2, labels="sampled"))
+    with pytest.raises(NotComparable, match="no arm in common"):
+        changes(run, make_run("oracle", limit=2))
+    older = _copy(run, tmp_path / "older")
+    path = older.receipts(older.conversations[0])
+    write_table(read_table(path).drop_columns(["log"]).replace_schema_metadata({"schema_version": "1"}), path)
+    with pytest.raises(NotComparable, match="versions"):
+        changes(run, older)
+
+
+def test_damage_is_no_change(run: RunDirectory, tmp_path: Path) -> None:
+    other = _copy(run, tmp_path / "copy")
+    path = other.receipts(other.conversations[0])
+    table = read_table(path)
+    write_table(table.slice(0, table.num_rows - 3), path)
+    with pytest.raises(CannotMeasure, match="same turns"):
+        changes(run, other)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(CannotMeasure, match="damaged"):
+        changes(run, other)
+    path.unlink()
+    with pytest.raises(UnusableInput, match="missing"):
+        changes(run, other)
+
+
+def test_what_moved_is_told_in_a_fixed_order(run: RunDirectory) -> None:
+    resolved, environment = run.manifest["resolved"], run.manifest["environment"]
+    conversation = sorted(resolved["recordings"])[0]
+    now = {
+        "resolved": resolved
+        | {
+            "lab": "9.9",
+            "recordings": resolved["recordings"] | {conversation: "0" * 64},
+            "scope": "recorded",
+            "faults": ["fts_error"],
+        },
+        "environment": environment
+        | {
+            "python": "3.99.0",
+            "packages": environment["packages"] | {"numpy": "9.8.7", "pandas": None},
+            "git": {"commit": "f" * 40, "dirty": True},
+            "code": "d" * 64,
+        },
+    }
+    before = {"resolved": resolved, "environment": environment | {"git": {"commit": "e" * 40, "dirty": False}}}
+    packages = environment["packages"]
+    assert moved(before, now) == (
+        f"lab {resolved['lab']} -> 9.9",
+        "git eeeeeeeeeeee -> ffffffffffff",
+        "git uncommitted changes no -> yes",
+        f"code {environment['code'][:12]} -> dddddddddddd",
+        f"numpy {packages['numpy']} -> 9.8.7",
+        f"pandas {packages['pandas']} -> none",
+        f"python {environment['python']} -> 3.99.0",
+        "faults nothing -> fts_error",
+        "scope none -> recorded",
+        f"recordings {conversation} {resolved['recordings'][conversation][:12]} -> 000000000000",
+    )

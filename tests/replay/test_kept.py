@@ -1,0 +1,72 @@
+"""Kept candidates: named by all code on the way, and left alone by a replay that is to be made anew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab
+from lab.engine.store.contract import Filter, Hit, Lanes
+from lab.replay.candidates import candidates_path
+from lab.replay.code import PASSED, code_key
+from lab.replay.plan import make_plan
+from lab.replay.run import run_replay
+from lab.systems.candidates import Candidates
+
+Read = Callable[[Path], dict[str, bytes]]
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "systems/retrievers.py",
+        "engine/recall/scoped.py",
+        "engine/store/bm25.py",
+        "embedding/vectors.py",
+        "columns.py",
+        "replay/loop.py",
+    ],
+)
+def test_an_edit_anywhere_on_the_way_is_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    source = Path(str(lab.__file__)).parent
+    for part in PASSED:
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        copy(source / part, tmp_path / part)
+    ours = code_key()
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+    code_key.cache_clear()
+    try:
+        assert code_key() == ours
+        with (tmp_path / edited).open("a") as opened:
+            opened.write("\n")
+        code_key.cache_clear()
+        assert code_key() != ours
+    finally:
+        code_key.cache_clear()
+
+
+def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
+    desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
+    asked, kept = desk.asked("hybrid"), desk.home / "cache" / "candidates"
+    fresh = run_replay(asked, desk.home / "fresh", kept=False).run
+    assert not kept.exists()
+    run_replay(asked, desk.home / "usual")
+    plan = make_plan(asked)
+    (recording,) = plan.recordings
+    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    # Another answer than the true one, whole and sound: as stale code would have left it.
+    stale = Candidates()
+    stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
+    stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
+    before = files_of(kept)
+    again = run_replay(asked, desk.home / "again", kept=False).run
+    assert files_of(kept) == before
+    assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
+    # The test can fail: who reads what is kept is told the stale answer.
+    assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()
