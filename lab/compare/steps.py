@@ -11,14 +11,14 @@ is the median of its segment. Of these fits the one is taken that minimises
     log(deviation) + beta * segments,      beta = 4 log(n) / n,
 
 the criterion of Schwarz for deviations of a Laplace distribution whose width is estimated, four times as strict, which
-is asv's choice: nights are many, and whoever is called for nothing stops listening. Noise of any size pays for itself: a
-step must shrink the deviation of the *whole* series by a factor. Segments have :data:`SHORTEST` values or more, for a
+is asv's choice: nights are many, and whoever is called for nothing stops listening. Noise of any size pays for itself:
+a step must shrink the deviation of the *whole* series by a factor. Segments have :data:`SHORTEST` values or more, for a
 fit to single values has no deviation left and proves nothing.
 
 Where there is no noise, there is nothing to estimate: a deterministic replay of unchanged code gives exactly equal
-numbers, the deviation of the true fit is nothing, and any finite penalty is paid. So a series in which most values repeat
-the one before exactly steps wherever it changes, on the first night, and nowhere else; a value that goes back at once is
-two steps. Differences up to ``least`` are none: what another machine's rounding does to a mean is no news.
+numbers, the deviation of the true fit is nothing, and any finite penalty is paid. So a series in which most values
+repeat the one before exactly steps wherever it changes, on the first night, and nowhere else; a value that goes back at
+once is two steps. Differences up to ``least`` are none: what another machine's rounding does to a mean is no news.
 """
 
 from __future__ import annotations
@@ -55,10 +55,8 @@ def steps(values: Sequence[float], *, least: float = LEAST) -> list[Step]:
     if not all(map(math.isfinite, values)):
         raise ValueError("steps of numbers that are not finite")
     changes = [at for at in range(1, len(values)) if abs(values[at] - values[at - 1]) > least]
-    if len(values) - 1 - len(changes) >= EXACT * (len(values) - 1):
-        firsts = [0, *changes]
-    else:
-        firsts = _best(values, least)
+    exact = len(values) - 1 - len(changes) >= EXACT * (len(values) - 1)
+    firsts = [0, *changes] if exact else _best(values, least)
     levels = [median(values[first:end]) for first, end in zip(firsts, [*firsts[1:], len(values)], strict=True) if end]
     return [
         Step(at, before, after)
