@@ -4,8 +4,7 @@
 
     name = "operators"
     about = "one sentence on what these nights guard"
-    policy = "nightly"                     # judges an arm that changed against its baseline
-    exact = true                           # any change fails; false: the policy alone decides
+    policy = "nightly"                     # judges each arm against its baseline; its [[exact]] rule, any change
 
     [[set]]
     name = "operators"
@@ -46,7 +45,7 @@ _SHARES = ("must_share", "nice_share")
 _COUNTS = ("seed", "max_items", "depth", "limit", "hard_rules")
 _LISTS = ("conversation", "faults")
 _SET = ("name", "recordings", "format", "arms", "baseline", "compare", *_TEXTS, *_PATHS, *_SHARES, *_COUNTS, *_LISTS)
-_TOP = ("name", "about", "policy", "exact", "set")
+_TOP = ("name", "about", "policy", "set")
 _COMPARE = ("baseline", "candidate", "policy", "critical")
 
 
@@ -72,12 +71,11 @@ class NightSet:
 
 @dataclass(frozen=True, slots=True)
 class NightPlan:
-    """A plan: its sets in the order of the file. Under ``exact`` any change of a receipt fails."""
+    """A plan: its sets in the order of the file, and the policy by which a set is held against its baseline."""
 
     name: str
     about: str
     policy: Policy
-    exact: bool
     sets: tuple[NightSet, ...]
 
 
@@ -115,7 +113,6 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
         _text(value, "name", where),
         _text(value, "about", where),
         policy,
-        _flag(value.get("exact", True), f"{where}: exact"),
         sets,
     )
 
