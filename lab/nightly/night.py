@@ -136,9 +136,9 @@ def run_night(
     """Run a night, or finish it; add it to the history in ``store``.
 
     ``out`` is its folder; by default one below :data:`NIGHTS` named by the date and by all that the night is of, so
-    that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. Raises :class:`OtherArguments`
-    where ``out`` was begun with another plan, other recordings or other code. What
-    goes wrong with one set is its verdict, and the others go on; a disk that is full ends the night.
+    that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. What goes wrong with one set
+    is its verdict, and the others go on; a disk that is full ends the night. Raises :class:`OtherArguments` where
+    ``out`` was begun with another plan, other recordings or other code.
     """
     key = identity(plan) | {"date": check_date(date)}
     out = out or NIGHTS / f"{date}-{digest(key)[:8]}"
