@@ -15,7 +15,7 @@ from lab.columns import numbers, strings
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
 from lab.errors import UnusableInput
-from lab.files import remove_leftovers
+from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
 from lab.measures.table import Scores
 from lab.replay.run_directory import RunDirectory, file_name
@@ -25,7 +25,10 @@ KIND, VERSION = "lab.trend", "1"
 
 
 class Point(NamedTuple):
-    """One measure of one arm on one night. ``primary`` are the measures that were declared beforehand."""
+    """One measure of one arm on one night.
+
+    ``primary`` are the measures that were declared beforehand. From ``lab`` on: what could explain another value.
+    """
 
     date: str
     plan: str
@@ -41,6 +44,8 @@ class Point(NamedTuple):
     lab: str
     commit: str | None
     code: str | None
+    versions: str
+    arm_key: str
     comparable_key: str
 
 
@@ -62,6 +67,9 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
     resolved, environment = run.manifest["resolved"], run.manifest["environment"]
     git = environment.get("git") or {}
     first = headlines(run.cutoff)
+    known = {"embedder": resolved["embedder"].get("model"), **environment["packages"]}
+    versions = "; ".join(f"{package} {found or 'none'}" for package, found in known.items())
+    arm_keys = {arm["name"]: digest(arm) for arm in resolved["arms"]}
     found = []
     for arm in run.arms:
         for measure, (_, conversations, values) in scores.of_arm(arm).items():
@@ -85,6 +93,8 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
                     str(resolved.get("lab")),
                     git.get("commit"),
                     environment.get("code"),
+                    versions,
+                    arm_keys[arm],
                     run.manifest["comparable_key"],
                 )
             )
@@ -165,6 +175,10 @@ def _moved(last: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
         for name in ("lab", "commit", "code")
         if last[name] != first[name]
     ]
+    now = first["versions"].split("; ")
+    told += [f"{one} -> {two}" for one, two in zip(last["versions"].split("; "), now, strict=False) if one != two]
+    if last["arm_key"] != first["arm_key"]:
+        told.append("the arm's configuration")
     if last["comparable_key"] != first["comparable_key"]:
         told.append("recordings, gold or labels")
     return told

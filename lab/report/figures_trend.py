@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from lab.errors import UnusableInput
@@ -27,7 +28,8 @@ def trend_figure(series: Sequence[Series]) -> Figure:
     measures = list(dict.fromkeys(one.measure for one in series))
     sets = list(dict.fromkeys(one.set for one in series))
     arms = list(dict.fromkeys(one.arm for one in series))
-    colours = {arm: COLOURS.get(arm, SHADES[place % len(SHADES)]) for place, arm in enumerate(arms)}
+    free = cycle([one for one in SHADES if one not in {COLOURS.get(arm) for arm in arms}] or SHADES)
+    colours = {arm: COLOURS.get(arm) or next(free) for arm in arms}
     figure, grid = subplots(len(measures), len(sets), (1.5 + 5.5 * len(sets), 1.2 + 2.3 * len(measures)))
     for row, measure in enumerate(measures):
         for column, name in enumerate(sets):

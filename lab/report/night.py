@@ -38,20 +38,22 @@ def write_pages(night: Night) -> list[Path]:
 
 def _set(one: SetNight) -> dict[str, Any]:
     lines = [*gravest_first(one.verdict.lines), *(line for line in one.verdict.lines if line.status in (PASS, SKIPPED))]
+    shown = {
+        critical: [
+            {"status": line.status, "name": line.name, "why": reason(line)}
+            for line in lines
+            if line.critical == critical
+        ]
+        for critical in (True, False)
+    }
     return {
         "name": one.name,
         "status": one.verdict.status,
         "again": f"{one.again.changed} of {one.again.turns}" if one.again else "–",
         "changed": f"{one.exact.changed} of {one.exact.turns}" if one.exact else "–",
         "blessed": one.blessed[:12] if one.blessed else "–",
-        "lines": [
-            {
-                "status": line.status if line.critical else f"({line.status})",
-                "name": line.name,
-                "why": reason(line),
-            }
-            for line in lines
-        ],
+        "lines": shown[True],
+        "told": shown[False],
         "moved": list(one.exact.moved) if one.exact and one.exact.changed else [],
         "first": one.exact.first() if one.exact else [],
         "columns": list(one.primary),

@@ -12,7 +12,9 @@ from lab.report.figures import save
 from lab.report.figures_trend import trend_figure
 
 FIRST = Point(
-    *("2026-03-01", "p", "s", "quota", "Success@6", True, 0.5, 60, 6, 0.02, "pass", "0.1.0", "a" * 40, "c" * 64, "k")
+    *("2026-03-01", "p", "s", "quota", "Success@6", True, 0.5, 60, 6, 0.02, "pass"),
+    *("0.1.0", "a" * 40, "c" * 64),
+    *("numpy 2.3.1; torch 2.13.0", "arm", "k"),
 )
 
 
@@ -64,6 +66,17 @@ def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> No
     _nights(tmp_path, [None] * 13 + [0.7], comparable_key="new", commit="b" * 40, code="d" * 64)
     (one,) = history(read_store(tmp_path))
     assert told_step(one, one.steps[-1])["moved"] == ["recordings, gold or labels"]
+    _nights(
+        tmp_path,
+        [None] * 14 + [0.8],
+        comparable_key="new",
+        commit="b" * 40,
+        code="d" * 64,
+        arm_key="x",
+        versions="numpy 2.3.2; torch 2.13.0",
+    )
+    (one,) = history(read_store(tmp_path))
+    assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
 
 
 def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:
