@@ -27,8 +27,12 @@ def tell(verdict: Verdict) -> None:
         emit_folded(f"- {line.status if line.critical else f'({line.status})'}: {reason(line)}")
     emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
-    _differences([line for line in shown if line.kind in ("guard", "improve")])
-    _figures([line for line in shown if line.kind not in ("guard", "improve")])
+    differences = [line for line in shown if line.kind in ("guard", "improve")]
+    figures = [line for line in shown if line not in differences]
+    _differences(differences)
+    if differences and figures:
+        emit()
+    _figures(figures)
     skipped = [line for line in verdict.lines if line.status == "skipped"]
     for why in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
         names = ", ".join(line.measure for line in skipped if line.reason.endswith(why))

@@ -96,7 +96,7 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], found: Evidence) -> It
         if rule.kind == "limit":
             yield _limit(rule, found.candidate.get(rule.measure))
         elif rule in known:
-            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule))
+            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), len(decisive))
         else:
             yield lacking(rule, "nothing of it was measured in both arms")
         yield from _slices(rule, found, policy)
@@ -142,7 +142,9 @@ def _beyond(rule: Rule, one: Compared, policy: Policy) -> bool:
     return sign * one.estimate.mean + _reach(one, policy.fail_level) < _need(rule)
 
 
-def _difference(rule: Rule, one: Compared, policy: Policy, worse: float | None, better: float | None) -> Line:
+def _difference(
+    rule: Rule, one: Compared, policy: Policy, worse: float | None = None, better: float | None = None, family: int = 1
+) -> Line:
     numbers = {
         "baseline": one.baseline,
         "candidate": one.candidate,
@@ -164,7 +166,8 @@ def _difference(rule: Rule, one: Compared, policy: Policy, worse: float | None, 
         name = f"better by more than {rule.by:g}"
         told = {PASS: f"shown to be {name}", FAIL: f"shown not to be {name}", INCONCLUSIVE: f"not shown to be {name}"}
     # What decides nothing is in no family, and goes by its interval.
-    if seen - reach > need and (better is None or better <= policy.level):
+    shown = seen - reach >= need if rule.kind == "guard" else seen - reach > need
+    if shown and (better is None or better <= policy.level):
         status = PASS
     elif _beyond(rule, one, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
         status = FAIL
@@ -177,18 +180,22 @@ def _difference(rule: Rule, one: Compared, policy: Policy, worse: float | None, 
     )
     settles = None
     if status == INCONCLUSIVE:
-        if seen + reach < need and policy.fail_level < policy.level:
-            why += f" at the level of a fail, {policy.fail_level:g}"
-        wanted = policy.level if seen > need else policy.fail_level
-        settles = _settles(seen - need, _reach(one, wanted), len(one.groups))
+        if seen + reach < need:
+            why += f"; it seems so, and is not shown at the level of a fail, {policy.fail_level:g}"
+        if seen > need:
+            settles = _settles(seen - need, reach, len(one.groups))
+        else:
+            # The least p of a sign-flip halves with each conversation.
+            least = math.ceil(math.log2(family / policy.fail_level))
+            settles = _settles(seen - need, _reach(one, policy.fail_level), len(one.groups), least)
     return line(rule, status, why, settles, low=low, high=high, **numbers)
 
 
-def _settles(distance: float, reach: float, conversations: int) -> str:
+def _settles(distance: float, reach: float, conversations: int, least: int = 0) -> str:
     """What would settle it, were the difference as it seems: the interval shrinks with the root of conversations."""
     if abs(distance) < 1e-9:
         return "no number of conversations, were the difference just as it seems; choose another margin"
-    more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, 1)
+    more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, least - conversations, 1)
     return f"about {more} more conversations like these, were the difference as it seems"
 
 
@@ -219,7 +226,7 @@ def _slices(rule: Rule, found: Evidence, policy: Policy) -> Iterator[Line]:
                 continue
             one = compared(own)
             if _enough(one, policy):
-                told = _difference(replace(rule, critical=False), one, policy, None, None)
+                told = _difference(replace(rule, critical=False), one, policy)
                 reason = told.reason.replace(":", f" [{key}={value}]:", 1)
                 yield replace(told, reason=f"{reason} (exploratory)", slice=f"{key}={value}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from lab.gate.line import FAIL, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
@@ -20,7 +21,7 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
             yield lacking(rule, f"{against.path} has no arm {policy.candidate!r}")
             continue
         changed = len(own.changed)
-        numbers = {"n": own.turns, "candidate": float(changed), "limit": "0 turns changed"}
+        numbers: dict[str, Any] = {"n": own.turns, "candidate": changed, "limit": "0 turns changed"}
         if not changed:
             yield line(rule, PASS, f"all {own.turns} turns are those of {against.path}", **numbers)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lab.gate.policy import Rule
 
@@ -45,9 +46,9 @@ class Line:
         return f"{self.kind} {self.measure}{part}"
 
 
-def line(rule: Rule, status: str, reason: str, settles: str | None = None, **numbers: object) -> Line:
+def line(rule: Rule, status: str, reason: str, settles: str | None = None, **numbers: Any) -> Line:
     """A line of a rule; ``numbers`` are further fields of :class:`Line`."""
-    return Line(rule.kind, rule.measure, status, rule.critical, f"{rule.measure}: {reason}", settles, **numbers)  # type: ignore[arg-type]
+    return Line(rule.kind, rule.measure, status, rule.critical, f"{rule.measure}: {reason}", settles, **numbers)
 
 
 def lacking(rule: Rule, why: str) -> Line:

@@ -15,6 +15,8 @@ from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
 from lab.replay.run_directory import RunDirectory
 
+__all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
+
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3, ERROR: 4}
 SCHEMA = "lab.verdict.v1"
 
