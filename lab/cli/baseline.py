@@ -114,4 +114,4 @@ def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_j
     if as_json:
         emit_json({"removed": name, "objects": gone})
     else:
-        emit(f"forgot {name}; {len(gone)} objects removed")
+        emit(f"forgot {name}; objects removed: {len(gone)}")

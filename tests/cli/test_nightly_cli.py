@@ -1,4 +1,4 @@
-"""``lab nightly``, ``lab baseline``, ``lab trend`` and ``lab diff`` as processes, night after night."""
+"""``lab nightly`` and ``lab baseline bless`` as processes, a night and the next; what is read of them afterwards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli.main import app
+from lab.errors import CheckFailed
 
 Lab = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -28,7 +34,7 @@ changed = "fail"
 """
 
 
-def test_a_week_of_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_set(tmp_path, "a", "b")
     (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
     (tmp_path / "exact.toml").write_text(POLICY, encoding="utf-8")
@@ -51,9 +57,16 @@ def test_a_week_of_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Pat
     assert tuesday.returncode == 1, tuesday.stderr
     assert "config.autoRecall.quotas.mustMax 2 -> 0" in " ".join(tuesday.stdout.split())
     assert (tmp_path / "tuesday" / "night.html").is_file()
-    diff = lab("diff", "monday/sets/lamps/run", "tuesday/sets/lamps/run", cwd=tmp_path)
-    assert (diff.returncode, "tier_quota_v1" in diff.stdout) == (1, True)
-    trend = lab("trend", "--json", cwd=tmp_path)
-    assert trend.returncode == 0, trend.stderr
+    monkeypatch.chdir(tmp_path)
+    diff = CliRunner().invoke(app, ["diff", "monday/sets/lamps/run", "tuesday/sets/lamps/run"])
+    assert isinstance(diff.exception, CheckFailed)
+    assert "tier_quota_v1" in diff.stdout
+    trend = CliRunner().invoke(app, ["trend", "--json"])
+    assert trend.exit_code == 0, trend.output
     assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
     assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
+    listed = CliRunner().invoke(app, ["baseline", "list"])
+    assert "lamps  2026-03-02" in listed.stdout
+    shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
+    assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
+    assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "forgot lamps; objects removed: 1\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,24 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightPlan:
     return read_plan("plan.toml")
 
 
+@pytest.fixture(scope="module")
+def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the plan, its first night, and that night blessed."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("plan.toml").write_text(PLAN, encoding="utf-8")
+        _bless(_night(read_plan("plan.toml")))
+    return folder
+
+
+@pytest.fixture
+def blessed(plan: NightPlan, _first: Path) -> NightPlan:
+    """The small plan, after a first night that was blessed."""
+    shutil.copytree(_first, Path(), dirs_exist_ok=True)
+    return plan
+
+
 def _night(plan: NightPlan, date: str = DAY, out: str | None = None) -> Night:
     found = run_night(plan, Path(out or f"nights/{date}"), date=date, baselines=Path("kept"), store=Path("trend"))
     write_pages(found)
@@ -83,9 +102,8 @@ def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
 
 
-def test_its_files_say_it_to_people_and_to_machines(plan: NightPlan) -> None:
-    _bless(_night(plan))
-    night = _night(plan)
+def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
+    night = _night(blessed)
     folder = night.folder
     page = (folder / "night.html").read_text("utf-8")
     assert "&lt;b&gt;As it was&lt;/b&gt; &amp; no other." in page
@@ -108,12 +126,11 @@ def test_its_files_say_it_to_people_and_to_machines(plan: NightPlan) -> None:
     assert metrics.endswith("# EOF\n")
 
 
-def test_another_configuration_fails_and_says_what_moved(plan: NightPlan) -> None:
-    _bless(_night(plan))
+def test_another_configuration_fails_and_says_what_moved(blessed: NightPlan) -> None:
     Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
-    (one,) = plan.sets
+    (one,) = blessed.sets
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")))
-    night = _night(replace(plan, sets=(other,)), "2026-03-02")
+    night = _night(replace(blessed, sets=(other,)), "2026-03-02")
     assert (night.status, night.exit_code) == ("fail", 1)
     status, reason = _lines(night)["exact tier_quota_v1 receipts"]
     assert status == "fail"
@@ -128,21 +145,19 @@ def test_another_configuration_fails_and_says_what_moved(plan: NightPlan) -> Non
     assert get(Path("kept"), "small").before[0].date == DAY
 
 
-def test_an_arm_that_only_one_side_has_is_not_passed_over(plan: NightPlan) -> None:
-    _bless(_night(plan))
-    (one,) = plan.sets
+def test_an_arm_that_only_one_side_has_is_not_passed_over(blessed: NightPlan) -> None:
+    (one,) = blessed.sets
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "none")))
-    night = _night(replace(plan, sets=(other,)), "2026-03-02")
+    night = _night(replace(blessed, sets=(other,)), "2026-03-02")
     assert (night.status, night.exit_code) == ("inconclusive", 3)
     lines = _lines(night)
     assert lines["exact none receipts"] == ("inconclusive", "arm none is not in the baseline")
     assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is in the baseline alone")
 
 
-def test_gold_that_moved_is_not_comparable(plan: NightPlan) -> None:
-    _bless(_night(plan))
-    (one,) = plan.sets
-    night = _night(replace(plan, sets=(replace(one, asked=replace(one.asked, scope="none")),)), "2026-03-02")
+def test_gold_that_moved_is_not_comparable(blessed: NightPlan) -> None:
+    (one,) = blessed.sets
+    night = _night(replace(blessed, sets=(replace(one, asked=replace(one.asked, scope="none")),)), "2026-03-02")
     assert (night.status, night.exit_code) == ("inconclusive", 3)
     (line,) = [one for one in night.sets[0].verdict.lines if one.status == "inconclusive"]
     assert "differ in scope" in line.reason
@@ -150,19 +165,17 @@ def test_gold_that_moved_is_not_comparable(plan: NightPlan) -> None:
     assert line.settles.startswith("lab baseline bless nights/2026-03-02/")
 
 
-def test_a_damaged_baseline_is_named_and_no_verdict_is_given(plan: NightPlan) -> None:
-    _bless(_night(plan))
+def test_a_damaged_baseline_is_named_and_no_verdict_is_given(blessed: NightPlan) -> None:
     path = next((get(Path("kept"), "small").path / "receipts").iterdir())
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
-    night = _night(plan, "2026-03-02")
+    night = _night(blessed, "2026-03-02")
     assert (night.status, night.exit_code) == ("error", 4)
     assert str(path) in _lines(night)["night measured"][1]
 
 
-def test_a_replay_that_does_not_reproduce_itself_is_an_error(plan: NightPlan) -> None:
-    _bless(_night(plan))
+def test_a_replay_that_does_not_reproduce_itself_is_an_error(blessed: NightPlan) -> None:
     # The second replay as a store with ties in another order would have left it: two places changed round.
     run = open_run(Path(f"nights/{DAY}/sets/small/again"))
     path = run.receipts(run.conversations[0])
@@ -173,7 +186,7 @@ def test_a_replay_that_does_not_reproduce_itself_is_an_error(plan: NightPlan) ->
     column = table.schema.get_field_index("item_key")
     write_table(table.set_column(column, table.schema.field(column), pa.array(keys, table["item_key"].type)), path)
     before = {file: file.read_bytes() for file in Path("trend").iterdir()}
-    night = _night(plan)
+    night = _night(blessed)
     assert (night.status, night.exit_code) == ("error", 4)
     assert list(_lines(night)) == ["a/a receipts"]
     reason = _lines(night)["a/a receipts"][1]
@@ -199,13 +212,12 @@ def test_stale_candidates_are_caught_by_the_second_replay(plan: NightPlan, monke
 
 
 def test_a_night_that_was_killed_goes_on_and_comes_to_the_same(
-    plan: NightPlan, monkeypatch: pytest.MonkeyPatch, files_of: Callable[[Path], dict[str, bytes]]
+    blessed: NightPlan, monkeypatch: pytest.MonkeyPatch, files_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
-    _bless(_night(plan))
-    _night(plan)
+    _night(blessed)
     wanted = {name: data for name, data in files_of(Path("nights")).items() if "latency" not in name}
     real = lab.replay.run.write_whole
-    for stop in (2, 3, 5):
+    for stop in (3, 5):
         count = 0
 
         def killed(path: Path, data: bytes, stop: int = stop) -> None:
@@ -218,22 +230,20 @@ def test_a_night_that_was_killed_goes_on_and_comes_to_the_same(
         Path("nights").rename(f"before-{stop}")
         monkeypatch.setattr(lab.replay.run, "write_whole", killed)
         with pytest.raises(KeyboardInterrupt):
-            run_night(plan, Path(f"nights/{DAY}"), date=DAY, baselines=Path("kept"), store=Path("trend"))
+            run_night(blessed, Path(f"nights/{DAY}"), date=DAY, baselines=Path("kept"), store=Path("trend"))
         monkeypatch.setattr(lab.replay.run, "write_whole", real)
-        assert _night(plan).status == "pass"
+        assert _night(blessed).status == "pass"
         assert {name: data for name, data in files_of(Path("nights")).items() if "latency" not in name} == wanted
 
 
-def test_the_history_has_a_night_once(plan: NightPlan) -> None:
-    _night(plan)
+def test_the_history_has_a_night_once(blessed: NightPlan) -> None:
     points = read_store(Path("trend"))
     assert {point.verdict for point in points} == {"inconclusive"}
-    _bless(_night(plan))
-    _night(plan)
+    _night(blessed)
     again = read_store(Path("trend"))
     assert {point.verdict for point in again} == {"pass"}
     assert [replace_verdict(point) for point in again] == [replace_verdict(point) for point in points]
-    _night(plan, "2026-03-02")
+    _night(blessed, "2026-03-02")
     assert len(read_store(Path("trend"))) == 2 * len(points)
     assert len(list(Path("trend").iterdir())) == 2
 
