@@ -21,8 +21,8 @@ from typing import Any
 
 from lab import __version__
 from lab.compare.changes import ArmChanges, Changes, changes
-from lab.errors import CannotMeasure, CannotWrite, LabError, NotComparable, OtherArguments
-from lab.files import digest, dump_json, only_writer, read_json, write_whole
+from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
@@ -165,6 +165,7 @@ def write_night(night: Night) -> list[Path]:
 
 
 def _begin(out: Path, key: dict[str, Any]) -> None:
+    remove_leftovers(out)
     path = out / "begun.json"
     if path.exists():
         before = read_json(path)
@@ -256,10 +257,10 @@ def _exact(
         reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
         lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, bless))
         return None
-    before = _copied(baseline, out / "baselines" / baseline.now.object[:16])
     try:
-        return changes(before, run)
-    except NotComparable as error:
+        return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
+    except (NotComparable, NotARun) as error:
+        # No run any more: one of another version of the lab, whose manifest this one does not read.
         reason = f"not comparable with baseline {one.baseline!r}: {error}"
         lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, f"{bless} (if that was meant)"))
         return None
@@ -274,6 +275,8 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
     """The blessed run as it is tonight: scoring writes beside a run, and an object is never written into."""
     kept = open_baseline(baseline)
     names = read_json(kept.path / "object.json")
+    for part in (folder, folder / "receipts"):
+        remove_leftovers(part)
     # The manifest last: what was killed before is no run, and is copied again.
     for name in sorted(names, key=lambda name: name == "manifest.json"):
         if not (folder / name).is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 import lab.replay.run
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.errors import OtherArguments, UnusableInput
+from lab.files import digest
 from lab.nightly.baselines import bless, get
 from lab.nightly.night import Night, run_night, write_night
 from lab.nightly.plan import NightPlan, read_plan
@@ -163,6 +165,25 @@ def test_gold_that_moved_is_not_comparable(blessed: NightPlan) -> None:
     assert "differ in scope" in line.reason
     assert line.settles is not None
     assert line.settles.startswith("lab baseline bless nights/2026-03-02/")
+
+
+def test_a_baseline_of_another_version_is_not_comparable(blessed: NightPlan) -> None:
+    run = open_run(Path(f"nights/{DAY}/sets/small/run"))
+    shutil.copytree(run.path, "older")
+    manifest = json.loads(Path("older/manifest.json").read_text("utf-8"))
+    bless(Path("kept"), open_run(Path("older")), "small", date=DAY)
+    older = get(Path("kept"), "small")
+    files = {"manifest.json": json.dumps(manifest | {"schema_version": 1}).encode()}
+    names = json.loads((older.path / "object.json").read_text("utf-8"))
+    names["manifest.json"] = hashlib.sha256(files["manifest.json"]).hexdigest()
+    (older.path / "manifest.json").write_bytes(files["manifest.json"])
+    (older.path / "object.json").write_text(json.dumps(names), "utf-8")
+    older.path.rename(older.path.with_name(digest(names)))
+    name = next((Path("kept") / "names").iterdir())
+    name.write_text(name.read_text("utf-8").replace(older.now.object, digest(names)), "utf-8")
+    night = _night(blessed, "2026-03-02")
+    assert (night.status, night.exit_code) == ("inconclusive", 3)
+    assert "schema_version 1" in _lines(night)["baseline small"][1]
 
 
 def test_a_damaged_baseline_is_named_and_no_verdict_is_given(blessed: NightPlan) -> None:
