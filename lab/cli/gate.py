@@ -113,6 +113,7 @@ def judge(
     verdict.xml (JUnit) and verdict.prom (OpenMetrics); a GitHub step summary where one is asked for by the environment.
     A folder that is called like one of the commands below is given as ./NAME.
     """
+    from lab.files import cannot_write
     from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
     from lab.gate.outputs import summary, workflow_commands, write_verdict
@@ -133,8 +134,11 @@ def judge(
     files = write_verdict(verdict, folder)
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
-        with Path(step).open("a", encoding="utf-8") as opened:
-            opened.write(summary(verdict))
+        try:
+            with Path(step).open("a", encoding="utf-8") as opened:
+                opened.write(summary(verdict))
+        except OSError as error:
+            raise cannot_write(Path(step), error) from error
         for command in workflow_commands(verdict):
             announce(command)
     if as_json:

@@ -139,6 +139,23 @@ def test_a_file_that_is_no_audit_is_told(tmp_path: Path, value: Any, found: str)
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"recalls": {"answered": "many"}}, "recalls: field 'answered': expected a number, found a string"),
+        ({"files": [{}]}, "files: has no field 'file'"),
+        ({"recalls": None}, "field 'recalls': expected an object, found null"),
+    ],
+)
+def test_an_audit_that_was_edited_is_told(
+    tmp_path: Path, audit: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps(laid_over(audit, change)))
+    with pytest.raises(UnusableInput) as caught:
+        read_audit(tmp_path / "audit.json")
+    assert str(caught.value) == f"{tmp_path / 'audit.json'}: {said}"
+
+
 # What goes wrong in a canary, and the rule of stage-b that says so.
 WRONG = [
     ({"errors": {"failed": 30, "attempts": 333, "rate": 30 / 333}}, "errors.rate"),
