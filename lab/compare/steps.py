@@ -50,13 +50,18 @@ class Step(NamedTuple):
     after: float
 
 
-def steps(values: Sequence[float], *, least: float = LEAST) -> list[Step]:
-    """The steps of a series of finite numbers, in order; none for fewer than two values."""
+def steps(values: Sequence[float], *, least: float = LEAST, exact: bool = False) -> list[Step]:
+    """The steps of a series of finite numbers, in order; none for fewer than two values.
+
+    ``exact`` says that each value would come again as it is, as one that was measured twice: then a series too short
+    for a fit steps wherever it changes.
+    """
     if not all(map(math.isfinite, values)):
         raise ValueError("steps of numbers that are not finite")
     changes = [at for at in range(1, len(values)) if abs(values[at] - values[at - 1]) > least]
-    exact = len(values) - 1 - len(changes) >= EXACT * (len(values) - 1)
-    firsts = [0, *changes] if exact else _best(values, least)
+    repeats = len(values) - 1 - len(changes) >= EXACT * (len(values) - 1)
+    certain = repeats or (exact and len(values) < 2 * SHORTEST)
+    firsts = [0, *changes] if certain else _best(values, least)
     levels = [median(values[first:end]) for first, end in zip(firsts, [*firsts[1:], len(values)], strict=True) if end]
     return [
         Step(at, before, after)

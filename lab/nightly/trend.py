@@ -150,7 +150,8 @@ def history(
     for (name, arm, measure), own in found.items():
         own = sorted(own, key=lambda point: point.date)
         kept = [point for point in own if math.isfinite(point.mean)]
-        series.append(Series(name, arm, measure, tuple(kept), tuple(steps([point.mean for point in kept]))))
+        # A night is kept where its replay reproduced itself alone.
+        series.append(Series(name, arm, measure, tuple(kept), tuple(steps([one.mean for one in kept], exact=True))))
     return series
 
 

@@ -68,6 +68,11 @@ def test_without_noise_every_change_is_a_step_on_its_first_night() -> None:
 def test_two_values_that_differ_prove_nothing_yet() -> None:
     assert steps([1.0, 2.0]) == []
     assert steps([1.0, 2.0, 3.0]) == []
+    # Unless each is known to be what it is.
+    assert steps([1.0, 2.0], exact=True) == [Step(1, 1.0, 2.0)]
+    assert steps([1.0, 2.0, 2.0, 3.0], exact=True) == [Step(1, 1.0, 2.0), Step(3, 2.0, 3.0)]
+    noise = np.random.default_rng(4).normal(size=40).tolist()
+    assert steps(noise, exact=True) == []
 
 
 def test_the_fit_is_the_best_of_all() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.compare.steps import Step
 from lab.errors import CannotMeasure, UnusableInput
 from lab.nightly.trend import Point, append, history, read_store, told_step
 from lab.report.figures import save
@@ -77,6 +78,12 @@ def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> No
     )
     (one,) = history(read_store(tmp_path))
     assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
+
+
+def test_the_second_night_can_step(tmp_path: Path) -> None:
+    _nights(tmp_path, [0.5, 0.4])
+    (one,) = history(read_store(tmp_path))
+    assert one.steps == (Step(1, 0.5, 0.4),)
 
 
 def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:
