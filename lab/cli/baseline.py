@@ -97,19 +97,11 @@ def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_jso
     if as_json:
         emit_json(found.as_json() | facts)
         return
-    emit_table(
-        ["", ""],
-        [
-            ["object", found.now.object],
-            ["since", found.now.date],
-            ["note", found.now.note],
-            ["arms", ", ".join(run.arms)],
-            ["conversations", len(run.conversations)],
-            ["lab", f"{facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip()],
-            ["folder", facts["path"]],
-        ],
-        left=2,
-    )
+    since = f" ({found.now.note})" if found.now.note else ""
+    emit_folded(f"{name} is {found.now.object[:SHOWN]} since {found.now.date}{since}")
+    emit_folded(f"{len(run.conversations)} conversations through {', '.join(run.arms)}")
+    emit(f"lab {facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip())
+    emit(facts["path"])
     for one in found.before:
         emit_folded(f"before: {one.object[:SHOWN]} since {one.date}" + (f" ({one.note})" if one.note else ""))
 
@@ -122,4 +114,4 @@ def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_j
     if as_json:
         emit_json({"removed": name, "objects": gone})
     else:
-        emit(f"forgot {name}; {len(gone)} objects removed")
+        emit(f"forgot {name}; objects removed: {len(gone)}")

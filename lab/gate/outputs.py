@@ -82,21 +82,26 @@ def gravest_first(lines: Sequence[Line]) -> list[Line]:
     )
 
 
-def junit(verdict: Verdict) -> bytes:
-    """JUnit XML: a suite is the gate, a case one rule or one of its slices.
+def junit(*verdicts: Verdict) -> bytes:
+    """JUnit XML: a suite is a gate, a case one rule or one of its slices.
 
     A broken rule is a failure, what could not be measured an error, what is inconclusive or decides nothing is skipped.
     """
-    counts = {state: sum(_state(line) == state for line in verdict.lines) for state in (*STATES, SKIPPED)}
-    counted: dict[str, str] = {
-        "tests": str(len(verdict.lines)),
-        "failures": str(counts[FAIL]),
-        "errors": str(counts[ERROR]),
-    }
-    root = ElementTree.Element("testsuites", counted)
-    suite = ElementTree.SubElement(
-        root, "testsuite", counted | {"name": _clean(f"gate {verdict.policy}"), "skipped": str(counts[SKIPPED])}
-    )
+    root = ElementTree.Element("testsuites", _counted([line for verdict in verdicts for line in verdict.lines]))
+    for verdict in verdicts:
+        _suite(root, verdict)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _counted(lines: Sequence[Line]) -> dict[str, str]:
+    states = [_state(line) for line in lines]
+    return {"tests": str(len(states)), "failures": str(states.count(FAIL)), "errors": str(states.count(ERROR))}
+
+
+def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
+    skipped = str(sum(_state(line) == SKIPPED for line in verdict.lines))
+    named = {"name": _clean(f"gate {verdict.policy}"), "skipped": skipped}
+    suite = ElementTree.SubElement(root, "testsuite", _counted(verdict.lines) | named)
     properties = ElementTree.SubElement(suite, "properties")
     told = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
     for name, value in told.items():
@@ -111,22 +116,21 @@ def junit(verdict: Verdict) -> bytes:
             said = ElementTree.SubElement(case, kind, message=_clean(reason(line)))
             if kind != "skipped" and rollback(verdict):
                 said.text = _clean(str(rollback(verdict)))
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
 def _state(line: Line) -> str:
     return SKIPPED if line.status == INCONCLUSIVE or (line.status != PASS and not line.critical) else line.status
 
 
-def openmetrics(verdict: Verdict) -> str:
-    """OpenMetrics text: the verdict as a state set, and each rule's status, value and difference as gauges."""
+def openmetrics(*verdicts: Verdict) -> str:
+    """OpenMetrics text: each verdict as a state set, and each rule's status, value and difference as gauges."""
     lines = [
         f"{_METRICS_BEGIN}The verdict of a gate.",
         "# TYPE lab_gate_verdict stateset",
-        *(_state_sample(verdict, state) for state in STATES),
-        *_gauge("rule", "Whether a rule of a gate passed; none of one that was skipped.", verdict, _passed),
-        *_gauge("value", "What the candidate has of a measure.", verdict, lambda line: line.candidate),
-        *_gauge("difference", "Candidate less baseline.", verdict, lambda line: line.difference),
+        *(_state_sample(verdict, state) for verdict in verdicts for state in STATES),
+        *_gauge("rule", "Whether a rule of a gate passed; none of one that was skipped.", verdicts, _passed),
+        *_gauge("value", "What the candidate has of a measure.", verdicts, lambda line: line.candidate),
+        *_gauge("difference", "Candidate less baseline.", verdicts, lambda line: line.difference),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"
@@ -141,16 +145,17 @@ def _passed(line: Line) -> float | None:
     return None if line.status == SKIPPED else float(line.status == PASS)
 
 
-def _gauge(name: str, about: str, verdict: Verdict, value: Callable[[Line], float | None]) -> Iterator[str]:
+def _gauge(name: str, about: str, verdicts: Sequence[Verdict], value: Callable[[Line], float | None]) -> Iterator[str]:
     yield f"# HELP lab_gate_{name} {about}"
     yield f"# TYPE lab_gate_{name} gauge"
-    for line in verdict.lines:
-        found = value(line)
-        if found is not None:
-            labels = {"policy": verdict.policy, "rule": line.kind, "measure": line.measure}
-            labels |= {"critical": "true" if line.critical else "false"}
-            labels |= {"slice": line.slice} if line.slice else {}
-            yield f"lab_gate_{name}{{{_labels(**labels)}}} {found!r}"
+    for verdict in verdicts:
+        for line in verdict.lines:
+            found = value(line)
+            if found is not None:
+                labels = {"policy": verdict.policy, "rule": line.kind, "measure": line.measure}
+                labels |= {"critical": "true" if line.critical else "false"}
+                labels |= {"slice": line.slice} if line.slice else {}
+                yield f"lab_gate_{name}{{{_labels(**labels)}}} {found!r}"
 
 
 def _labels(**values: str) -> str:
@@ -164,10 +169,10 @@ def summary(verdict: Verdict) -> str:
     """Markdown: the verdict and a row a rule, as a step summary shows it; never longer than a comment may be."""
     text = "\n".join(
         [
-            f"## {_cell(headline(verdict))}",
+            f"## {cell(headline(verdict))}",
             "",
-            *((f"**{_cell(said)}**", "") if (said := rollback(verdict)) else ()),
-            _cell(verdict.about),
+            *((f"**{cell(said)}**", "") if (said := rollback(verdict)) else ()),
+            cell(verdict.about),
             "",
             "| | rule | why |",
             "| --- | --- | --- |\n",
@@ -176,7 +181,7 @@ def summary(verdict: Verdict) -> str:
     left = len(verdict.lines)
     for line in (*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))):
         status = line.status if line.critical else f"({line.status})"
-        row = f"| {status} | {_cell(line.name)} | {_cell(reason(line))[:_MOST_CELL]} |\n"
+        row = f"| {status} | {cell(line.name)} | {cell(reason(line))[:_MOST_CELL]} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:
             return f"{text}\n… and {left} more: verdict.json has all\n"
         text += row
@@ -206,7 +211,8 @@ def reason(line: Line) -> str:
     return f"{line.reason}. What would settle it: {line.settles}." if line.settles else f"{line.reason}."
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text as a cell of a Markdown table may hold it."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return " ".join(escaped.replace("|", "\\|").split())
 

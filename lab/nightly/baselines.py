@@ -12,11 +12,12 @@ blessing. Nothing in an object is ever changed. The folder can be committed, or 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date as calendar_date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
@@ -159,6 +160,8 @@ def damage(baseline: Baseline) -> list[str]:
         return [f"{path}: damaged (not the list that the object is named by)"]
     found = []
     for name, wanted in files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            return [f"{path}: names a file outside of its folder: {name}"]
         file = baseline.path / name
         if not file.is_file():
             found.append(f"{file}: missing")
@@ -209,6 +212,9 @@ def _read(folder: Path, path: Path) -> Baseline:
         if (value["kind"], value["schema_version"]) != (KIND, VERSION):
             raise UnusableInput(f"{path}: is no baseline of this version")
         now, *before = (Blessing(one["object"], one["date"], one["note"]) for one in (value, *value["before"]))
+        for one in (now, *before):
+            if not re.fullmatch("[0-9a-f]{64}", one.object):
+                raise UnusableInput(f"{path}: names an object that is none: {one.object!r}")
         return Baseline(folder, value["name"], now, tuple(before))
     except (KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no baseline: {error}") from None

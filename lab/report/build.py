@@ -13,6 +13,7 @@ from typing import Any
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
+from lab.gate.outputs import cell
 from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
@@ -35,8 +36,8 @@ def build_report(run: RunDirectory, baseline: str | None = None, candidate: str 
     model = _model(run, summary, comparison, drawn)
     data = {key: model[key] for key in ("title", "facts", "arms", "table", "comparison", "slices")}
     outputs = {
-        run.path / "report.html": _render("page.html.j2", model),
-        run.path / "report.md": _render("page.md.j2", model),
+        run.path / "report.html": render("page.html.j2", model),
+        run.path / "report.md": render("page.md.j2", model),
         run.path / "report.json": dump_json(data),
     }
     for path, content in outputs.items():
@@ -135,7 +136,7 @@ def _model(
         if any(one["measures"].get(name) is not None for one in summary["arms"].values())
     ]
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
-    svg = {name: _inline(files[0]) for name, files in drawn.items()}
+    svg = {name: inline(files[0]) for name, files in drawn.items()}
     return {
         "title": "Recall report",
         "sentence": _sentence(comparison, drawn_labels),
@@ -208,13 +209,14 @@ def _interval(one: Difference) -> str:
     return f"{side}: {one.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 
-def _inline(svg: Path) -> str:
+def inline(svg: Path) -> str:
     """The figure's markup without its XML prologue."""
     text = svg.read_text(encoding="utf-8")
     return text[text.index("<svg") :]
 
 
-def _render(template: str, model: dict[str, Any]) -> bytes:
+def render(template: str, model: dict[str, Any]) -> bytes:
+    """A template of ours, filled; what goes into HTML is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -228,5 +230,6 @@ def _render(template: str, model: dict[str, Any]) -> bytes:
     environment.filters["number"] = lambda value: (
         "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
     )
+    environment.filters["cell"] = cell
     environment.filters["signed"] = lambda value: "–" if value is None else f"{value:+.3f}"
     return environment.get_template(template).render(model).encode()

@@ -1,0 +1,153 @@
+"""``lab nightly`` and ``lab trend``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.baseline import today
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+
+if TYPE_CHECKING:
+    from lab.nightly.night import Night
+
+STORE = Path("reports/trend")
+Store = Annotated[Path, typer.Option(help="Where the history of nights is kept, a Parquet file a night and set.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    app.command("nightly")(nightly)
+    app.command("trend")(trend)
+
+
+def nightly(
+    plan: Annotated[str, typer.Option(help="A plan (TOML), or the shipped one: shipped:operators.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the night. [default: below reports/nightly, by date]")
+    ] = None,
+    date: options.Day = None,
+    folder: options.BaselinesFolder = options.BASELINES,
+    store: Store = STORE,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Run a night: replay every set twice, compare it with what was blessed, and judge it by policy.
+
+    Exit codes, the gravest of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could not
+    measure (a replay that does not reproduce itself).
+    """
+    from lab.gate.outputs import summary, workflow_commands
+    from lab.nightly.night import run_night, write_night
+    from lab.nightly.plan import read_plan
+    from lab.report.night import write_pages
+
+    night = run_night(
+        read_plan(plan), out, date=date or today(), baselines=folder, store=store, jobs=jobs, announce=announce
+    )
+    files = [*write_pages(night), *write_night(night)]
+    step = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step:
+        with Path(step).open("a", encoding="utf-8") as opened:
+            opened.write("\n".join(summary(one.verdict) for one in night.sets))
+        for one in night.sets:
+            for command in workflow_commands(one.verdict):
+                announce(command)
+    if as_json:
+        emit_json(night.as_json() | {"folder": str(night.folder)})
+    else:
+        _show(night, files)
+    raise typer.Exit(night.exit_code)
+
+
+def _show(night: Night, files: list[Path]) -> None:
+    from lab.gate.outputs import gravest_first
+
+    emit(f"{night.status.upper()}: night of {night.date}, plan {night.plan}")
+    emit_table(
+        ["set", "verdict", "not reproduced", "changed", "receipts"],
+        [
+            [
+                one.name,
+                one.verdict.status,
+                one.again.changed if one.again else None,
+                one.exact.changed if one.exact else None,
+                one.again.turns if one.again else None,
+            ]
+            for one in night.sets
+        ],
+        left=2,
+    )
+    for one in night.sets:
+        lines = gravest_first(one.verdict.lines)
+        for line in lines:
+            if line.critical:
+                emit_folded(f"{one.name}: {line.status}: {line.reason}")
+                if line.settles:
+                    emit(f"  {line.settles}")
+        told = sum(not line.critical for line in lines)
+        if told:
+            emit_folded(f"{one.name}: {told} more that did not pass and decide nothing; the page has them")
+    emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
+
+
+def trend(
+    store: Store = STORE,
+    measure: Annotated[
+        list[str] | None, typer.Option("--measure", "-m", help="Show these measures. [default: the primary ones]")
+    ] = None,
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="Show these arms. Repeat for more.")] = None,
+    which: Annotated[list[str] | None, typer.Option("--set", help="Show these sets. Repeat for more.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The chart, without an ending. [default: trend, in the store]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the history of nights: levels, and where they stepped, with what moved that night.
+
+    Draws a chart (SVG and PNG).
+    """
+    from lab.measures.score import canonical
+    from lab.nightly.trend import history, read_store, told_step
+    from lab.report.figures import save
+    from lab.report.figures_trend import trend_figure
+
+    series = history(
+        read_store(store), measures=[canonical(one) for one in measure or ()], arms=arm or (), sets=which or ()
+    )
+    files = save(trend_figure(series), out or store / "trend")
+    found = [told_step(one, step) for one in series for step in one.steps]
+    if as_json:
+        emit_json(
+            {
+                "series": [
+                    {"set": one.set, "arm": one.arm, "measure": one.measure}
+                    | {"dates": [point.date for point in one.points], "means": [point.mean for point in one.points]}
+                    for one in series
+                ],
+                "steps": found,
+                "figures": [str(file) for file in files],
+            }
+        )
+        return
+    emit_table(
+        ["set", "arm", "measure", "nights", "first", "last", "steps"],
+        [
+            [one.set, one.arm, one.measure, len(one.points), one.points[0].mean, one.points[-1].mean, len(one.steps)]
+            for one in series
+            if one.points
+        ],
+        left=3,
+    )
+    for one in sorted(found, key=lambda one: one["first"]):
+        emit_folded(
+            f"{one['first']} (after {one['last']}): {one['measure']} of {one['arm']} in {one['set']} "
+            f"{one['before']:.4g} -> {one['after']:.4g}; {', '.join(one['moved']) or 'nothing moved that is known'}"
+        )
+    if not found:
+        emit("no steps")
+    emit(f"Charts: {', '.join(str(file) for file in files)}")

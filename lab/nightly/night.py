@@ -1,0 +1,346 @@
+"""A night: every set of a plan replayed twice, compared with itself, with what was blessed, and by policy.
+
+::
+
+    OUT/begun.json                what this night is of; another plan or other code is another night
+    OUT/sets/<set>/run, again     the two replays: a kill loses at most a conversation
+    OUT/baselines/<object>        the blessed runs as they were that night, so that its pages stay true
+    OUT/night.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
+
+Replays are resumed and never made twice; comparisons take less than a second and are made again, so that a baseline
+blessed meanwhile counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+from lab import __version__
+from lab.compare.changes import ArmChanges, Changes, changes
+from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
+from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
+from lab.gate.outputs import junit, openmetrics
+from lab.gate.policy import Policy
+from lab.gate.verdict import EXIT, Verdict, judge, overall
+from lab.measures.score import read_gold, score_run, summarise
+from lab.nightly.baselines import Baseline, check_date, find, open_baseline
+from lab.nightly.plan import NightPlan, NightSet, Within
+from lab.nightly.trend import append, points_of
+from lab.replay.code import code_key
+from lab.replay.plan import make_plan
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory, file_name, open_run, packages
+from lab.replay.sources import Announce
+
+KIND = "lab.night.v1"
+NIGHTS = Path("reports/nightly")
+# A changed turn is named, the others are counted.
+NAMED = 3
+# What is judged of an arm whose receipts are the blessed ones: differences are exactly zero and need no test.
+ALWAYS = ("limit", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class SetNight:
+    """What a night found of one set.
+
+    Its verdict, the exact comparisons with itself and with its baseline where they were made, and its means.
+    """
+
+    name: str
+    verdict: Verdict
+    again: Changes | None
+    exact: Changes | None
+    blessed: str | None
+    means: dict[str, dict[str, float | None]]
+    primary: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "status": self.verdict.status,
+            "verdict": self.verdict.as_json(),
+            "reproduces": self.again.as_json() if self.again else None,
+            "exact": self.exact.as_json() if self.exact else None,
+            "blessed": self.blessed,
+            "means": self.means,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """A night: what was run, when, by which code, and what became of each set."""
+
+    plan: str
+    about: str
+    date: str
+    folder: Path
+    commit: str | None
+    sets: tuple[SetNight, ...]
+
+    @property
+    def status(self) -> str:
+        """The gravest of all sets."""
+        return min((one.verdict.status for one in self.sets), key=GRAVITY.index)
+
+    @property
+    def exit_code(self) -> int:
+        """What the verb ends with."""
+        return EXIT[self.status]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, as night.json has them."""
+        return {
+            "schema": KIND,
+            "plan": self.plan,
+            "about": self.about,
+            "date": self.date,
+            "status": self.status,
+            "lab": __version__,
+            "commit": self.commit,
+            "code": code_key(),
+            "sets": [one.as_json() for one in self.sets],
+        }
+
+
+def identity(plan: NightPlan) -> dict[str, Any]:
+    """What a night is of: everything that its receipts depend on, as hashes.
+
+    Reads and checks what every set names, before anything is replayed: raises :class:`lab.errors.UnusableInput` for
+    what cannot be replayed.
+    """
+    return {
+        "plan": plan.name,
+        "sets": {one.name: digest(make_plan(one.asked).resolved()) for one in plan.sets},
+        "code": code_key(),
+        "packages": packages(),
+    }
+
+
+def run_night(
+    plan: NightPlan,
+    out: Path | None = None,
+    *,
+    date: str,
+    baselines: Path,
+    store: Path,
+    jobs: int = 1,
+    announce: Announce = lambda _: None,
+) -> Night:
+    """Run a night, or finish it; add it to the history in ``store``.
+
+    ``out`` is its folder; by default one below :data:`NIGHTS` named by the date and by all that the night is of, so
+    that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. What goes wrong with one set
+    is its verdict, and the others go on; a disk that is full ends the night. Raises :class:`OtherArguments` where
+    ``out`` was begun with another plan, other recordings or other code.
+    """
+    key = identity(plan) | {"date": check_date(date)}
+    out = out or NIGHTS / f"{date}-{digest(key)[:8]}"
+    with only_writer(out):
+        _begin(out, key)
+        sets = []
+        for number, one in enumerate(plan.sets, 1):
+            announce(f"{one.name} (set {number} of {len(plan.sets)})")
+            sets.append(_night_of(one, plan, out, date, baselines, store, jobs, announce))
+    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets))
+
+
+def write_night(night: Night) -> list[Path]:
+    """Write night.json, night.xml (JUnit) and night.prom (OpenMetrics), a suite and a verdict a set."""
+    verdicts = [one.verdict for one in night.sets]
+    files = {
+        night.folder / "night.json": dump_json(night.as_json()),
+        night.folder / "night.xml": junit(*verdicts),
+        night.folder / "night.prom": openmetrics(*verdicts).encode(),
+    }
+    for path, data in files.items():
+        write_whole(path, data)
+    return list(files)
+
+
+def _begin(out: Path, key: dict[str, Any]) -> None:
+    remove_leftovers(out)
+    path = out / "begun.json"
+    if path.exists():
+        before = read_json(path)
+        differs = [name for name in key if not isinstance(before, dict) or before.get(name) != key[name]]
+        if differs:
+            raise OtherArguments(f"{out}: this night was begun with another {', '.join(differs)}; choose another --out")
+    write_whole(path, dump_json(key))
+
+
+def _night_of(
+    one: NightSet,
+    plan: NightPlan,
+    out: Path,
+    date: str,
+    baselines: Path,
+    store: Path,
+    jobs: int,
+    announce: Announce,
+) -> SetNight:
+    folder = out / "sets" / file_name(one.name)
+    lines: list[Line] = []
+    again = exact = baseline = None
+    means: dict[str, dict[str, float | None]] = {}
+    primary: tuple[str, ...] = ()
+    try:
+        run = _replayed(one, folder / "run", jobs, announce, kept=True)
+        # In other processes and in another order where there are several conversations: a set of Python has the order
+        # of its process.
+        announce(f"{one.name}: once more, with nothing kept")
+        again = changes(run, _replayed(one, folder / "again", max(jobs, 2), announce, kept=False))
+        lines.append(_reproduces(again))
+        if not again.changed:
+            baseline = find(baselines, one.baseline)
+            exact = _exact(lines, one, run, baseline, out, baselines)
+            lines += _against(plan.policy, run, exact, _bless(one, run, baselines))
+            for within in one.compare:
+                lines += _within(within, run)
+            scores = score_run(run)
+            found = summarise(scores, read_gold(run), run.arms)["arms"]
+            means = {arm: found[arm]["measures"] for arm in run.arms}
+            points = points_of(run, scores, date=date, plan=plan.name, name=one.name, verdict=overall(lines))
+            primary = tuple(dict.fromkeys(point.measure for point in points if point.primary))
+            append(store, points)
+    except CannotWrite:
+        raise
+    except LabError as error:
+        lines.append(Line("night", "measured", ERROR, True, str(error)))
+    verdict = Verdict(
+        f"{plan.name}/{one.name}",
+        plan.about,
+        str(folder / "run"),
+        one.baseline,
+        None,
+        overall(lines),
+        tuple(lines),
+        against=str(exact.before) if exact else None,
+    )
+    return SetNight(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
+
+
+def _replayed(one: NightSet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
+    outcome = run_replay(one.asked, folder, jobs=jobs, kept=kept, announce=announce)
+    if outcome.failures:
+        first = outcome.failures[0]
+        raise CannotMeasure(
+            f"{len(outcome.failures)} conversations could not be replayed; {first['conversation']}: {first['reason']}; "
+            f"all reasons are in {folder / 'failures.jsonl'}"
+        )
+    return outcome.run
+
+
+def _reproduces(again: Changes) -> Line:
+    if not again.changed:
+        reason = f"replayed twice, all {again.turns} receipts are the same"
+        return Line("a/a", "receipts", PASS, True, reason, n=again.turns)
+    reason = (
+        f"the replay does not reproduce itself: {again.changed} of {again.turns} receipts differ between two replays "
+        f"of the same code ({_named([one for one in again.arms if one.changed])}); nothing else was judged"
+    )
+    return Line("a/a", "receipts", ERROR, True, reason, n=again.turns)
+
+
+def _exact(
+    lines: list[Line], one: NightSet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
+) -> Changes | None:
+    """Compare with the blessed run; where that cannot be done, add the line that says why."""
+    bless = _bless(one, run, folder)
+    if baseline is None:
+        reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
+        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, bless))
+        return None
+    try:
+        return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
+    except (NotComparable, NotARun) as error:
+        # No run any more: one of another version of the lab, whose manifest this one does not read.
+        reason = f"not comparable with baseline {one.baseline!r}: {error}"
+        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, f"{bless} (if that was meant)"))
+        return None
+
+
+def _bless(one: NightSet, run: RunDirectory, folder: Path) -> str:
+    """The command that makes this night's run the baseline."""
+    return join(["lab", "baseline", "bless", str(run.path), "--name", one.baseline, "--baselines", str(folder)])
+
+
+def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
+    """The blessed run as it is tonight: scoring writes beside a run, and an object is never written into."""
+    kept = open_baseline(baseline)
+    names = read_json(kept.path / "object.json")
+    for part in (folder, folder / "receipts"):
+        remove_leftovers(part)
+    # The manifest last: what was killed before is no run, and is copied again.
+    for name in sorted(names, key=lambda name: name == "manifest.json"):
+        if not (folder / name).is_file():
+            write_whole(folder / name, (kept.path / name).read_bytes())
+    return open_run(folder)
+
+
+def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: str) -> Iterator[Line]:
+    """Every arm against the blessed one: exactly, then by the rules of the policy."""
+    if exact is None:
+        return
+    # Whether a change fails or is told, the policy says: by its own exact rules.
+    critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
+    bless = f"{bless} (if that was meant)"
+    for arm in exact.arms:
+        changed = len(arm.changed)
+        reason = f"all {arm.turns} receipts are the blessed ones"
+        if changed:
+            moved = "; ".join(exact.moved) or "nothing that the manifests know of"
+            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); moved: {moved}"
+        yield Line(
+            "exact",
+            f"{arm.arm} receipts",
+            FAIL if changed else PASS,
+            critical or not changed,
+            reason,
+            bless if changed else None,
+            candidate=float(changed),
+            n=arm.turns,
+        )
+        kinds = ALWAYS if not changed else tuple({rule.kind for rule in policy.rules} - {"exact"})
+        rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
+        if rules:
+            own = replace(policy, candidate=arm.arm, rules=rules)
+            for line in judge(own, run, against=open_run(Path(exact.before))).lines:
+                yield replace(line, measure=f"{arm.arm} {line.measure}", reason=f"{arm.arm}: {line.reason}")
+    for arms, what in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is in the baseline alone")):
+        for name in arms:
+            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", bless)
+
+
+def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
+    policy = replace(within.policy, baseline=within.baseline, candidate=within.candidate)
+    for line in judge(policy, run).lines:
+        pair = f"{within.candidate} against {within.baseline}"
+        yield replace(
+            line,
+            measure=f"{pair} {line.measure}",
+            critical=line.critical and within.critical,
+            reason=f"{pair}: {line.reason}",
+        )
+
+
+def _named(arms: Sequence[ArmChanges]) -> str:
+    """The first changed turns of some arms, and in which columns they and all others changed."""
+    columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
+    turns = [f"{one.turn} of {arm.arm}" for arm in arms for one in arm.changed]
+    more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
+    return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
+
+
+def _commit(out: Path, plan: NightPlan) -> str | None:
+    try:
+        run = open_run(out / "sets" / file_name(plan.sets[0].name) / "run")
+    except LabError:
+        return None
+    return (run.manifest["environment"].get("git") or {}).get("commit")

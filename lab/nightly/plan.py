@@ -1,0 +1,215 @@
+"""What a night runs: a plan in TOML, read and checked whole before anything is replayed.
+
+::
+
+    name = "operators"
+    about = "one sentence on what these nights guard"
+    policy = "nightly"                     # judges each arm against its baseline; its [[exact]] rule, any change
+
+    [[set]]
+    name = "operators"
+    recordings = "shipped:operators"       # or a path, from the folder of this file
+    format = "lab"
+    arms = ["tier_first_v1", "tier_quota_v1", "wide=wide.json"]
+    scope = "recorded"                     # and every other option of `lab replay`, with _ for -
+    baseline = "operators"                 # the set's name where it is left out
+
+    [[set.compare]]                        # two arms of the night, any number of times
+    baseline = "tier_first_v1"
+    candidate = "tier_quota_v1"
+    policy = "rollout"
+    critical = false                       # told, and decides nothing
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import read_text
+from lab.gate.policy import Policy, read_policy
+from lab.replay.plan import Asked
+from lab.shape import named
+from lab.shelf import shipped
+
+SHIPPED = Path(__file__).parent / "plans"
+POLICY = "nightly"
+# What a set may say besides, as `lab replay` has it, by what it must be. Paths are taken from the plan's folder.
+_TEXTS = ("store", "profile", "memories", "labels", "scope", "recall_turns", "embedder", "categories")
+_PATHS = ("golden", "memories_from", "config")
+_SHARES = ("must_share", "nice_share")
+_COUNTS = ("seed", "max_items", "depth", "limit", "hard_rules")
+_LISTS = ("conversation", "faults")
+_SET = ("name", "recordings", "format", "arms", "baseline", "compare", *_TEXTS, *_PATHS, *_SHARES, *_COUNTS, *_LISTS)
+_TOP = ("name", "about", "policy", "set")
+_COMPARE = ("baseline", "candidate", "policy", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A comparison of two arms of one night by a policy."""
+
+    baseline: str
+    candidate: str
+    policy: Policy
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NightSet:
+    """One set of recordings through its arms, the name of its baseline, and what is compared within the night."""
+
+    name: str
+    asked: Asked
+    baseline: str
+    compare: tuple[Within, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NightPlan:
+    """A plan: its sets in the order of the file, and the policy by which a set is held against its baseline."""
+
+    name: str
+    about: str
+    policy: Policy
+    sets: tuple[NightSet, ...]
+
+
+def shipped_plans() -> list[str]:
+    """The names of the plans that come with the lab, as they are asked for."""
+    return [f"shipped:{path.stem}" for path in sorted(SHIPPED.glob("*.toml"))]
+
+
+def read_plan(name: str) -> NightPlan:
+    """A shipped plan (``shipped:NAME``) or one in a file; :class:`UnusableInput` names what is wrong and where."""
+    path = SHIPPED / f"{name.removeprefix('shipped:')}.toml" if name in shipped_plans() else Path(name)
+    if not path.is_file():
+        raise UnusableInput(f"{name}: no such file, and no plan of that name; there are: {', '.join(shipped_plans())}")
+    try:
+        value = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UnusableInput(f"{path}: not TOML: {error}") from None
+    return _plan(value, path)
+
+
+def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
+    where = str(path)
+    _known(value, _TOP, where)
+    given = value.get("set", [])
+    if not isinstance(given, list) or not given:
+        raise UnusableInput(f"{where}: has no [[set]]; a night that replays nothing passes everything")
+    policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
+    sets = tuple(_set(one, path, f"{where}: set {number}") for number, one in enumerate(given, 1))
+    for what in ("name", "baseline"):
+        names = [getattr(one, what) for one in sets]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise UnusableInput(f"{where}: two sets have the {what} {double!r}")
+    return NightPlan(
+        _text(value, "name", where),
+        _text(value, "about", where),
+        policy,
+        sets,
+    )
+
+
+def _set(value: Any, path: Path, where: str) -> NightSet:
+    if not isinstance(value, Mapping):
+        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+    _known(value, _SET, where)
+    name = _text(value, "name", where)
+    arms = _texts(value.get("arms", []), f"{where}: arms")
+    if not arms:
+        raise UnusableInput(f"{where}: arms: names no arm")
+    options: dict[str, Any] = {key: _text(value, key, where) for key in _TEXTS if key in value}
+    options |= {key: str(_path(_text(value, key, where), path)) for key in _PATHS if key in value}
+    options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
+    options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
+    options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
+    assert options.keys() <= {field.name for field in fields(Asked)}  # noqa: S101 - a slip of ours, and no user's
+    recordings = _text(value, "recordings", where)
+    kind, _, which = recordings.partition(":")
+    source = shipped("datasets", which) if kind == "shipped" else _path(recordings, path)
+    asked = Asked(
+        str(source),
+        _text(value, "format", where),
+        tuple(_arm(one, path) for one in arms),
+        **options,
+    )
+    given = value.get("compare", [])
+    if not isinstance(given, list):
+        raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {named(given)}")
+    known = [one.partition("=")[0] for one in arms]
+    compare = tuple(_within(one, known, path, f"{where}: compare {number}") for number, one in enumerate(given, 1))
+    return NightSet(name, asked, _text(value, "baseline", where, name), compare)
+
+
+def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
+    if not isinstance(value, Mapping):
+        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+    _known(value, _COMPARE, where)
+    pair = [_text(value, key, where) for key in ("baseline", "candidate")]
+    for arm in pair:
+        if arm not in arms:
+            raise UnusableInput(f"{where}: {arm!r} is no arm of the set; it has: {', '.join(arms)}")
+    policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
+    return Within(pair[0], pair[1], policy, _flag(value.get("critical", True), f"{where}: critical"))
+
+
+def _policy(name: str, path: Path, where: str) -> Policy:
+    beside = _path(name, path)
+    try:
+        return read_policy(str(beside) if beside.is_file() else name)
+    except UnusableInput as error:
+        raise UnusableInput(f"{where}: {error}") from None
+
+
+def _arm(text: str, path: Path) -> str:
+    """An arm; the file of one that brings its configuration is taken from the plan's folder."""
+    name, equals, file = text.partition("=")
+    return f"{name}={_path(file, path)}" if equals else name
+
+
+def _path(text: str, plan: Path) -> Path:
+    return plan.parent / Path(text).expanduser()
+
+
+def _known(value: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    unknown = sorted(set(value) - set(known))
+    if unknown:
+        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
+
+
+def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    found = value.get(key, default)
+    if not isinstance(found, str) or not found.strip():
+        raise UnusableInput(f"{where}: {key}: expected text, found {named(found)}")
+    return found
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value):
+        raise UnusableInput(f"{where}: expected a list of texts, found {named(value)}")
+    return tuple(value)
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise UnusableInput(f"{where}: expected a number, found {named(value)}")
+    return float(value)
+
+
+def _count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise UnusableInput(f"{where}: expected a whole number from 0, found {value!r}")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UnusableInput(f"{where}: expected true or false, found {named(value)}")
+    return value

@@ -1,0 +1,72 @@
+"""``lab nightly`` and ``lab baseline bless`` as processes, a night and the next; what is read of them afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli.main import app
+from lab.errors import CheckFailed
+
+Lab = Callable[..., subprocess.CompletedProcess[str]]
+
+PLAN = """
+name = "tiny"
+about = "As it was."
+policy = "exact.toml"
+[[set]]
+name = "lamps"
+recordings = "datasets/tiny"
+format = "lab"
+arms = ["tier_first_v1", "tier_quota_v1"]
+embedder = "hashing"
+"""
+POLICY = """
+name = "exact"
+about = "Nothing changed."
+[[exact]]
+changed = "fail"
+"""
+
+
+def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_set(tmp_path, "a", "b")
+    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
+    (tmp_path / "exact.toml").write_text(POLICY, encoding="utf-8")
+    monday = ("nightly", "--plan", "plan.toml", "--date", "2026-03-02", "--out", "monday")
+    first = lab(*monday, cwd=tmp_path)
+    assert first.returncode == 3, first.stderr
+    assert "INCONCLUSIVE" in first.stdout
+    (command,) = [line.strip() for line in first.stdout.splitlines() if line.startswith("  lab baseline bless")]
+    # What it says is to be done can be done.
+    blessed = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
+    assert blessed.returncode == 0, blessed.stderr
+    assert json.loads(blessed.stdout)["name"] == "lamps"
+    again = lab(*monday, "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["status"] == "pass"
+    # Somebody turns a knob.
+    (tmp_path / "one.json").write_text('{"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}', "utf-8")
+    (tmp_path / "plan.toml").write_text(PLAN.replace('"tier_quota_v1"]', '"tier_quota_v1=one.json"]'), "utf-8")
+    tuesday = lab("nightly", "--plan", "plan.toml", "--date", "2026-03-03", "--out", "tuesday", cwd=tmp_path)
+    assert tuesday.returncode == 1, tuesday.stderr
+    assert "config.autoRecall.quotas.mustMax 2 -> 0" in " ".join(tuesday.stdout.split())
+    assert (tmp_path / "tuesday" / "night.html").is_file()
+    monkeypatch.chdir(tmp_path)
+    diff = CliRunner().invoke(app, ["diff", "monday/sets/lamps/run", "tuesday/sets/lamps/run"])
+    assert isinstance(diff.exception, CheckFailed)
+    assert "tier_quota_v1" in diff.stdout
+    trend = CliRunner().invoke(app, ["trend", "--json"])
+    assert trend.exit_code == 0, trend.output
+    assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
+    assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
+    listed = CliRunner().invoke(app, ["baseline", "list"])
+    assert "lamps  2026-03-02" in listed.stdout
+    shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
+    assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
+    assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "forgot lamps; objects removed: 1\n"

@@ -1,0 +1,117 @@
+"""The history of nights: series, steps, and what moved with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.compare.steps import Step
+from lab.errors import CannotMeasure, UnusableInput
+from lab.nightly.trend import Point, append, history, read_store, told_step
+from lab.report.figures import save
+from lab.report.figures_trend import trend_figure
+
+FIRST = Point(
+    *("2026-03-01", "p", "s", "quota", "Success@6", True, 0.5, 60, 6, 0.02, "pass"),
+    *("0.1.0", "a" * 40, "c" * 64),
+    *("numpy 2.3.1; torch 2.13.0", "arm", "k"),
+)
+
+
+def _nights(store: Path, means: list[float | None], **changes: object) -> None:
+    """A night a mean, of two measures; none where there is no mean."""
+    for day, mean in enumerate(means, 1):
+        if mean is not None:
+            date = f"2026-03-{day:02}"
+            point = FIRST._replace(date=date, mean=mean, **changes)
+            append(store, [point, point._replace(measure="Jaccard", primary=False, mean=0.25, standard_error=None)])
+
+
+def test_what_is_read_is_what_was_kept_and_a_night_replaces_itself(tmp_path: Path) -> None:
+    _nights(tmp_path, [0.5, 0.6])
+    _nights(tmp_path, [0.5, 0.7])
+    points = read_store(tmp_path)
+    assert [(one.date, one.measure, one.mean) for one in points] == [
+        ("2026-03-01", "Success@6", 0.5),
+        ("2026-03-01", "Jaccard", 0.25),
+        ("2026-03-02", "Success@6", 0.7),
+        ("2026-03-02", "Jaccard", 0.25),
+    ]
+    assert points[0] == FIRST
+    assert points[1].standard_error is None
+
+
+def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> None:
+    # A night is missing; the code changed with the step, the recordings later and without one.
+    _nights(tmp_path, [0.5, 0.5, 0.5, None, 0.5])
+    after = [None] * 5 + [0.4] * 4
+    _nights(tmp_path, after, commit="b" * 40, code="d" * 64)
+    _nights(tmp_path, [None] * 9 + [0.4], commit="b" * 40, code="d" * 64, comparable_key="other")
+    (one,) = history(read_store(tmp_path))
+    assert (one.set, one.arm, one.measure, len(one.points)) == ("s", "quota", "Success@6", 9)
+    (step,) = one.steps
+    assert told_step(one, step) == {
+        "set": "s",
+        "arm": "quota",
+        "measure": "Success@6",
+        "last": "2026-03-05",
+        "first": "2026-03-06",
+        "before": 0.5,
+        "after": 0.4,
+        "moved": [f"commit {'a' * 12} -> {'b' * 12}", f"code {'c' * 12} -> {'d' * 12}"],
+    }
+    _nights(tmp_path, [None] * 10 + [0.6] * 3, comparable_key="other", commit="b" * 40, code="d" * 64)
+    (one,) = history(read_store(tmp_path))
+    assert [step.at for step in one.steps] == [4, 9]
+    _nights(tmp_path, [None] * 13 + [0.7], comparable_key="new", commit="b" * 40, code="d" * 64)
+    (one,) = history(read_store(tmp_path))
+    assert told_step(one, one.steps[-1])["moved"] == ["recordings, gold or labels"]
+    _nights(
+        tmp_path,
+        [None] * 14 + [0.8],
+        comparable_key="new",
+        commit="b" * 40,
+        code="d" * 64,
+        arm_key="x",
+        versions="numpy 2.3.2; torch 2.13.0",
+    )
+    (one,) = history(read_store(tmp_path))
+    assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
+
+
+def test_the_second_night_can_step(tmp_path: Path) -> None:
+    _nights(tmp_path, [0.5, 0.4])
+    (one,) = history(read_store(tmp_path))
+    assert one.steps == (Step(1, 0.5, 0.4),)
+
+
+def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:
+    _nights(tmp_path, [1 / 3] * 28)
+    for sets in ([], ["s"]):
+        series = history(read_store(tmp_path), measures=["Success@6", "Jaccard"], sets=sets, arms=["quota"])
+        assert [(one.measure, one.steps) for one in series] == [("Success@6", ()), ("Jaccard", ())]
+    for what, wanted in (("measures", "nDCG@6"), ("arms", "first"), ("sets", "t")):
+        with pytest.raises(UnusableInput, match=f"no {what.removesuffix('s')} '{wanted}' in this history; it has"):
+            history(read_store(tmp_path), **{what: [wanted]})
+
+
+def test_a_store_that_is_empty_or_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="holds no nights"):
+        read_store(tmp_path)
+    _nights(tmp_path, [0.5])
+    path = next(tmp_path.iterdir())
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CannotMeasure, match=path.name):
+        read_store(tmp_path)
+
+
+def test_the_chart_is_the_same_for_the_same_history(tmp_path: Path) -> None:
+    _nights(tmp_path / "store", [0.5] * 6 + [0.7] * 6)
+    series = history(read_store(tmp_path / "store"), measures=["Success@6", "Jaccard"])
+    one, other = (save(trend_figure(series), tmp_path / name) for name in ("a", "b"))
+    assert one[0].read_bytes() == other[0].read_bytes()
+    # The level moved: the dotted line of the step is there, and only where there is one.
+    assert [len(axes.collections) for axes in trend_figure(series).axes] == [2, 0]
+    with pytest.raises(UnusableInput, match="no nights"):
+        trend_figure([])
