@@ -89,7 +89,7 @@ def run_task(task: Task) -> Replayed | str:
         for retrieval, candidates in task.kept.items():
             candidates.serve(names[retrieval])
         changed = {retrieval: one for retrieval, one in task.kept.items() if one.changed}
-        return Replayed(table_bytes(receipts_table(answers)), table_bytes(latency_table(answers)), changed)
+        return Replayed(table_bytes(receipts_table(answers, recording)), table_bytes(latency_table(answers)), changed)
     except LabError as error:
         return str(error)
     except Exception as error:  # a fault nobody foresaw ends its conversation, not the run

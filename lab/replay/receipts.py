@@ -7,31 +7,44 @@ never by text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from lab.columns import booleans, lists, numbers, strings
 from lab.engine.js import js_length
+from lab.recordings.model import Recording
 from lab.replay.loop import Answered
+from lab.replay.promises import Checked, Promises, tokens
 from lab.systems.contract import Item
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KIND, VERSION = "lab.receipts", "2"
+KIND, VERSION = "lab.receipts", "3"
 ITEM_FIELDS = tuple(Item._fields)
 # How a field is kept: None as text, else as numbers of this kind.
 ITEM_KINDS = (None, None, None, None, None, "float64", "int32", "int32", None)
 
 
-def receipts_table(answers: Sequence[Answered]) -> pa.Table:
+def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Table:
     """The receipts of one conversation, a row an answer.
 
     Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, hard_rules, hard_kept,
-    pinned, duplicates, log, receipt``, and a list column ``item_…`` for each field of an item.
+    pinned, duplicates``, a list column ``item_…`` for each field of an item, ``log, receipt``, and of the block:
+
+    * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
+    * ``evicted``: what the budget dropped; null where no receipt tells
+    * ``future``: injected or pinned memories that are born after the moment
+    * ``twins``: injected memories that say, but for case and spaces, what an earlier one of the block says
+    * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
+    * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none
+      that supersedes them stands; ``outdated``: memories of the conversation that are superseded by then
     """
     import orjson
     import pyarrow as pa
 
+    promises = Promises(recording)
+    checked = [promises.check(one.recall, one.moment.seq) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
     flat = [item for recall in recalls for item in recall.items]
@@ -59,6 +72,10 @@ def receipts_table(answers: Sequence[Answered]) -> pa.Table:
             **listed,
             "log": _texts([recall.log for recall in recalls]),
             "receipt": strings([orjson.dumps(recall.receipt).decode() for recall in recalls]),
+            "block": strings([_hash(recall.context) for recall in recalls]),
+            "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
+            "evicted": numbers([_evicted(recall.receipt) for recall in recalls], "int32"),
+            **{name: numbers([one[place] for one in checked], "int32") for place, name in enumerate(Checked._fields)},
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
@@ -80,6 +97,15 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
         }
     )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
+
+
+def _hash(context: str) -> str:
+    # A budget of the plugin may have cut a character in two.
+    return sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _evicted(receipt: dict[str, Any]) -> int | None:
+    return (receipt.get("budget") or {}).get("droppedCount", 0) if receipt else None
 
 
 def _texts(values: Sequence[Sequence[str]]) -> pa.Array:

@@ -19,7 +19,7 @@ from lab.errors import NotARun, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, read_json, remove_leftovers, write_whole
 from lab.replay.code import code_key
 
-KIND, VERSION = "lab.run", 2
+KIND, VERSION = "lab.run", 3
 REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
 # Bytes of a name before its ending; most file systems take 255 in all.
 MAX_NAME = 180

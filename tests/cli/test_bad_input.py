@@ -317,9 +317,9 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
         ("{}", "run/manifest.json: is no manifest of a run"),
         ("[]", "run/manifest.json: is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 2"),
+        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 3"),
         # What a manifest must hold, and this one does not.
-        ('{"kind": "lab.run", "schema_version": 2}', "run/manifest.json"),
+        ('{"kind": "lab.run", "schema_version": 3}', "run/manifest.json"),
     ],
 )
 def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:

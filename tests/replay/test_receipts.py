@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, rows_of
 from lab.replay.moments import moments
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.promises import Checked, Promises, tokens
 from lab.replay.receipts import item, latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.sources import texts_of
@@ -30,12 +32,13 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency",
 ARMS += ("quota_flow", "seed_full")
 SCALARS = ["arm", "turn", "seq", "scope", "recalls", "probe", "injected", "visible", "visible_nice", "chars"]
 SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
+BLOCK = ["block", "tokens", "evicted", "future", "twins", "raw", "superseded", "stale", "outdated"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
 
 
 @pytest.fixture
-def answered(desk: Any) -> list[Answered]:
-    """Every answer of every arm on a small recording with scopes, labels, a hard rule, an old TODO and Chinese."""
+def plan(desk: Any) -> Plan:
+    """Every arm on a small recording with scopes, labels, a hard rule, an old TODO and Chinese."""
     labels = ("must_remember", "nice_to_have", "ignore", "unknown")
     fields: list[dict[str, Any]] = [{"importance_label": labels[turn % 4]} for turn in range(12)]
     fields[0] |= {"category": "todo"}
@@ -47,7 +50,12 @@ def answered(desk: Any) -> list[Answered]:
     desk.say("果園 east", ("orchard", turns[:6]), ("global", turns[6:]))
     desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
     (desk.home / "config.json").write_text('{"autoCapture": {"todoStaleTtlDays": 1}}')
-    plan = make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
+    return make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
+
+
+@pytest.fixture
+def answered(plan: Plan) -> list[Answered]:
+    """Every answer of every arm."""
     (recording,) = plan.recordings
     texts, vectors = texts_of(plan, recording), Vectors(plan.embedder)
     vectors.prepare(texts)
@@ -77,8 +85,8 @@ def decoded(path: Path) -> str:
     )
 
 
-def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_path: Path) -> None:
-    write_table(receipts_table(answered), tmp_path / "r.parquet")
+def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+    write_table(receipts_table(answered, plan.recordings[0]), tmp_path / "r.parquet")
     rows = read_table(tmp_path / "r.parquet").to_pylist()
     assert len(rows) == len(answered) == 13 * len(ARMS)
     for row, one in zip(rows, answered, strict=True):
@@ -101,6 +109,11 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
         ]
         assert tuple(item(row, rank) for rank in range(len(row["item_key"]))) == one.recall.items
         assert json.loads(row["receipt"]) == one.recall.receipt
+        assert row["block"] == hashlib.sha256(one.recall.context.encode()).hexdigest()[:16]
+        assert row["tokens"] == tokens(one.recall.context)
+        assert row["evicted"] == one.recall.receipt.get("budget", {}).get("droppedCount", 0)
+        checked = Promises(plan.recordings[0]).check(one.recall, one.moment.seq)
+        assert tuple(row[name] for name in Checked._fields) == checked
     assert {rank for one in answered for entry in one.recall.items for rank in (entry.fts_rank, entry.vec_rank)} > {
         None,
         1,
@@ -110,16 +123,16 @@ def test_what_was_answered_comes_back_from_disk(answered: list[Answered], tmp_pa
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
-def test_the_columns_are_those_that_are_documented(answered: list[Answered]) -> None:
-    table = receipts_table(answered)
-    assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt"]
-    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"2"}
+def test_the_columns_are_those_that_are_documented(plan: Plan, answered: list[Answered]) -> None:
+    table = receipts_table(answered, plan.recordings[0])
+    assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt", *BLOCK]
+    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"3"}
 
 
-def test_receipts_without_any_item_have_the_same_schema(answered: list[Answered], tmp_path: Path) -> None:
-    whole = receipts_table(answered).schema
+def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+    whole = receipts_table(answered, plan.recordings[0]).schema
     for some in ([one for one in answered if one.arm.name == "none"], []):
-        table = receipts_table(some)
+        table = receipts_table(some, plan.recordings[0])
         assert table.schema == whole
         write_table(table, tmp_path / "r.parquet")
         assert read_table(tmp_path / "r.parquet").to_pylist() == table.to_pylist()
@@ -141,9 +154,11 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     assert latency_table([]).schema == table.schema
 
 
-def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(answered: list[Answered], tmp_path: Path) -> None:
+def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(
+    plan: Plan, answered: list[Answered], tmp_path: Path
+) -> None:
     for number, answers in enumerate((answered, answered)):
-        write_table(receipts_table(answers), tmp_path / f"{number}.parquet")
+        write_table(receipts_table(answers, plan.recordings[0]), tmp_path / f"{number}.parquet")
         for one in answered:
             one.recall.timings["search"] = 123456789
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()

@@ -172,7 +172,7 @@ def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
         ("{}", "is no manifest of a run"),
         ("[]", "is no manifest of a run"),
         ('{"kind": "lab.other", "schema_version": 1}', "is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 1}', "schema_version 1, this version reads 2"),
+        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 3"),
         ('{"kind": "lab.run"}', "schema_version None"),
     ],
 )

@@ -1,0 +1,107 @@
+"""What every injection has to keep, whatever selects: told from the recording and the block that came back, alone.
+
+Nothing here is asked of the engine, so a fault of it cannot hide itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+from math import inf
+from typing import NamedTuple
+
+from lab.engine.near_duplicate import CJK_RUN
+from lab.engine.recall.wrap import CLOSE, OPEN
+from lab.recordings.model import Recording
+from lab.systems.contract import Recall
+
+_MARKUP = re.compile("[<>&]")
+_BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
+# What is left of an entity where a budget cut the block.
+_CUT = re.compile(r"&[a-z#0-9]{0,4}\Z")
+
+
+class Checked(NamedTuple):
+    """How many of the injected memories of one recall break a promise; see the columns of :mod:`lab.replay.receipts`.
+
+    ``outdated`` is no breach: so many memories were superseded by then.
+    """
+
+    future: int
+    twins: int
+    raw: int
+    superseded: int
+    stale: int
+    outdated: int
+
+
+class Promises:
+    """What a recording says of its memories, ready to hold recalls against."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._born = {memory.key: memory.visible_from for memory in recording.memories}
+        texts: dict[str, int] = {}
+        self._said = {
+            memory.key: texts.setdefault(" ".join(memory.text.casefold().split()), len(texts))
+            for memory in recording.memories
+        }
+        # Texts with markup, as they should stand in a block; the engine's own escaping is what is being checked.
+        self._escaped = {
+            memory.key: escape(memory.text).replace("&#x27;", "&#39;")
+            for memory in recording.memories
+            if _MARKUP.search(memory.text)
+        }
+        # By superseded memory: from when on it is, and by which, those that supersede its successors included.
+        self._until: dict[str, int] = {}
+        self._newer: defaultdict[str, set[str]] = defaultdict(set)
+        older: dict[str, set[str]] = {}
+        for memory in recording.memories:
+            older[memory.key] = {*memory.supersedes}.union(*(older.get(one, ()) for one in memory.supersedes))
+            for one in older[memory.key]:
+                self._newer[one].add(memory.key)
+                self._until[one] = min(self._until.get(one, memory.visible_from), memory.visible_from)
+        self._ends = sorted(self._until.values())
+
+    def check(self, recall: Recall, seq: int) -> Checked:
+        """Hold what was recalled at a moment against it. A key that the recording does not know breaks nothing."""
+        keys = [one.key for one in recall.items[: recall.injected]]
+        said = [self._said[key] for key in keys if key in self._said]
+        superseded = [place for place, key in enumerate(keys) if self._until.get(key, inf) <= seq]
+        return Checked(
+            sum(self._born.get(key, 0) > seq for key in (*keys, *recall.pinned)),
+            len(said) - len(set(said)),
+            _raw([self._escaped[key] for key in keys if key in self._escaped], recall.context),
+            len(superseded),
+            sum(self._newer[keys[place]].isdisjoint((*recall.pinned, *keys[:place])) for place in superseded),
+            bisect_right(self._ends, seq),
+        )
+
+
+def _raw(escaped: Sequence[str], context: str) -> int:
+    # A text that stands as it should is the usual case; one that does not may have been cut, which is no breach.
+    amiss = sum(text not in context for text in escaped)
+    return amiss if amiss and _BARE.search(_CUT.sub("", _body(context))) else 0
+
+
+def tokens(text: str) -> int:
+    """About how many tokens a model counts: a quarter of ASCII, two thirds of CJK, half of the rest (spec 17.5)."""
+    if not text:
+        return 0
+    if text.isascii():
+        return len(text) // 4 + 1
+    plain = len(text.encode("ascii", "ignore"))
+    cjk = sum(map(len, CJK_RUN.findall(text)))
+    return plain // 4 + (2 * cjk + 1) // 3 + (len(text) - plain - cjk) // 2 + 1
+
+
+def _body(context: str) -> str:
+    """The lines of memories in the block; a budget may have cut its end off, and even a part of its last tag."""
+    body = context.partition(OPEN)[2]
+    whole, tag, _ = body.rpartition("\n" + CLOSE)
+    if tag:
+        return whole
+    cut = body.rpartition("\n")
+    return cut[0] if CLOSE.startswith(cut[2]) else body
