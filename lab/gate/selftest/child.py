@@ -1,0 +1,56 @@
+"""The half of a self-test that runs faulty code: a process of its own, which replays and says how it ended.
+
+``python -m lab.gate.selftest.child PLAN`` reads from PLAN what to replay and where to, and replays it with whichever
+lab stands first on the path: a copy with a fault in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+# Bytes of memory that a fault may take, and no more.
+MEMORY = 6 << 30
+
+
+def main(plan: Path) -> int:
+    """Replay what the plan names. 0: all of it; 1: something failed, and the last line of stderr says what."""
+    asked = json.loads(plan.read_text("utf-8"))
+    _limit(asked["seconds"])
+    try:
+        from lab.processes import set_up
+
+        set_up()
+        from lab.replay.plan import Asked
+        from lab.replay.run import run_replay
+
+        for one in asked["replays"]:
+            outcome = run_replay(Asked.of_manifest(one["asked"]), Path(one["out"]), kept=False)
+            if outcome.failures:
+                # Words of an error may hold a text; its kind does not.
+                return _failed(outcome.failures[0]["reason"].partition(":")[0])
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        return _failed(f"{type(error).__name__} in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
+    return 0
+
+
+def _limit(seconds: int) -> None:
+    """Bound what a fault may use up, should whoever started us be gone before it ends."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+
+def _failed(why: str) -> int:
+    sys.stderr.write(f"{why}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
