@@ -44,13 +44,14 @@ def _show(found: Changes) -> None:
     emit_table(
         ["arm", "turns", "changed", "in"],
         [[one.arm, one.turns, len(one.changed), ", ".join(one.columns)] for one in found.arms],
+        left=4,
     )
     for arms, run in ((found.only_before, found.before), (found.only_after, found.after)):
         if arms:
             emit_folded(f"only in {run}: {', '.join(arms)}")
     for one in found.first():
-        emit(f"{one['turn']} ({one['arm']}): {', '.join(one['columns'])}")
+        emit(f"{one['arm']}, {one['turn']}")
         for command in one["explain"]:
             emit(f"  {command}")
     if found.changed or found.moved:
-        emit("moved: " + ("; ".join(found.moved) or "nothing that a manifest knows"))
+        emit_folded("moved: " + ("; ".join(found.moved) or "nothing that a manifest knows"))

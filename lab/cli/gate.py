@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.verdict_tables import tell
 from lab.errors import UnusableInput
 
 KEPT = ("keep", "pass", "fail")
@@ -39,6 +41,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(cls=Verbs, help="A verdict by a policy; policies, schemas.")
     group.command(JUDGE, cls=Judge)(judge)
     group.command("policies")(policies)
+    group.command("schema")(schema)
     app.add_typer(group, name="gate")
 
 
@@ -66,29 +69,68 @@ def policies(
         emit_table(["policy", "what passing means"], [[one.name, one.about] for one in found], left=2)
 
 
+def schema(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="verdict or policy.")],
+    as_json: Json = False,
+) -> None:
+    """Print the JSON Schema (2020-12) of verdict.json or of a policy."""
+    from lab.gate.schema import SCHEMAS
+
+    if what not in SCHEMAS:
+        raise UnusableInput(f"{what!r}: there is a schema of: {', '.join(SCHEMAS)}")
+    found = SCHEMAS[what]()
+    if as_json:
+        emit_json(found)
+    else:
+        emit(json.dumps(found, indent=2, ensure_ascii=False))
+
+
 def judge(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    policy: Annotated[str, typer.Option(help="A shipped policy (rollout), or a TOML file.")],
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A run directory, where the policy asks for one.")
+    ] = None,
+    *,
+    policy: Annotated[str, typer.Option(help="A shipped policy (see lab gate policies), or a TOML file.")],
+    receipts: Annotated[
+        Path | None,
+        typer.Option(metavar="AUDIT", help="What lab receipts audit --out wrote, where the policy asks for it."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR2", help="Compare the candidate with the arm of its name in this run."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the verdict goes. [default: DIR, else the folder of AUDIT]")
+    ] = None,
     inconclusive_as: Annotated[
         str, typer.Option("--inconclusive-as", help="keep, pass or fail: what an inconclusive verdict ends with.")
     ] = "keep",
     as_json: Json = False,
 ) -> None:
-    """Turn a comparison and a policy into a verdict.
+    """Turn a policy and a run, an audit of live receipts, or both, into a verdict.
 
-    Exit codes: 0 pass, 1 fail, 3 inconclusive, 4 could not measure. Writes verdict.json, verdict.xml (JUnit) and
-    verdict.prom (OpenMetrics) into the run; a GitHub step summary where one is asked for by the environment.
+    Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
+    verdict.xml (JUnit) and verdict.prom (OpenMetrics); a GitHub step summary where one is asked for by the environment.
+    A folder that is called like one of the commands below is given as ./NAME.
     """
     from lab.gate import verdict as gate
-    from lab.gate.outputs import summary, told, workflow_commands, write_verdict
+    from lab.gate.line import INCONCLUSIVE
+    from lab.gate.outputs import summary, workflow_commands, write_verdict
     from lab.gate.policy import read_policy
-    from lab.gate.verdict import EXIT, INCONCLUSIVE
+    from lab.gate.receipts import read_audit
     from lab.replay.run_directory import open_run
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as {inconclusive_as!r}: known are {', '.join(KEPT)}")
-    verdict = gate.judge(read_policy(policy), open_run(run))
-    files = write_verdict(verdict, run)
+    asked = read_policy(policy)
+    verdict = gate.judge(
+        asked,
+        open_run(run) if run else None,
+        against=open_run(against) if against else None,
+        audit=read_audit(receipts) if receipts else None,
+    )
+    folder = out or run or (receipts.parent if receipts else Path())
+    files = write_verdict(verdict, folder)
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
         with Path(step).open("a", encoding="utf-8") as opened:
@@ -98,28 +140,7 @@ def judge(
     if as_json:
         emit_json(verdict.as_json())
     else:
-        emit(f"{verdict.status.upper()}: {verdict.policy}, {verdict.candidate} against {verdict.baseline}")
-        emit_table(
-            ["rule", "measure", "verdict", "base", "cand", "diff", "90 % interval"],
-            [
-                [
-                    line.kind,
-                    line.measure,
-                    line.status if line.critical else f"({line.status})",
-                    line.baseline,
-                    line.candidate,
-                    None if line.difference is None else f"{line.difference:+.3f}",
-                    None if line.low is None or line.high is None else f"{line.low:+.3f} … {line.high:+.3f}",
-                ]
-                for line in verdict.lines
-            ],
-            left=3,
-        )
-        for line in verdict.lines:
-            if line.status != "pass":
-                emit_folded(told(line))
-        if any(not line.critical for line in verdict.lines):
-            emit("in brackets: told, and decides nothing")
+        tell(verdict)
         emit(f"{files[0]}, {files[1].name}, {files[2].name}")
     treated = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
-    raise typer.Exit(EXIT[treated])
+    raise typer.Exit(gate.EXIT[treated])

@@ -13,6 +13,7 @@ import typer
 
 from lab.cli import (
     ablate,
+    baseline,
     cache,
     checks,
     compare,
@@ -53,6 +54,7 @@ for room in (
     compare,
     diff,
     gate,
+    baseline,
     report,
     saturation,
     sweep,

@@ -74,3 +74,10 @@ FaultNames = Annotated[
         "at every turn, at a share of them (=0.1) or at one (=TURN). Repeat for more.",
     ),
 ]
+BASELINES = Path("reports/baselines")
+BaselinesFolder = Annotated[
+    Path, typer.Option("--baselines", metavar="FOLDER", help="Where baselines are kept; commit it, or share it.")
+]
+Day = Annotated[
+    str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The day it counts for. [default: today]")
+]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 
 
@@ -178,9 +178,24 @@ def _show_means(summary: dict[str, Any], cutoff: int, measures: Sequence[str]) -
             raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
     wanted = asked or [name for name in headlines(cutoff) if name in known]
     _emit_means("arm", summary["arms"], wanted)
+    _tell_unseen(summary["arms"])
     if not asked:
         emit(f"{len(known) - len(wanted)} more measures: lab score -m NAME, or --json for all")
     return wanted
+
+
+def _tell_unseen(arms: dict[str, Any]) -> None:
+    """Say of the leak that no arm may have how sure it is that an arm without one has none."""
+    clean: dict[int, list[str]] = {}
+    for arm, one in arms.items():
+        if "AnyWrongScope" in one["unseen"]:
+            clean.setdefault(one["unseen"]["AnyWrongScope"]["n"], []).append(arm)
+    for n, names in clean.items():
+        most = arms[names[0]]["unseen"]["AnyWrongScope"]["at_most"]
+        emit_folded(
+            f"AnyWrongScope: never in {n} turns of {', '.join(names)}; at most {most:.2%} of turns, with 95 % "
+            "confidence were turns independent"
+        )
 
 
 def _emit_means(title: str, arms: dict[str, Any], wanted: list[str]) -> None:

@@ -94,7 +94,7 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
     primary = headlines(cutoff)
     base_scores = score_run(base_run)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run)
-    pairs = _pairs(base_scores, base_arm, cand_scores, cand_arm)
+    pairs = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm)
     hits = [
         (at, after - before)
         for pair in pairs
@@ -114,7 +114,7 @@ def compare_arms(run: RunDirectory, baseline: str, candidate: str) -> Comparison
 
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
     """Differences of two arms of one run by measure, over the places where both have a value."""
-    found = _differences(_pairs(scores, baseline, scores, candidate), primary)
+    found = _differences(pairs_by_measure(scores, baseline, scores, candidate), primary)
     return {one.measure: one for one in found}
 
 
@@ -140,7 +140,7 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {', '.join(reasons)}")
 
 
-def _pairs(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> list[Pairs]:
+def pairs_by_measure(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> list[Pairs]:
     """By measure, in the order in which the baseline has them; places in its order, too."""
     others = cand.of_arm(cand_arm)
     found = []

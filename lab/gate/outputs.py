@@ -2,74 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lab.files import dump_json, write_whole
-from lab.gate.verdict import ERROR, FAIL, INCONCLUSIVE, PASS, Line, Verdict
+from lab.errors import UnusableInput
+from lab.files import dump_json, read_text, write_whole
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.verdict import SCHEMA, Verdict
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
+# What GitHub shows of a step, and what of a summary fits a comment as well.
+MOST_ANNOTATIONS = 10
+MOST_SUMMARY = 60_000
+_MOST_CELL = 2_000
+_METRICS_BEGIN = "# HELP lab_gate_verdict "
 
 
 def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
-    """Write verdict.json, verdict.xml (JUnit) and verdict.prom (OpenMetrics) into a folder, each whole."""
+    """Write verdict.json, verdict.xml (JUnit) and verdict.prom (OpenMetrics) into a folder, each whole.
+
+    A file of such a name that is none of ours is :class:`UnusableInput`, and nothing is written.
+    """
     files = {
-        "verdict.json": dump_json(verdict.as_json()),
-        "verdict.xml": junit(verdict),
-        "verdict.prom": openmetrics(verdict).encode(),
+        folder / "verdict.json": dump_json(verdict.as_json()),
+        folder / "verdict.xml": junit(verdict),
+        folder / "verdict.prom": openmetrics(verdict).encode(),
     }
-    for name, data in files.items():
-        write_whole(folder / name, data)
-    return [folder / name for name in files]
+    for path in files:
+        if path.exists() and not _is_ours(path):
+            raise UnusableInput(f"{path}: exists and is no verdict of a gate; choose another --out")
+    for path, data in files.items():
+        write_whole(path, data)
+    return list(files)
+
+
+def _is_ours(path: Path) -> bool:
+    text = read_text(path)
+    if path.suffix == ".prom":
+        return text.startswith(_METRICS_BEGIN)
+    try:
+        if path.suffix == ".xml":
+            # The file is the user's own, and what we write has no entity.
+            suite = ElementTree.fromstring(text).find("testsuite")  # noqa: S314
+            return suite is not None and suite.get("name", "").startswith("gate ")
+        found = json.loads(text)
+    except (ElementTree.ParseError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("schema") == SCHEMA
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in a line. Where there is something to roll back it is go or no-go."""
+    what = verdict.policy
+    if verdict.candidate:
+        what += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
+    if verdict.rollback is None:
+        return f"{verdict.status.upper()}: {what}"
+    go = {
+        PASS: "GO",
+        INCONCLUSIVE: "NO-GO YET (inconclusive)",
+        FAIL: "NO-GO (fail)",
+        ERROR: "NO-GO (could not measure)",
+    }
+    return f"{go[verdict.status]}: {what}"
+
+
+def rollback(verdict: Verdict) -> str | None:
+    """What to do where the verdict is no pass."""
+    return None if verdict.status == PASS or verdict.rollback is None else f"Roll back: {verdict.rollback}"
+
+
+def gravest_first(lines: Sequence[Line]) -> list[Line]:
+    """Lines that did not pass, nor were skipped: those that decide before those that are told, the gravest first."""
+    order = (ERROR, FAIL, INCONCLUSIVE)
+    return sorted(
+        (one for one in lines if one.status in order), key=lambda one: (not one.critical, order.index(one.status))
+    )
 
 
 def junit(verdict: Verdict) -> bytes:
-    """JUnit XML: a suite is the gate, a case one rule.
+    """JUnit XML: a suite is the gate, a case one rule or one of its slices.
 
     A broken rule is a failure, what could not be measured an error, what is inconclusive or decides nothing is skipped.
     """
-    counts = {state: sum(_state(line) == state for line in verdict.lines) for state in (*STATES, "skipped")}
-    suite = ElementTree.Element(
-        "testsuite",
-        name=_clean(f"gate {verdict.policy}"),
-        tests=str(len(verdict.lines)),
-        failures=str(counts[FAIL]),
-        errors=str(counts[ERROR]),
-        skipped=str(counts["skipped"]),
+    counts = {state: sum(_state(line) == state for line in verdict.lines) for state in (*STATES, SKIPPED)}
+    counted: dict[str, str] = {
+        "tests": str(len(verdict.lines)),
+        "failures": str(counts[FAIL]),
+        "errors": str(counts[ERROR]),
+    }
+    root = ElementTree.Element("testsuites", counted)
+    suite = ElementTree.SubElement(
+        root, "testsuite", counted | {"name": _clean(f"gate {verdict.policy}"), "skipped": str(counts[SKIPPED])}
     )
+    properties = ElementTree.SubElement(suite, "properties")
+    told = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
+    for name, value in told.items():
+        if value is not None:
+            ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
     for line in verdict.lines:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=_clean(f"gate.{verdict.policy}"), name=_clean(f"{line.kind} {line.measure}")
+            suite, "testcase", classname=_clean(f"gate.{verdict.policy}"), name=_clean(line.name)
         )
-        kind = {FAIL: "failure", ERROR: "error", "skipped": "skipped"}.get(_state(line))
+        kind = {FAIL: "failure", ERROR: "error", SKIPPED: "skipped"}.get(_state(line))
         if kind:
-            ElementTree.SubElement(case, kind, message=_clean(told(line)))
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
+            said = ElementTree.SubElement(case, kind, message=_clean(reason(line)))
+            if kind != "skipped" and rollback(verdict):
+                said.text = _clean(str(rollback(verdict)))
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
 def _state(line: Line) -> str:
-    return "skipped" if line.status == INCONCLUSIVE or (line.status != PASS and not line.critical) else line.status
+    return SKIPPED if line.status == INCONCLUSIVE or (line.status != PASS and not line.critical) else line.status
 
 
 def openmetrics(verdict: Verdict) -> str:
-    """OpenMetrics text: the verdict as a state set, and each rule's status and difference as gauges."""
+    """OpenMetrics text: the verdict as a state set, and each rule's status, value and difference as gauges."""
     lines = [
-        "# HELP lab_gate_verdict The verdict of a gate.",
+        f"{_METRICS_BEGIN}The verdict of a gate.",
         "# TYPE lab_gate_verdict stateset",
         *(_state_sample(verdict, state) for state in STATES),
-        "# HELP lab_gate_rule Whether a rule of a gate passed.",
-        "# TYPE lab_gate_rule gauge",
-        *(_sample("lab_gate_rule", verdict, line, float(line.status == PASS)) for line in verdict.lines),
-        "# HELP lab_gate_difference Candidate less baseline.",
-        "# TYPE lab_gate_difference gauge",
-        *(
-            _sample("lab_gate_difference", verdict, line, line.difference)
-            for line in verdict.lines
-            if line.difference is not None
-        ),
+        *_gauge("rule", "Whether a rule of a gate passed; none of one that was skipped.", verdict, _passed),
+        *_gauge("value", "What the candidate has of a measure.", verdict, lambda line: line.candidate),
+        *_gauge("difference", "Candidate less baseline.", verdict, lambda line: line.difference),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"
@@ -80,8 +137,20 @@ def _state_sample(verdict: Verdict, state: str) -> str:
     return f"lab_gate_verdict{{{labels}}} {int(verdict.status == state)}"
 
 
-def _sample(name: str, verdict: Verdict, line: Line, value: float) -> str:
-    return f"{name}{{{_labels(policy=verdict.policy, rule=line.kind, measure=line.measure)}}} {value!r}"
+def _passed(line: Line) -> float | None:
+    return None if line.status == SKIPPED else float(line.status == PASS)
+
+
+def _gauge(name: str, about: str, verdict: Verdict, value: Callable[[Line], float | None]) -> Iterator[str]:
+    yield f"# HELP lab_gate_{name} {about}"
+    yield f"# TYPE lab_gate_{name} gauge"
+    for line in verdict.lines:
+        found = value(line)
+        if found is not None:
+            labels = {"policy": verdict.policy, "rule": line.kind, "measure": line.measure}
+            labels |= {"critical": "true" if line.critical else "false"}
+            labels |= {"slice": line.slice} if line.slice else {}
+            yield f"lab_gate_{name}{{{_labels(**labels)}}} {found!r}"
 
 
 def _labels(**values: str) -> str:
@@ -92,36 +161,47 @@ def _labels(**values: str) -> str:
 
 
 def summary(verdict: Verdict) -> str:
-    """Markdown: the verdict and a row a rule, as a step summary shows it."""
-    rows = (
-        f"| {line.status if line.critical else f'({line.status})'} | {_cell(line.measure)} | {_cell(told(line))} |"
-        for line in verdict.lines
-    )
-    return "\n".join(
+    """Markdown: the verdict and a row a rule, as a step summary shows it; never longer than a comment may be."""
+    text = "\n".join(
         [
-            f"## Gate {_cell(verdict.policy)}: {verdict.status}",
+            f"## {_cell(headline(verdict))}",
             "",
+            *((f"**{_cell(said)}**", "") if (said := rollback(verdict)) else ()),
             _cell(verdict.about),
             "",
-            "| | measure | why |",
-            "| --- | --- | --- |",
-            *rows,
-            "",
+            "| | rule | why |",
+            "| --- | --- | --- |\n",
         ]
     )
+    left = len(verdict.lines)
+    for line in (*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))):
+        status = line.status if line.critical else f"({line.status})"
+        row = f"| {status} | {_cell(line.name)} | {_cell(reason(line))[:_MOST_CELL]} |\n"
+        if len((text + row).encode()) > MOST_SUMMARY:
+            return f"{text}\n… and {left} more: verdict.json has all\n"
+        text += row
+        left -= 1
+    return text
 
 
-def workflow_commands(verdict: Verdict) -> Iterable[str]:
-    """GitHub workflow commands, one for every rule that did not pass."""
-    for line in verdict.lines:
-        if line.status != PASS:
-            kind = "error" if line.critical and line.status in (FAIL, ERROR) else "warning"
-            said = told(line).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-            title = f"gate {verdict.policy}".replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-            yield f"::{kind} title={title}::{said}"
+def workflow_commands(verdict: Verdict) -> Iterator[str]:
+    """GitHub workflow commands for rules that did not pass, at most as many as are shown."""
+    lines = gravest_first(verdict.lines)
+    told = lines if len(lines) <= MOST_ANNOTATIONS else lines[: MOST_ANNOTATIONS - 1]
+    for line in told:
+        yield _annotation(verdict, line.critical and line.status in (FAIL, ERROR), f"{line.name}: {reason(line)}")
+    if len(told) < len(lines):
+        yield _annotation(verdict, False, f"and {len(lines) - len(told)} more; the step summary has all")
 
 
-def told(line: Line) -> str:
+def _annotation(verdict: Verdict, broken: bool, text: str) -> str:
+    said = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    title = f"gate {verdict.policy}".replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    title = title.replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{'error' if broken else 'warning'} title={title}::{said}"
+
+
+def reason(line: Line) -> str:
     """The reason of a line, and what would settle it."""
     return f"{line.reason}. What would settle it: {line.settles}." if line.settles else f"{line.reason}."
 

@@ -22,8 +22,20 @@
     measure = "WrongScope"
     at_most = 0.0
 
-Every rule may say ``critical = false`` (it is told, and decides nothing), ``must_have_data = false`` (nothing to
-measure is no fault) and ``direction = "higher"`` or ``"lower"`` where the measure's own is not meant.
+    [[receipts]]               # a figure of an audit of live receipts within bounds
+    measure = "errors.rate"
+    of = "errors.attempts"     # what it is a share of: the bound of the share decides, not the share
+    at_most = 0.01
+
+    [[latency]]                # a quantile of the warm turns of a run
+    stage = "total"
+    quantile = 0.95
+    at_most_ms = 50
+
+    [[exact]]                  # the receipts of another run, bit for bit
+    changed = "fail"
+
+Every key, and what it says, stands in :mod:`lab.gate.keys`.
 """
 
 from __future__ import annotations
@@ -36,24 +48,16 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import read_text
+from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, TOTAL, Key, checked
 from lab.measures.catalogue import BY_NAME
 from lab.shape import named
 
-KINDS = ("guard", "improve", "limit")
-DIRECTIONS = ("higher", "lower")
-_TOP = ("name", "about", "minimum_conversations", "comparison", *KINDS)
-_RULE = ("measure", "critical", "must_have_data", "direction")
-_OWN = {"guard": ("margin",), "improve": ("by",), "limit": ("at_most", "at_least")}
 SHIPPED = Path(__file__).parent / "policies"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of a policy.
-
-    ``margin`` is how much worse a guarded measure may be, ``by`` how much better an improved one must be, ``at_most``
-    and ``at_least`` the bounds of a limit.
-    """
+    """One line of a policy; its keys are those of :mod:`lab.gate.keys`."""
 
     kind: str
     measure: str
@@ -64,11 +68,27 @@ class Rule:
     by: float = 0.0
     at_most: float | None = None
     at_least: float | None = None
+    of: str | None = None
+    stage: str = TOTAL
+    quantile: float = 0.95
+    at_most_ms: float | None = None
+    at_most_ratio: float | None = None
+    slices: tuple[str, ...] = ()
+    only_where: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, str, bool]:
+        """What no two rules of a policy share."""
+        return self.kind, self.measure, self.critical
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy: which arms, how many conversations at least, and the rules in the order of the file."""
+    """A policy: which arms, how much evidence at least, and the rules, kind by kind in the order of the file.
+
+    ``level`` is the one-sided level at which something counts as shown, ``fail_level`` that of a fail. ``rollback`` is
+    what an operator does where the verdict is no pass.
+    """
 
     name: str
     about: str
@@ -76,6 +96,10 @@ class Policy:
     candidate: str
     minimum_conversations: int
     rules: tuple[Rule, ...]
+    minimum_receipts: int = 1
+    level: float = 0.05
+    fail_level: float = 0.05
+    rollback: str | None = None
 
 
 def shipped_policies() -> list[str]:
@@ -98,84 +122,84 @@ def read_policy(name: str) -> Policy:
 
 
 def _policy(value: Mapping[str, Any], where: str) -> Policy:
-    _known(value, _TOP, where)
+    _known(value, (*HEAD, "comparison", *RULES), where)
+    kept = checked({key: one for key, one in value.items() if key in HEAD}, HEAD, where)
+    for key in ("name", "about"):
+        if key not in kept:
+            raise UnusableInput(f"{where}: needs {key}: {HEAD[key].about}")
     arms = value.get("comparison", {})
     if not isinstance(arms, Mapping):
         raise UnusableInput(f"{where}: comparison: expected a table, found {named(arms)}")
-    _known(arms, ("baseline", "candidate"), f"{where}: comparison")
-    least = value.get("minimum_conversations", 6)
-    if isinstance(least, bool) or not isinstance(least, int) or least < 2:
-        raise UnusableInput(f"{where}: minimum_conversations: expected a whole number from 2, found {least!r}")
+    _known(arms, tuple(ARMS), f"{where}: comparison")
     rules: list[Rule] = []
-    for kind in KINDS:
+    for kind in RULES:
         given = value.get(kind, [])
         if not isinstance(given, list):
             raise UnusableInput(f"{where}: {kind}: expected [[{kind}]] tables, found {named(given)}")
-        rules += [_rule(kind, one, f"{where}: {kind} {number}") for number, one in enumerate(given, 1)]
+        for number, one in enumerate(given, 1):
+            rule = _rule(kind, one, f"{where}: {kind} {number}")
+            if rule.identity in {before.identity for before in rules}:
+                raise UnusableInput(
+                    f"{where}: {kind} {number}: {rule.measure} is asked before; one of them may say critical = false"
+                )
+            rules.append(rule)
     if not rules:
         raise UnusableInput(f"{where}: has no rule; a gate that asks nothing passes everything")
     if not any(rule.critical for rule in rules):
         raise UnusableInput(f"{where}: no rule is critical; a gate that cannot fail is none")
-    return Policy(
-        _text(value, "name", where),
-        _text(value, "about", where),
-        str(arms.get("baseline", "tier_first_v1")),
-        str(arms.get("candidate", "tier_quota_v1")),
-        least,
-        tuple(rules),
-    )
+    if "\n" in kept.get("rollback", ""):
+        raise UnusableInput(f"{where}: rollback: has several lines; an operator needs one")
+    named_arms = checked(arms, dict.fromkeys(ARMS, Key(TEXT, "")), f"{where}: comparison")
+    levels = {"fail_level": kept.get("level", 0.05)}
+    return Policy(**{"minimum_conversations": 6} | ARMS | named_arms | levels | kept, rules=tuple(rules))
 
 
 def _rule(kind: str, value: Any, where: str) -> Rule:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    _known(value, (*_RULE, *_OWN[kind]), where)
-    measure = _text(value, "measure", where)
-    known = BY_NAME.get(measure.partition("@")[0])
+    keys = RULES[kind]
+    _known(value, tuple(keys), where)
+    kept = checked(value, keys, where)
+    for key in REQUIRED[kind]:
+        if key not in kept:
+            raise UnusableInput(f"{where}: needs {key}: {keys[key].about[0].lower()}{keys[key].about[1:-1]}")
+    some = ONE_OF.get(kind, ())
+    if some and not kept.keys() & set(some):
+        raise UnusableInput(f"{where}: needs {', '.join(some)} or both")
+    if kind == "latency":
+        kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
+    elif kind == "exact":
+        # What is only told decides nothing.
+        told = kept.pop("changed") == "tell"
+        kept |= {"measure": "receipts", "critical": kept.get("critical", True) and not told}
+    elif kind in ("guard", "improve"):
+        kept["direction"] = _direction(kept, where)
+    else:
+        _within(kept, where)
+    return Rule(kind, **kept)
+
+
+def _direction(kept: Mapping[str, Any], where: str) -> str:
+    """As the rule says, else as the catalogue does."""
+    known = BY_NAME.get(kept["measure"].partition("@")[0])
     own = known.better if known else "higher"
-    direction = value.get("direction", "higher" if kind == "limit" else own)
-    if direction == "neither" and "direction" not in value:
-        raise UnusableInput(f"{where}: {measure} is better neither high nor low; say which is meant: direction")
-    if direction not in DIRECTIONS:
-        raise UnusableInput(f"{where}: direction: {direction!r} is neither 'higher' nor 'lower'")
-    numbers = {key: _number(value[key], f"{where}: {key}") for key in _OWN[kind] if key in value}
-    if kind == "limit" and not numbers:
-        raise UnusableInput(f"{where}: needs at_most, at_least or both")
-    if kind == "guard" and numbers.get("margin", -1.0) < 0:
-        raise UnusableInput(f"{where}: needs a margin from 0: how much worse {measure} may be")
-    return Rule(
-        kind,
-        measure,
-        _flag(value.get("critical", True), f"{where}: critical"),
-        _flag(value.get("must_have_data", True), f"{where}: must_have_data"),
-        direction,
-        numbers.get("margin", 0.0),
-        numbers.get("by", 0.0),
-        numbers.get("at_most"),
-        numbers.get("at_least"),
-    )
+    if "direction" not in kept and own == "neither":
+        raise UnusableInput(f"{where}: {kept['measure']} is better neither high nor low; say which is meant: direction")
+    return str(kept.get("direction", own))
+
+
+def _within(kept: Mapping[str, Any], where: str) -> None:
+    high, low = kept.get("at_most"), kept.get("at_least")
+    if high is not None and low is not None and high < low:
+        raise UnusableInput(f"{where}: at_most {high:g} is below at_least {low:g}; nothing is within them")
+    if "of" in kept and not all(0 < bound < 1 for bound in (high, low) if bound is not None):
+        raise UnusableInput(
+            f"{where}: no number of receipts can show a share to be 0 or 1; leave `of` out for a bound without "
+            "statistics, or choose a limit between"
+        )
 
 
 def _known(value: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     unknown = sorted(set(value) - set(known))
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
-
-
-def _text(value: Mapping[str, Any], key: str, where: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str) or not found.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {named(found)}")
-    return found
-
-
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise UnusableInput(f"{where}: expected a number, found {named(value)}")
-    return float(value)
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise UnusableInput(f"{where}: expected true or false, found {named(value)}")
-    return value

@@ -81,6 +81,11 @@ def recall(judged: Judged, k: int) -> Floats:
     return _first(judged.found, k) / _some(judged.gold)
 
 
+def all_gold(judged: Judged, k: int) -> Floats:
+    """AllGold@k: 1 if every gold memory is among the first k; where more are wanted than k, or none, it is 0."""
+    return ((_first(judged.found, k) == judged.gold) & (judged.gold > 0)).astype(float)
+
+
 def precision(judged: Judged, k: int) -> Floats:
     """P@k: the share of k places that hold a gold memory; an empty place counts as a wrong one."""
     return _first(judged.found, k) / k
@@ -134,6 +139,7 @@ Measure = Callable[[Judged, int], "Floats"]
 MEASURES: dict[str, Measure] = {
     "Success": success,
     "R": recall,
+    "AllGold": all_gold,
     "P": precision,
     "nDCG": ndcg,
     "RR": reciprocal_rank,

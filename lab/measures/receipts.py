@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     Texts = NDArray[np.object_]
 
 NUMBERS = ("recalls", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
+# What is told of the injected block; see :func:`lab.replay.receipts.receipts_table`.
+BLOCK = ("tokens", "evicted", "future", "twins", "raw", "stale", "outdated")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
 
 
@@ -43,19 +45,20 @@ class Injected(NamedTuple):
 class Receipts:
     """A row an arm and moment, in the order of the file.
 
-    ``turn`` numbers the ``places``; ``whole`` is the number of the conversation, which is the last of them. The other
-    columns are arrays under their own names.
+    ``turn`` numbers the ``places``; ``whole`` is the number of the conversation, which is the last of them. ``block``
+    holds what is told of the injected blocks, by name; the other columns are arrays under their own names.
     """
 
     def __init__(self, path: Path, conversation: str) -> None:
         import numpy as np
 
-        table = read_table(path, (*NUMBERS, *TEXTS), coded=TEXTS)
+        table = read_table(path, (*NUMBERS, *BLOCK, *TEXTS), coded=TEXTS)
         self.recalls: Flags
         self.duplicates: Floats
         self.recalls, self.injected, self.chars, self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = (
             numbers_of(table[name]) for name in NUMBERS
         )
+        self.block = {name: numbers_of(table[name]) for name in BLOCK}
         self.turn, turns = codes_of(table["turn"])
         self.places = [turn or "" for turn in turns[:-1]] + [conversation]
         self.whole = np.array([len(turns) - 1])
@@ -87,6 +90,10 @@ class Receipts:
     def pinned_keys_of(self, rows: Ints) -> list[list[str]]:
         """The keys of the memories that each row's digest holds."""
         return _cut(self._pinned, self._pinned_from[rows], self._pinned_from[rows + 1])
+
+    def pinned_of(self, rows: Ints) -> Ints:
+        """How many memories each row's digest holds."""
+        return self._pinned_from[rows + 1] - self._pinned_from[rows]
 
     def injected_of(self, rows: Ints) -> Injected:
         """What some rows injected."""

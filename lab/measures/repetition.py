@@ -84,9 +84,22 @@ def dominance(chosen: Selections, window: int = WINDOW) -> Floats:
         # Each sight, as the last of its memory in the window that ends ``later`` turns after it.
         earlier = np.searchsorted(chosen.sights, chosen.sights + later - window, side="right")
         np.maximum.at(most, chosen.turns + later, np.arange(1, len(earlier) + 1) - earlier)
-    slots = np.cumsum(chosen.sizes)
-    slots[window:] -= slots[:-window].copy()
-    return share(most[: len(slots)], slots)
+    return share(most[: len(chosen.sizes)], _slots(chosen.sizes, window))
+
+
+def distinct_share(chosen: Selections, window: int = WINDOW) -> Floats:
+    """DistinctShare per turn: over the last ``window`` selections, this one included, distinct memories over places.
+
+    NaN where all of them are empty.
+    """
+    import numpy as np
+
+    distinct = np.zeros(len(chosen.sizes) + window, np.int64)
+    # A sight is the last of its memory in every window that ends before the next sight of it.
+    until = np.append(chosen.gaps[1:], NEXT_MEMORY)[: len(chosen.sights)]
+    for later in range(window):
+        distinct += np.bincount(chosen.turns[until > later] + later, minlength=len(distinct))
+    return share(distinct[: len(chosen.sizes)], _slots(chosen.sizes, window))
 
 
 def longest_streak(chosen: Selections) -> float:
@@ -108,3 +121,12 @@ def neighbour_jaccard(chosen: Selections) -> Floats:
     alike = share(both, chosen.sizes + np.roll(chosen.sizes, 1) - both)
     alike[:1] = np.nan
     return alike
+
+
+def _slots(sizes: Ints, window: int) -> Ints:
+    """Places of the last ``window`` selections, by turn."""
+    import numpy as np
+
+    slots = np.cumsum(sizes)
+    slots[window:] -= slots[:-window].copy()
+    return slots

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.engine.memory import NICE
 from lab.files import read_json_lines
+from lab.measures.block import block_measures, never_seen
+from lab.measures.catalogue import BY_NAME, YES
 from lab.measures.injection import (
     backbone_duplication,
     forbidden,
@@ -23,7 +25,14 @@ from lab.measures.injection import (
 )
 from lab.measures.ranking import CUTOFFS, judge, r_precision, rank_measures
 from lab.measures.receipts import Receipts
-from lab.measures.repetition import dominance, longest_streak, neighbour_jaccard, numbered_selections, repeat_rates
+from lab.measures.repetition import (
+    distinct_share,
+    dominance,
+    longest_streak,
+    neighbour_jaccard,
+    numbered_selections,
+    repeat_rates,
+)
 from lab.measures.table import Block, Builder, Scores, write_scores
 from lab.replay.run_directory import RunDirectory
 
@@ -119,9 +128,12 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
     values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
     where = np.ones((len(rows), len(values) + len(within)), bool)
-    where[np.array([not one for one in grades], bool), : len(values)] = False
+    quiet = np.array([not one for one in grades], bool)
+    where[quiet, : len(values)] = False
     values |= {f"Forbidden@{k}": forbidden(unwanted, k) for k in within}
-    return Block(receipts.turn[rows], values, where)
+    # What is told where nothing is needed, and nowhere else.
+    values |= {"FalseRecall": (receipts.chars[rows] > 0) * 1.0, "FalseItems": receipts.injected[rows] * 1.0}
+    return Block(receipts.turn[rows], values, np.concatenate([where, np.stack([quiet, quiet], axis=1)], axis=1))
 
 
 def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
@@ -135,16 +147,19 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
     repeats = repeat_rates(chosen)
     is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
     yield Block(at, {"RepeatRate": repeats, "RepeatRate(probes)": np.where(is_probe, repeats, np.nan)})
+    foreign = injected.by_row(injected.foreign)
+    told = {name: column[rows] for name, column in receipts.block.items()}
     per_turn = {
         "RepeatDominance": dominance(chosen),
+        "DistinctShare": distinct_share(chosen),
         "Jaccard": neighbour_jaccard(chosen),
         "NicePresence": nice_presence(injected.by_row(injected.nice), receipts.visible_nice[rows]),
         "BackboneDuplication": backbone_duplication(receipts.duplicates[rows], injected.sizes),
         "HardRules": hard_rules(receipts.hard_kept[rows], receipts.hard_rules[rows]),
-        "WrongScope": wrong_scope(injected.by_row(injected.foreign), injected.sizes),
+        "WrongScope": wrong_scope(foreign, injected.sizes),
         "InjectedItems": injected.sizes.astype(float),
         "InjectedChars": receipts.chars[rows].astype(float),
-    }
+    } | block_measures(told, injected.sizes, receipts.pinned_of(rows), foreign)
     for name, values in per_turn.items():
         yield Block(at, {name: values})
     yield Block(receipts.whole, {"LongestStreak": np.array([longest_streak(chosen)])})
@@ -156,12 +171,17 @@ def _wanted(keys: Iterable[str]) -> dict[str, int]:
 
 
 def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
-    """``{"arms": {ARM: {"n", "measures"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``."""
+    """``{"arms": {ARM: {"n", "measures", "unseen"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``.
+
+    ``unseen``: of each harm that an arm never did, in how many places, and how often it may happen all the same: the
+    upper bound of the 95 % interval, were places independent.
+    """
     import numpy as np
 
     judged = {probe: one for probe, one in gold.items() if one.grades}
     (whole,) = _means(scores, arms, np.zeros(len(scores), np.int64), [len(judged)])
-    summary: dict[str, Any] = {"arms": whole, "slices": {}}
+    unseen = _unseen(scores, arms)
+    summary: dict[str, Any] = {"arms": {arm: one | {"unseen": unseen[arm]} for arm, one in whole.items()}, "slices": {}}
     names = sorted({name for one in judged.values() for name in one.slices})
     groups = {name: {probe: one.slices[name] for probe, one in judged.items() if name in one.slices} for name in names}
     groups["conversation"] = {probe: one.conversation for probe, one in judged.items()}
@@ -177,6 +197,22 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
         counts = [sum(one == value for one in values.values()) for value in distinct]
         summary["slices"][name] = dict(zip(distinct, _means(scores, arms, group, counts), strict=True))
     return summary
+
+
+def _unseen(scores: Scores, arms: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Harms of yes or no that an arm never did, by arm and measure."""
+    found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in arms}
+    for number, measure in enumerate(scores.measures):
+        entry = BY_NAME.get(measure.partition("@")[0])
+        if entry is None or entry.better != "lower" or entry.range != YES:
+            continue
+        some = scores.where(scores.measure == number)
+        for arm in arms:
+            values = some.value[some.arm == list(scores.arms).index(arm)]
+            n = int((values == values).sum())
+            if n and not (values > 0).any():
+                found[arm][measure] = {"n": n, "at_most": never_seen(n)}
+    return found
 
 
 def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[int]) -> list[dict[str, Any]]:

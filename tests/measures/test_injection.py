@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lab.measures.block import block_measures, never_seen
 from lab.measures.injection import (
     backbone_duplication,
     forbidden,
@@ -78,3 +79,23 @@ def test_backbone_duplication_is_the_share_of_memories_that_say_it_again() -> No
 def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
     kept, visible = _columns([(2, 3), (3, 3), (0, 2), (0, 0)])
     _same(hard_rules(kept, visible), [2 / 3, 1.0, 0.0, NAN])
+
+
+def test_measures_of_the_block_are_shares_of_what_was_injected() -> None:
+    counts = [(1, 1, 2, 1, 3, 0, 9), (0, 0, 0, 0, 1, 2, 1), (2, 0, 0, 0, 0, NAN, 0), (0, 0, 0, 0, 0, 0, 0)]
+    names = ("future", "twins", "raw", "stale", "outdated", "evicted", "tokens")
+    told = {name: np.array(column, float) for name, column in zip(names, zip(*counts, strict=True), strict=True)}
+    injected, pinned, foreign = _columns([(4, 0, 1), (2, 2, 0), (0, 2, 0), (0, 0, 0)])
+    found = block_measures(told, injected, pinned, foreign)
+    _same(found["Future"], [1 / 4, 0.0, 1.0, NAN])
+    _same(found["Twins"], [1 / 4, 0.0, NAN, NAN])
+    _same(found["Unescaped"], [2 / 4, 0.0, NAN, NAN])
+    # Where nothing is superseded, nothing can be stale.
+    _same(found["StaleRecall"], [1.0, 0.0, NAN, NAN])
+    _same(found["AnyWrongScope"], [1.0, 0.0, 0.0, 0.0])
+    _same(found["BudgetEvictions"], [0.0, 2.0, NAN, 0.0])
+    _same(found["InjectedTokens"], [9.0, 1.0, 0.0, 0.0])
+
+
+def test_what_was_never_seen_in_n_may_happen_in_about_three_of_n() -> None:
+    assert [never_seen(n) for n in (1, 300, 10_000)] == pytest.approx([0.95, 0.00994, 0.000299], rel=1e-2)

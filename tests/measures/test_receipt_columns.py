@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import CannotMeasure
-from lab.measures.receipts import Receipts
+from lab.measures.receipts import BLOCK, Receipts
 
 NICE, UNKNOWN = "nice_to_have", "unknown"
 LISTS = ("pinned", "item_key", "item_label", "item_scope")
@@ -20,13 +20,17 @@ def _row(arm: str, turn: str, scope: str, items: list[tuple[str, str, str]], inj
     keys, labels, scopes = (list(column) for column in zip(*items, strict=True)) if items else ([], [], [])
     row = {"arm": arm, "turn": turn, "scope": scope, "recalls": True, "probe": None, "injected": injected}
     row |= {"chars": 10, "visible_nice": 1, "hard_rules": 0, "hard_kept": 0, "duplicates": None, "pinned": []}
+    row |= dict.fromkeys(BLOCK, 0)
     return row | {"item_key": keys, "item_label": labels, "item_scope": scopes} | more
 
 
 def _table(rows: list[Any]) -> pa.Table:
     numbers = {name: pa.int32() for name in ("injected", "chars", "visible_nice", "hard_rules", "hard_kept")}
     types = (
-        numbers | {"duplicates": pa.int32(), "recalls": pa.bool_()} | {name: pa.list_(pa.string()) for name in LISTS}
+        numbers
+        | dict.fromkeys(BLOCK, pa.int32())
+        | {"duplicates": pa.int32(), "recalls": pa.bool_()}
+        | {name: pa.list_(pa.string()) for name in LISTS}
     )
     return pa.table({name: pa.array([row[name] for row in rows], types.get(name, pa.string())) for name in rows[0]})
 
@@ -52,6 +56,7 @@ def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
     assert receipts.keys_of(rows) == [["a", "b", "c"], ["b", "a", "d"]]
     assert receipts.injected_keys_of(rows) == [["a", "b"], ["b", "a", "d"]]
     assert receipts.pinned_keys_of(receipts.rows_of("one")) == [[], ["a", "d"]]
+    assert receipts.pinned_of(receipts.rows_of("one")).tolist() == [0, 2]
     assert receipts.rows_of("three").tolist() == []
 
 

@@ -27,6 +27,10 @@ def dominance(selections: Selections, window: int = WINDOW) -> list[float | None
     return _listed(repetition.dominance(selections_of(selections), window))
 
 
+def distinct_share(selections: Selections, window: int = WINDOW) -> list[float | None]:
+    return _listed(repetition.distinct_share(selections_of(selections), window))
+
+
 def longest_streak(selections: Selections) -> float | None:
     return _listed(np.array([repetition.longest_streak(selections_of(selections))]))[0]
 
@@ -134,6 +138,8 @@ def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
     assert longest_streak(static) == 10.0
     assert longest_streak(moving) == 1.0
     assert set(dominance(static)) == {0.5}
+    assert distinct_share(static) == [1 / min(turn, WINDOW) for turn in range(1, 11)]
+    assert set(distinct_share(moving)) == {1.0}
     assert dominance(moving)[-1] == 1 / 12
 
 
@@ -143,18 +149,20 @@ def test_random_conversations_agree_with_the_definitions_turn_by_turn(window: in
     for _ in range(60):
         pool = [f"m{number}" for number in range(source.randint(1, 12))]
         selections = [source.sample(pool, min(len(pool), source.choice((0, 1, 3, 6)))) for _ in range(30)]
-        rates, shares, alike = [], [], []
+        rates, shares, distinct, alike = [], [], [], []
         for turn, chosen in enumerate(selections):
             recent = {key for one in selections[max(0, turn - window) : turn] for key in one}
             known = chosen and any(selections[:turn])
             rates.append(sum(key in recent for key in chosen) / len(chosen) if known else None)
             slots = Counter(key for one in selections[max(0, turn - window + 1) : turn + 1] for key in one)
             shares.append(max(slots.values()) / slots.total() if slots else None)
+            distinct.append(len(slots) / slots.total() if slots else None)
             before = set(selections[turn - 1])
             union = before | set(chosen)
             alike.append(len(before & set(chosen)) / len(union) if turn and union else None)
         assert repeat_rates(selections, window) == rates
         assert dominance(selections, window) == shares
+        assert distinct_share(selections, window) == distinct
         assert neighbour_jaccard(selections) == alike
         streaks = [
             length

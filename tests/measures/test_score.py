@@ -133,6 +133,11 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
                 "Success@3": 4 / 5,
                 "R@3": (0 + 1 / 2 + 1 + 1 + 1) / 5,
                 "R@5": (0 + 1 + 1 + 1 + 1) / 5,
+                "AllGold@3": (0 + 0 + 1 + 1 + 1) / 5,
+                "AllGold@5": 4 / 5,
+                # One probe needs nothing.
+                "FalseRecall": 1.0,
+                "FalseItems": 2.0,
                 "P@1": 2 / 5,
                 "RR@3": (0 + 1 / 2 + 1 / 3 + 1 + 1) / 5,
                 # Nice gold that exists: C (injected), B (rank 3), the shed's (injected).
@@ -147,6 +152,11 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
                 "NicePresence": (1 + 1 + 1 + 0 + 0 + 1) / 6,
                 # D, of the yard, in a turn of the shop.
                 "WrongScope": (0 + 1 / 2 + 0 + 0 + 0 + 0) / 6,
+                "AnyWrongScope": 1 / 8,
+                # Desk: – 2/2 4/4 4/6 5/8 5/10; shed: – 1/1.
+                "DistinctShare": (1 + 1 + 4 / 6 + 5 / 8 + 5 / 10 + 1) / 6,
+                "StaleRecall": None,
+                "Future": 0.0,
                 "InjectedItems": (0 + 2 + 2 + 2 + 2 + 2 + 0 + 1) / 8,
                 # D comes back in the last four turns of the desk.
                 "LongestStreak": (4 + 1) / 2,
@@ -164,8 +174,12 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
                 "Jaccard": None,
                 "NicePresence": 0.0,
                 "WrongScope": None,
+                "AnyWrongScope": 0.0,
+                "FalseRecall": 0.0,
+                "Twins": None,
                 "InjectedItems": 0.0,
                 "InjectedChars": 0.0,
+                "InjectedTokens": 0.0,
                 "LongestStreak": None,
             },
         ),
@@ -181,6 +195,16 @@ def test_means_are_those_worked_out_by_hand(
 ) -> None:
     found = summary["arms"][arm]["measures"]
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_harm_that_was_never_seen_is_told_with_its_bound(summary: dict[str, Any]) -> None:
+    unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
+    assert set(unseen["recency"]) == set()
+    assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", "Forbidden@1", "Forbidden@2"}
+    # Of eight turns: were it to happen in 31 % of them, none would be seen once in twenty times.
+    assert unseen["none"]["AnyWrongScope"] == {"n": 8, "at_most": pytest.approx(0.3123, abs=1e-4)}
+    assert (1 - unseen["none"]["AnyWrongScope"]["at_most"]) ** 8 == pytest.approx(0.05)
+    assert unseen["none"]["FalseRecall"]["n"] == 1
 
 
 def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: Scores) -> None:

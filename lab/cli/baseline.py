@@ -1,0 +1,125 @@
+"""``lab baseline``: runs that were blessed, by name."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a baseline.")]
+SHOWN = 12
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="Baselines: runs that were blessed, by name.")
+    group.command("bless")(bless)
+    group.command("list")(list_baselines)
+    group.command("show")(show)
+    group.command("rm")(remove)
+    app.add_typer(group, name="baseline")
+
+
+def today() -> str:
+    """The day, where a verb was handed none: the edge at which the wall clock is read."""
+    return datetime.now().astimezone().date().isoformat()
+
+
+def bless(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A finished run directory.")],
+    name: Annotated[str, typer.Option(help="What the baseline is called.")],
+    note: Annotated[str | None, typer.Option(help="Why: a sentence that stays with the name.")] = None,
+    folder: options.BaselinesFolder = options.BASELINES,
+    date: options.Day = None,
+    as_json: Json = False,
+) -> None:
+    """Keep a run as what later runs are compared with.
+
+    A copy of its manifest, receipts and gold, named by its content. A name that meant another run remembers it.
+    """
+    from lab.nightly.baselines import bless as keep
+    from lab.replay.run_directory import open_run
+
+    found = keep(folder, open_run(run), name, date=date or today(), note=note)
+    if as_json:
+        emit_json(found.baseline.as_json() | {"replaced": found.replaced, "changed": found.changed})
+        return
+    now = found.baseline.now.object[:SHOWN]
+    if not found.changed:
+        emit(f"{name} is {now} already; nothing changed")
+    elif found.replaced:
+        emit(f"{name} is {now} now; it was {found.replaced[:SHOWN]}")
+    else:
+        emit(f"{name} is {now} now")
+
+
+def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+    """List the baselines, and whether their files are as they were blessed."""
+    from lab.nightly.baselines import baselines, damage
+
+    found = [(one, damage(one)) for one in baselines(folder)]
+    if as_json:
+        emit_json({"baselines": [one.as_json() | {"damage": problems} for one, problems in found]})
+        return
+    emit_table(
+        ["name", "since", "object", "state", "note"],
+        [
+            [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
+            for one, problems in found
+        ],
+        left=5,
+    )
+    for _, problems in found:
+        for problem in problems:
+            emit(problem)
+
+
+def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+    """Show one baseline: what it is of, its arms, what it was before. A damaged one is an error that names the file."""
+    from lab.nightly.baselines import get, open_baseline
+
+    found = get(folder, name)
+    run = open_baseline(found)
+    git = run.manifest["environment"].get("git") or {}
+    facts = {
+        "path": str(found.path),
+        "arms": run.arms,
+        "conversations": run.conversations,
+        "run_key": run.manifest["run_key"],
+        "lab": run.manifest["resolved"].get("lab"),
+        "commit": git.get("commit"),
+    }
+    if as_json:
+        emit_json(found.as_json() | facts)
+        return
+    emit_table(
+        ["", ""],
+        [
+            ["object", found.now.object],
+            ["since", found.now.date],
+            ["note", found.now.note],
+            ["arms", ", ".join(run.arms)],
+            ["conversations", len(run.conversations)],
+            ["lab", f"{facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip()],
+            ["folder", facts["path"]],
+        ],
+        left=2,
+    )
+    for one in found.before:
+        emit_folded(f"before: {one.object[:SHOWN]} since {one.date}" + (f" ({one.note})" if one.note else ""))
+
+
+def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+    """Forget a name, and remove the runs that no other name means or meant."""
+    from lab.nightly.baselines import remove as forget
+
+    gone = forget(folder, name)
+    if as_json:
+        emit_json({"removed": name, "objects": gone})
+    else:
+        emit(f"forgot {name}; {len(gone)} objects removed")

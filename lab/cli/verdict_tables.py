@@ -1,0 +1,81 @@
+"""A verdict on a terminal: what it is, what to do, why, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.cli.output import emit, emit_folded, emit_table
+
+if TYPE_CHECKING:
+    from lab.gate.line import Line
+    from lab.gate.verdict import Verdict
+
+
+def tell(verdict: Verdict) -> None:
+    """The verdict first, then what to do and why it is no pass, and then all figures."""
+    from lab.gate.outputs import gravest_first, headline, reason, rollback
+
+    emit_folded(headline(verdict))
+    if said := rollback(verdict):
+        emit_folded(said)
+    if verdict.audit:
+        known = verdict.audit
+        when = f", {known['first_time']} to {known['last_time']}" if known["first_time"] else ""
+        emit_folded(f"{known['receipts']} receipts, {known['answered']} of them answered{when}")
+    for line in gravest_first(verdict.lines):
+        emit_folded(f"- {line.status if line.critical else f'({line.status})'}: {reason(line)}")
+    emit()
+    shown = [line for line in verdict.lines if line.status != "skipped"]
+    differences = [line for line in shown if line.kind in ("guard", "improve")]
+    figures = [line for line in shown if line not in differences]
+    _differences(differences)
+    if differences and figures:
+        emit()
+    _figures(figures)
+    skipped = [line for line in verdict.lines if line.status == "skipped"]
+    for why in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
+        names = ", ".join(line.measure for line in skipped if line.reason.endswith(why))
+        emit_folded(f"skipped: {names}: {why}")
+    if any(not line.critical for line in shown):
+        emit("in brackets: told, and decides nothing")
+
+
+def _differences(lines: Sequence[Line]) -> None:
+    if lines:
+        emit_table(
+            ["rule", "measure", "verdict", "base", "cand", "diff", "interval"],
+            [
+                [
+                    line.kind,
+                    line.measure if line.slice is None else f"  {line.slice}",
+                    _status(line),
+                    line.baseline,
+                    line.candidate,
+                    None if line.difference is None else f"{line.difference:+.3f}",
+                    _between(line, "+.3f"),
+                ]
+                for line in lines
+            ],
+            left=3,
+        )
+
+
+def _figures(lines: Sequence[Line]) -> None:
+    if lines:
+        emit_table(
+            ["figure", "verdict", "value", "policy", "bounds", "n"],
+            [
+                [line.measure, _status(line), line.candidate, line.limit, _between(line, ".3g"), line.n]
+                for line in lines
+            ],
+            left=2,
+        )
+
+
+def _status(line: Line) -> str:
+    return line.status if line.critical else f"({line.status})"
+
+
+def _between(line: Line, form: str) -> str | None:
+    return None if line.low is None or line.high is None else f"{line.low:{form}} … {line.high:{form}}"

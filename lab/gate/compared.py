@@ -1,0 +1,243 @@
+"""Guards, claims and limits: what a scored run says of the candidate, alone and beside the baseline.
+
+A guarded measure passes where the interval of the difference lies above minus the margin, one-sided at the policy's
+level over conversations, and is inconclusive where it does not. It fails where that interval lies below at the policy's
+``fail_level`` and a one-sided sign-flip by conversation says the same, corrected after Holm over all that could fail.
+Rules that must all pass need no correction on that side; claims to be better do, and get Holm's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lab.compare.paired import Pairs, locate, pairs_by_measure, require_comparable
+from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quantile
+from lab.errors import UnusableInput
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
+from lab.gate.policy import Policy, Rule
+from lab.measures.score import MAX_SLICE_VALUES, read_gold, score_run
+from lab.replay.run_directory import RunDirectory
+
+KINDS = ("guard", "improve", "limit")
+Groups = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What there is to judge: the candidate's values and both arms' pairs by measure, and the slices of each probe."""
+
+    candidate: Mapping[str, Sequence[float]]
+    pairs: Mapping[str, Pairs]
+    slices: Mapping[str, Mapping[str, str]]
+
+
+class Compared(NamedTuple):
+    """A measure in both arms: means, and the differences by conversation."""
+
+    baseline: float
+    candidate: float
+    groups: Groups
+    estimate: Estimate
+
+    @property
+    def n(self) -> int:
+        """Places where both have a value."""
+        return sum(map(len, self.groups.values()))
+
+    def sums(self, sign: float, shift: float) -> list[float]:
+        """By conversation, the sum of ``sign * difference + shift``."""
+        return [sign * math.fsum(values) + shift * len(values) for values in self.groups.values()]
+
+
+def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory | None = None) -> Evidence:
+    """Score a run, and what it is compared with: its own baseline arm, or the candidate's arm of another run.
+
+    Raises :class:`NotComparable` where two runs judged other things, :class:`UnusableInput` for an unknown arm.
+    """
+    mine, arm = locate(run, policy.candidate)
+    scores = score_run(mine)
+    pairs: dict[str, Pairs] = {}
+    if any(map(_tests, rules)):
+        theirs, base = locate(against or run, arm if against else policy.baseline)
+        if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
+            raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}: nothing to compare")
+        require_comparable(theirs, mine)
+        others = scores if theirs is mine else score_run(theirs)
+        pairs = {one.measure: one for one in pairs_by_measure(others, base, scores, arm)}
+    slices = (
+        {probe: gold.slices for probe, gold in read_gold(mine).items()} if any(rule.slices for rule in rules) else {}
+    )
+    values = {measure: found[2] for measure, found in scores.of_arm(arm).items()}
+    return Evidence(values, pairs, slices)
+
+
+def compared(pairs: Pairs) -> Compared:
+    """Means, differences by conversation, and their estimate."""
+    groups: dict[str, list[float]] = {}
+    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
+        groups.setdefault(conversation, []).append(after - before)
+    n = len(pairs.at)
+    return Compared(sum(pairs.baseline) / n, sum(pairs.candidate) / n, groups, clustered(groups))
+
+
+def judge_compared(policy: Policy, rules: Sequence[Rule], found: Evidence) -> Iterator[Line]:
+    """A line a rule, each followed by those of its slices."""
+    known = {
+        rule: compared(found.pairs[rule.measure]) for rule in rules if _tests(rule) and rule.measure in found.pairs
+    }
+    decisive = {rule: one for rule, one in known.items() if rule.critical and _enough(one, policy)}
+    worse = _holm({rule: one for rule, one in decisive.items() if _beyond(rule, one, policy)}, len(decisive), -1.0)
+    claims = {rule: one for rule, one in decisive.items() if rule.kind == "improve"}
+    better = _holm(claims, len(claims), 1.0)
+    for rule in rules:
+        if rule.kind == "limit":
+            yield _limit(rule, found.candidate.get(rule.measure))
+        elif rule in known:
+            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), len(decisive))
+        else:
+            yield lacking(rule, "nothing of it was measured in both arms")
+        yield from _slices(rule, found, policy)
+
+
+def _tests(rule: Rule) -> bool:
+    """Whether it is about a difference."""
+    return rule.kind in ("guard", "improve")
+
+
+def _holm(found: Mapping[Rule, Compared], family: int, side: float) -> dict[Rule, float]:
+    """Holm-adjusted p that the candidate is better (``side`` 1) or worse (-1) than the rule needs.
+
+    Members of the family that are not looked at count as if nothing spoke for them.
+    """
+    p_values = {f"{place:04}": _p(rule, one, side) for place, (rule, one) in enumerate(found.items())}
+    p_values |= {f"other {place}": 1.0 for place in range(family - len(found))}
+    adjusted = holm(p_values)
+    return {rule: adjusted[f"{place:04}"] for place, rule in enumerate(found)}
+
+
+def _p(rule: Rule, one: Compared, side: float) -> float:
+    sign = -1.0 if rule.direction == "lower" else 1.0
+    return sign_flip([side * value for value in one.sums(sign, -_need(rule))], one_sided=True)
+
+
+def _need(rule: Rule) -> float:
+    """What the difference must lie above, more being better."""
+    return -rule.margin if rule.kind == "guard" else rule.by
+
+
+def _enough(one: Compared, policy: Policy) -> bool:
+    return len(one.groups) >= policy.minimum_conversations and one.estimate.standard_error is not None
+
+
+def _reach(one: Compared, level: float) -> float:
+    return t_quantile(1 - level, len(one.groups) - 1) * (one.estimate.standard_error or 0.0)
+
+
+def _beyond(rule: Rule, one: Compared, policy: Policy) -> bool:
+    """Whether the interval lies wholly on the wrong side, at the level of a fail."""
+    sign = -1.0 if rule.direction == "lower" else 1.0
+    return sign * one.estimate.mean + _reach(one, policy.fail_level) < _need(rule)
+
+
+def _difference(
+    rule: Rule, one: Compared, policy: Policy, worse: float | None = None, better: float | None = None, family: int = 1
+) -> Line:
+    numbers = {
+        "baseline": one.baseline,
+        "candidate": one.candidate,
+        "difference": one.estimate.mean,
+        "conversations": len(one.groups),
+        "n": one.n,
+    }
+    if not _enough(one, policy):
+        least = policy.minimum_conversations
+        why = f"{len(one.groups)} conversations, and the policy decides over {least} or more"
+        return line(rule, INCONCLUSIVE, why, f"{max(least - len(one.groups), 1)} more conversations", **numbers)
+    sign, need, reach = (-1.0 if rule.direction == "lower" else 1.0), _need(rule), _reach(one, policy.level)
+    seen = sign * one.estimate.mean
+    low, high = one.estimate.mean - reach, one.estimate.mean + reach
+    if rule.kind == "guard":
+        name = f"worse by more than {rule.margin:g}"
+        told = {PASS: f"shown not to be {name}", FAIL: f"shown to be {name}", INCONCLUSIVE: f"may be {name}"}
+    else:
+        name = f"better by more than {rule.by:g}"
+        told = {PASS: f"shown to be {name}", FAIL: f"shown not to be {name}", INCONCLUSIVE: f"not shown to be {name}"}
+    # What decides nothing is in no family, and goes by its interval.
+    if seen - reach > need and (better is None or better <= policy.level):
+        status = PASS
+    elif _beyond(rule, one, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
+        status = FAIL
+    else:
+        status = INCONCLUSIVE
+    why = (
+        f"{one.candidate:.3f} against {one.baseline:.3f}, difference {one.estimate.mean:+.3f} "
+        f"({100 * (1 - 2 * policy.level):g} % interval {low:+.3f} to {high:+.3f} over {len(one.groups)} "
+        f"conversations): {told[status]}"
+    )
+    settles = None
+    if status == INCONCLUSIVE:
+        if seen + reach < need and policy.fail_level < policy.level:
+            why += f" at the level of a fail, {policy.fail_level:g}"
+        if seen > need:
+            settles = _settles(seen - need, reach, len(one.groups))
+        else:
+            # The least p of a sign-flip halves with each conversation.
+            least = math.ceil(math.log2(family / policy.fail_level))
+            settles = _settles(seen - need, _reach(one, policy.fail_level), len(one.groups), least)
+    return line(rule, status, why, settles, low=low, high=high, **numbers)
+
+
+def _settles(distance: float, reach: float, conversations: int, least: int = 0) -> str:
+    """What would settle it, were the difference as it seems: the interval shrinks with the root of conversations."""
+    if abs(distance) < 1e-9:
+        return "no number of conversations, were the difference just as it seems; choose another margin"
+    more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, least - conversations, 1)
+    return f"about {more} more conversations like these, were the difference as it seems"
+
+
+def _limit(rule: Rule, values: Sequence[float] | None) -> Line:
+    if not values:
+        return lacking(rule, "nothing of it was measured")
+    value = math.fsum(values) / len(values)
+    over = rule.at_most is not None and value > rule.at_most
+    under = rule.at_least is not None and value < rule.at_least
+    why = f"{value:.4g} over {len(values)}, and the policy wants {bounds(rule)}"
+    return line(rule, FAIL if over or under else PASS, why, candidate=value, n=len(values), limit=bounds(rule))
+
+
+def _slices(rule: Rule, found: Evidence, policy: Policy) -> Iterator[Line]:
+    """Every value of the rule's slices with enough conversations: exploratory, unadjusted, never critical."""
+    for key in rule.slices:
+        keys = {name for slices in found.slices.values() for name in slices}
+        if key not in keys:
+            raise UnusableInput(f"{rule.kind} {rule.measure}: slices: this run has no {key!r}; it has: {_listed(keys)}")
+        values = sorted({slices[key] for slices in found.slices.values() if key in slices})
+        if len(values) > MAX_SLICE_VALUES:
+            raise UnusableInput(f"{rule.kind} {rule.measure}: slices: {key!r} names each probe and no subgroup")
+        for value in values:
+            own = _part(
+                found.pairs.get(rule.measure), {at for at, one in found.slices.items() if one.get(key) == value}
+            )
+            if own is None or rule.kind == "limit":
+                continue
+            one = compared(own)
+            if _enough(one, policy):
+                told = _difference(replace(rule, critical=False), one, policy)
+                reason = told.reason.replace(":", f" [{key}={value}]:", 1)
+                yield replace(told, reason=f"{reason} (exploratory)", slice=f"{key}={value}")
+
+
+def _part(pairs: Pairs | None, places: set[str]) -> Pairs | None:
+    """The pairs at some places; None where there are none."""
+    if pairs is None:
+        return None
+    columns = (pairs.at, pairs.conversation, pairs.baseline, pairs.candidate)
+    rows = [row for row in zip(*columns, strict=True) if row[0] in places]
+    return Pairs(pairs.measure, *map(list, zip(*rows, strict=True))) if rows else None
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,153 @@
+"""Receipts rules: figures of an audit of live receipts (``lab receipts audit``) within bounds.
+
+A figure that is a share of a count (``of``) passes where its exact one-sided bound (Clopper and Pearson 1934) lies
+within the limit, fails where the opposite bound lies beyond it, and is inconclusive otherwise. Recalls are taken as
+independent of one another. A figure without ``of`` is held against its limit as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.audit.audit import SCHEMA
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
+from lab.gate.policy import Policy, Rule
+from lab.shape import named
+
+ANSWERED = "recalls.answered"
+# What the counts of an audit count.
+UNITS = {
+    "errors.attempts": "recalls",
+    ANSWERED: "answered recalls",
+    "recalls.receipts": "receipts",
+    "lanes.items": "items",
+    "scope.items": "items",
+    "quota.recalls": "recalls with quotas",
+    "quota.nice_there": "recalls with nice candidates",
+    "budget.recalls": "recalls with a budget",
+}
+_MOST = 1 << 40
+
+
+def read_audit(path: Path) -> dict[str, Any]:
+    """The audit that ``lab receipts audit --out`` wrote; anything else is :class:`UnusableInput`."""
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        found = f"schema {value.get('schema')!r}" if isinstance(value, dict) else named(value)
+        raise UnusableInput(
+            f"{path}: is no audit of receipts ({found}, not {SCHEMA}); make one: lab receipts audit LOG --out FILE"
+        )
+    return value
+
+
+def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
+    """A line a rule. A path that the audit does not have is :class:`UnusableInput`; null is a lack of data."""
+    answered = figure(audit, ANSWERED, "receipts") or 0
+    few = policy.minimum_receipts - answered
+    for rule in rules:
+        where = f"receipts {rule.measure}"
+        value = figure(audit, rule.measure, where)
+        if rule.of is None:
+            whole = None
+            found = lacking(rule, "the audit has no figure of it") if value is None else _plain(rule, value)
+        else:
+            whole = figure(audit, rule.of, f"{where}: of")
+            found = _share(rule, value, whole, policy, where)
+        # One case of what must never be is one too many, and what is shown to be beyond is so however few there are.
+        shown = rule.of is not None or rule.at_most == 0
+        if few > 0 and value is not None and not (found.status == FAIL and shown):
+            why = f"{answered:g} answered recalls, and the policy decides over {policy.minimum_receipts} or more"
+            found = line(rule, INCONCLUSIVE, why, f"{few:g} more answered recalls", candidate=value, limit=bounds(rule))
+        yield found
+
+
+def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:
+    """The number at a dotted path; None where it is null."""
+    found: Any = audit
+    for part in path.split("."):
+        found = found.get(part, "") if isinstance(found, Mapping) else ""
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        known = list(_paths(audit, ""))
+        near = difflib.get_close_matches(path, known, 3, 0.5) or known[:3]
+        raise UnusableInput(f"{where}: the audit has no figure {path!r}; near ones: {', '.join(near)}")
+    return found
+
+
+def _paths(value: Mapping[str, Any], before: str) -> Iterator[str]:
+    """Every path to a number, or to a null in its place."""
+    for key, one in value.items():
+        if isinstance(one, Mapping):
+            yield from _paths(one, f"{before}{key}.")
+        elif one is None or (isinstance(one, int | float) and not isinstance(one, bool)):
+            yield f"{before}{key}"
+
+
+def _plain(rule: Rule, value: float) -> Line:
+    broken = (rule.at_most is not None and value > rule.at_most) or (
+        rule.at_least is not None and value < rule.at_least
+    )
+    why = f"{value:.4g}, and the policy wants {bounds(rule)}"
+    return line(rule, FAIL if broken else PASS, why, candidate=value, limit=bounds(rule))
+
+
+def _share(rule: Rule, value: float | None, whole: float | None, policy: Policy, where: str) -> Line:
+    if value is None or not whole:
+        return lacking(rule, f"the audit has no {UNITS.get(str(rule.of), rule.of)}")
+    part = round(value * whole)
+    if abs(part - value * whole) > 1e-6 * max(1.0, whole):
+        raise UnusableInput(
+            f"{where}: of: {value:.6g} is no share of {whole:g} {rule.of}; leave `of` out, or name what it is"
+        )
+    low, high = share_bounds(part, whole, policy.level)
+    status = _status(rule, part, whole, policy)
+    told = {PASS: "shown to be within", FAIL: "shown to be beyond", INCONCLUSIVE: "not shown to be within"}[status]
+    unit = UNITS.get(str(rule.of), rule.of)
+    why = (
+        f"{part} of {whole:g} {unit}, {value:.4g} (one-sided {100 * (1 - policy.level):g} % bounds "
+        f"{low:.4g} and {high:.4g}), and the policy wants {bounds(rule)}: {told}"
+    )
+    settles = _settles(rule, value, whole, policy) if status == INCONCLUSIVE else None
+    return line(rule, status, why, settles, candidate=value, low=low, high=high, n=int(whole), limit=bounds(rule))
+
+
+def share_bounds(part: float, whole: float, level: float) -> tuple[float, float]:
+    """The lower and the upper one-sided bound of a share, each erring with ``level`` at most."""
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(part, whole - part + 1, level)) if part > 0 else 0.0
+    high = float(betaincinv(part + 1, whole - part, 1 - level)) if part < whole else 1.0
+    return low, high
+
+
+def _status(rule: Rule, part: float, whole: float, policy: Policy) -> str:
+    """By the bounds; ``part`` may have a fraction, where it is asked what more receipts would say."""
+    low, high = share_bounds(part, whole, policy.level)
+    most = 1.0 if rule.at_most is None else rule.at_most
+    least = 0.0 if rule.at_least is None else rule.at_least
+    if high <= most and low >= least:
+        return PASS
+    low, high = share_bounds(part, whole, policy.fail_level)
+    return FAIL if low > most or high < least else INCONCLUSIVE
+
+
+def _settles(rule: Rule, share: float, whole: float, policy: Policy) -> str:
+    """How many more would settle it, were the share as it seems."""
+    unit = UNITS.get(str(rule.of), rule.of)
+    few, enough = whole, whole
+    while _status(rule, share * enough, enough, policy) == INCONCLUSIVE:
+        few, enough = enough, enough * 2
+        if enough > _MOST:
+            return f"no number of {unit}, were the share just as it seems; choose another limit"
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (
+            (middle, enough) if _status(rule, share * middle, middle, policy) == INCONCLUSIVE else (few, middle)
+        )
+    return f"about {enough - whole:g} more {unit}, were the share as it seems"

@@ -1,0 +1,84 @@
+"""JSON Schemas (2020-12) of what a gate reads and writes: a policy, made of its own keys, and verdict.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED
+from lab.gate.verdict import SCHEMA
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT, _FLAG = {"type": "string"}, {"type": "boolean"}
+_MAYBE_TEXT, _MAYBE_NUMBER = {"type": ["string", "null"]}, {"type": ["number", "null"]}
+_COUNT, _MAYBE_COUNT = {"type": "integer", "minimum": 0}, {"type": ["integer", "null"], "minimum": 0}
+_VERDICTS = [PASS, FAIL, INCONCLUSIVE, ERROR]
+
+
+def policy_schema() -> dict[str, Any]:
+    """Of a policy, as its TOML is read."""
+    arms = {name: Key(TEXT, f"An arm, or DIR:ARM; {arm}.") for name, arm in ARMS.items()}
+    rules = {
+        kind: {"type": "array", "items": _object(keys, REQUIRED[kind], ONE_OF.get(kind, ()))}
+        for kind, keys in RULES.items()
+    }
+    found = _object(HEAD, ("name", "about"), tuple(RULES))
+    found["properties"] |= {"comparison": _object(arms, ()), **rules}
+    return {"$schema": DIALECT, "$id": "lab.policy.v1", "title": "A policy of lab gate"} | found
+
+
+def _object(keys: Mapping[str, Key], required: tuple[str, ...], one_of: tuple[str, ...] = ()) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: {"description": key.about, **key.form.schema} for name, key in keys.items()},
+    }
+    if required:
+        found["required"] = list(required)
+    if one_of:
+        found["anyOf"] = [{"required": [name]} for name in one_of]
+    return found
+
+
+def verdict_schema() -> dict[str, Any]:
+    """Of verdict.json."""
+    line = {
+        "kind": {"enum": list(RULES)},
+        "measure": _TEXT,
+        "status": {"enum": [*_VERDICTS, SKIPPED]},
+        "critical": _FLAG,
+        "reason": _TEXT,
+        "settles": _MAYBE_TEXT,
+        **dict.fromkeys(("baseline", "candidate", "difference", "low", "high"), _MAYBE_NUMBER),
+        **dict.fromkeys(("conversations", "n"), _MAYBE_COUNT),
+        **dict.fromkeys(("limit", "slice"), _MAYBE_TEXT),
+    }
+    audit = {
+        "files": {"type": "array", "items": _TEXT},
+        **dict.fromkeys(("receipts", "answered"), _COUNT),
+        **dict.fromkeys(("first_time", "last_time"), _MAYBE_TEXT),
+    }
+    verdict = {
+        "schema": {"const": SCHEMA},
+        **dict.fromkeys(("policy", "about"), _TEXT),
+        **dict.fromkeys(("run", "baseline", "candidate"), _MAYBE_TEXT),
+        "status": {"enum": _VERDICTS},
+        "lines": {"type": "array", "minItems": 1, "items": _closed(line)},
+        **dict.fromkeys(("rollback", "against"), _MAYBE_TEXT),
+        "audit": {"anyOf": [{"type": "null"}, _closed(audit)]},
+    }
+    return {"$schema": DIALECT, "$id": SCHEMA, "title": "verdict.json of lab gate"} | _closed(verdict)
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with these properties, all of them, and no other."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": dict(properties),
+    }
+
+
+SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {"verdict": verdict_schema, "policy": policy_schema}

@@ -1,0 +1,142 @@
+"""Baselines: named by content, moved openly, whole or absent, and never silently damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.compare.changes import changes
+from lab.errors import CannotMeasure, InUse, UnusableInput
+from lab.files import only_writer
+from lab.nightly import baselines
+from lab.nightly.baselines import Blessing, bless, damage, find, get, open_baseline, remove
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory, open_run
+
+DAY, NEXT = "2026-03-01", "2026-03-02"
+
+
+@pytest.fixture(scope="module")
+def runs(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, RunDirectory]:
+    """Two runs of one conversation that differ in a knob."""
+    folder = tmp_path_factory.mktemp("runs")
+    asked = [
+        Asked(str(operators), "lab", ("tier_quota_v1",), embedder="hashing", limit=1, max_items=most) for most in (6, 5)
+    ]
+    one, other = (run_replay(one, folder / str(number)).run for number, one in enumerate(asked))
+    return one, other
+
+
+def test_a_baseline_is_the_run_without_its_timings(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
+    run, _ = runs
+    found = bless(tmp_path, run, "night", date=DAY, note="the first")
+    assert (found.replaced, found.changed) == (None, True)
+    assert get(tmp_path, "night") == found.baseline
+    kept = open_baseline(found.baseline)
+    assert changes(run, kept).changed == 0
+    files = sorted(str(path.relative_to(kept.path)) for path in kept.path.rglob("*") if path.is_file())
+    receipts = [f"receipts/{run.receipts(name).name}" for name in run.conversations]
+    assert files == sorted(["golden.jsonl", "manifest.json", "object.json", *receipts])
+    assert kept.path.name == found.baseline.now.object
+
+
+def test_the_same_run_is_the_same_object_and_another_moves_the_name(
+    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, files_of: Callable[[Path], dict[str, bytes]]
+) -> None:
+    run, other = runs
+    first = bless(tmp_path, run, "night", date=DAY)
+    before = files_of(tmp_path)
+    again = bless(tmp_path, run, "night", date=NEXT)
+    assert (again.changed, again.baseline, files_of(tmp_path)) == (False, first.baseline, before)
+    moved = bless(tmp_path, other, "night", date=NEXT, note="five items")
+    assert (moved.replaced, moved.changed) == (first.baseline.now.object, True)
+    assert moved.baseline.before == (Blessing(first.baseline.now.object, DAY, None),)
+    assert bless(tmp_path, run, "other", date=DAY).baseline.now == first.baseline.now
+    # What a name meant is kept, until nobody's history knows it.
+    assert len(list((tmp_path / "objects").iterdir())) == 2
+    assert remove(tmp_path, "night") == [moved.baseline.now.object]
+    assert [one.name for one in baselines.baselines(tmp_path)] == ["other"]
+    assert remove(tmp_path, "other") == [first.baseline.now.object]
+    with pytest.raises(UnusableInput, match="has no baseline 'other'; there are: none"):
+        get(tmp_path, "other")
+
+
+@pytest.mark.parametrize("file", ["receipts", "manifest.json", "golden.jsonl", "object.json"])
+def test_a_damaged_file_is_named_and_blessing_again_mends_it(
+    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, file: str
+) -> None:
+    run, _ = runs
+    baseline = bless(tmp_path, run, "night", date=DAY).baseline
+    path = baseline.path / file if file != "receipts" else next((baseline.path / "receipts").iterdir())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    (problem,) = damage(baseline)
+    assert str(path) in problem
+    with pytest.raises(CannotMeasure, match="bless"):
+        open_baseline(baseline)
+    bless(tmp_path, run, "night", date=DAY)
+    assert damage(baseline) == []
+    path.unlink()
+    assert str(baseline.path) in damage(baseline)[0]
+
+
+def test_a_blessing_that_was_killed_is_no_baseline_and_is_finished_by_the_next(
+    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = runs
+    written: list[Path] = []
+    real = baselines.write_whole
+
+    for stop in range(1, 6):
+
+        def killed(path: Path, data: bytes, stop: int = stop) -> None:
+            written.append(path)
+            if len(written) == stop:
+                raise KeyboardInterrupt
+            real(path, data)
+
+        written.clear()
+        monkeypatch.setattr(baselines, "write_whole", killed)
+        folder = tmp_path / str(stop)
+        with pytest.raises(KeyboardInterrupt):
+            bless(folder, run, "night", date=DAY)
+        assert find(folder, "night") is None
+        monkeypatch.setattr(baselines, "write_whole", real)
+        assert changes(run, open_baseline(bless(folder, run, "night", date=DAY).baseline)).changed == 0
+
+
+def test_what_cannot_be_blessed(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
+    run, _ = runs
+    for name in ("", "  ", " night"):
+        with pytest.raises(UnusableInput, match="--name"):
+            bless(tmp_path, run, name, date=DAY)
+    for date in ("yesterday", "2026-13-01", "20260301", ""):
+        with pytest.raises(UnusableInput, match="--date"):
+            bless(tmp_path, run, "night", date=date)
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "manifest.json").write_bytes((run.path / "manifest.json").read_bytes())
+    with pytest.raises(UnusableInput, match="missing"):
+        bless(tmp_path, open_run(half), "night", date=DAY)
+    with only_writer(tmp_path / "held"), pytest.raises(InUse):
+        bless(tmp_path / "held", run, "night", date=DAY)
+
+
+def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
+    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path
+) -> None:
+    run, _ = runs
+    for name in ("../../escape", "夜/もの", "a.b"):
+        assert get(tmp_path, bless(tmp_path, run, name, date=DAY).baseline.name).name == name
+    assert {path.parent for path in tmp_path.rglob("*.json") if "objects" not in path.parts} == {tmp_path / "names"}
+    path = next((tmp_path / "names").iterdir())
+    for text in ("{}", "[]", "{", json.dumps({"kind": "lab.baseline", "schema_version": 9})):
+        path.write_text(text)
+        with pytest.raises(UnusableInput, match=path.name.replace("%", "%").split("%")[0] or os.sep):
+            baselines.baselines(tmp_path)
