@@ -61,9 +61,7 @@ def self_test(
         _list(chosen, as_json=as_json)
         return
     judge = read_policy(policy)
-    report = run(
-        chosen, shipped_replays(embedder), judge, jobs=jobs, draws=draws, seed=seed, announce=announce
-    )
+    report = run(chosen, shipped_replays(embedder), judge, jobs=jobs, draws=draws, seed=seed, announce=announce)
     if out is not None:
         write_whole(out / FILES[0], dump_json(report.as_json()))
         write_whole(out / FILES[1], _markdown(report).encode())

@@ -38,15 +38,14 @@ def shipped_replays(embedder: str | None = None) -> tuple[Replay, ...]:
 
 def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
     name = value["set"]
-    settings = {"embedder": embedder} if embedder else {}
-    asked = Asked(
-        str(shipped("datasets", name)),
-        "lab",
-        tuple(_arm(arm) for arm in value["arms"]),
-        str(shipped("golden", name)),
-        **value.get("settings", {}),
-        **({} if "embedder" in value.get("settings", {}) else settings),
-    )
+    given = {
+        "path": str(shipped("datasets", name)),
+        "format": "lab",
+        "arms": [_arm(arm) for arm in value["arms"]],
+        "golden": str(shipped("golden", name)),
+    }
+    chosen = {"embedder": embedder} if embedder else {}
+    asked = Asked.of_manifest(given | chosen | value.get("settings", {}))
     return Replay(value["name"], value["about"], asked, tuple(value.get("only", ())))
 
 
@@ -54,5 +53,3 @@ def _arm(text: str) -> str:
     """``NAME``, or ``NAME=FILE`` with a file of the folder ``arms``."""
     name, _, file = text.partition("=")
     return f"{name}={HERE / 'arms' / file}" if file else name
-
-

@@ -196,7 +196,11 @@ def _pairs(measure: str, before: Values, after: Values) -> Pairs | None:
     if measure not in before or measure not in after:
         return None
     now = {at: value for at, _, value in zip(*after[measure], strict=True)}
-    rows = [(at, conversation, value, now[at]) for at, conversation, value in zip(*before[measure], strict=True) if at in now]
+    rows = [
+        (at, conversation, value, now[at])
+        for at, conversation, value in zip(*before[measure], strict=True)
+        if at in now
+    ]
     return Pairs(measure, *map(list, zip(*rows, strict=True))) if rows else None
 
 

@@ -146,7 +146,6 @@ def _listed_by(words: Tokens) -> Compute:
     return lambda part: pa.array(words.of(part), pa.list_(pa.string()))
 
 
-
 def _linked(source: str, target: str) -> str:
     """A chunk of a cache is never changed, so a link is a copy; where links cannot be made, one is."""
     with suppress(OSError):
