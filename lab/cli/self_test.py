@@ -158,11 +158,7 @@ def _sentences(report: Report) -> list[str]:
     layers = ", ".join(f"{name} {count}" for name, count in report.caught_by().items())
     found = [
         f"{caught} of {len(countable)} faults caught ({report.kill_rate:.1%}); of all {len(report.trials)}: {layers}",
-        *(
-            f"survived: {one.fault.name}: {one.fault.about} "
-            + (f"Equivalent: {one.fault.equivalent}" if one.fault.equivalent else "No reason is known.")
-            for one in report.survivors
-        ),
+        *(f"survived: {one.fault.name}: {one.fault.about} {one.why}" for one in report.survivors),
     ]
     for pair, statuses in draws.statuses.items():
         told = ", ".join(f"{status} {count}" for status, count in statuses.items())

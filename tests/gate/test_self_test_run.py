@@ -20,6 +20,9 @@ from lab.shelf import shipped
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 FUSE = "engine/recall/fuse.py"
+UNSEEN = Fault(
+    "unseen", "A tool is called otherwise.", (Edit("engine/tools.py", "from __future__", "from  __future__"),)
+)
 SAME = Fault("same", "A comment.", (Edit(FUSE, "K = 60", "K = 60  # as ever"),), equivalent="it is a comment")
 UNNOTED = Fault("unnoted", "A comment that nobody noted.", (Edit(FUSE, "K = 60", "K = 60  # still"),))
 
@@ -40,7 +43,7 @@ def _traps(conversations: tuple[str, ...] = ("kiln-room",)) -> Replay:
 def report() -> Report:
     named = {fault.name: fault for fault in shipped_faults()}
     wanted = ("nice-floor-dropped", "time-leak", "escaping-off", "wildcard-not-counted", "does-not-import")
-    faults = [*(named[name] for name in wanted), SAME, UNNOTED]
+    faults = [*(named[name] for name in wanted), SAME, UNNOTED, UNSEEN]
     return self_test(faults, [_traps()], read_policy("nightly"), jobs=2, draws=50)
 
 
@@ -65,12 +68,16 @@ def test_the_policy_fails_what_changed_and_passes_what_did_not(report: Report) -
 
 
 def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Report) -> None:
-    assert [one.fault.name for one in report.survivors] == ["same", "unnoted"]
+    assert [one.fault.name for one in report.survivors] == ["same", "unnoted", "unseen"]
     assert all(one.found.changed == 0 < one.found.turns for one in report.survivors)
     # What is known to change nothing counts on neither side; what is not known to counts as missed.
-    assert report.kill_rate == 5 / 6
+    assert report.kill_rate == 5 / 7
     assert not report.passed
-    assert report.as_json()["survivors"][1]["equivalent"] is None
+    assert [one.why for one in report.survivors] == [
+        "Equivalent: it is a comment",
+        "No reason is known.",
+        "No replay loads engine/tools.py.",
+    ]
 
 
 def test_equal_arms_are_never_told_apart(report: Report) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 # Bytes of memory that a fault may take, and no more.
 MEMORY = 6 << 30
+# Beside the plan: which files of the package were loaded.
+LOADED = "loaded.json"
 
 
 def main(plan: Path) -> int:
@@ -36,10 +38,19 @@ def main(plan: Path) -> int:
             if outcome.failures:
                 # Words of an error may hold a text; its kind does not.
                 return _failed(outcome.failures[0]["reason"].partition(":")[0])
+        plan.with_name(LOADED).write_text(json.dumps(_loaded()), "utf-8")
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         return _failed(f"{type(error).__name__} in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
     return 0
+
+
+def _loaded() -> list[str]:
+    import lab
+
+    package = Path(lab.__file__).parent
+    files = (Path(str(one.__file__)) for one in list(sys.modules.values()) if getattr(one, "__file__", None))
+    return sorted(str(file.relative_to(package)) for file in files if file.is_relative_to(package))
 
 
 def _unflushed(fd: Any) -> None:

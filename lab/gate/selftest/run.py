@@ -76,7 +76,12 @@ class Report:
             "caught_by": self.caught_by(),
             "turns": self.turns,
             "survivors": [
-                {"fault": one.fault.name, "about": one.fault.about, "equivalent": one.fault.equivalent}
+                {
+                    "fault": one.fault.name,
+                    "about": one.fault.about,
+                    "equivalent": one.fault.equivalent,
+                    "why": one.why,
+                }
                 for one in self.survivors
             ],
             "draws": self.draws.as_json(),

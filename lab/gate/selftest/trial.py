@@ -62,12 +62,16 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of one fault. ``problem``: why it did not run through, which catches it, too."""
+    """What became of one fault.
+
+    ``problem``: why it did not run through, which catches it, too. ``unseen``: its files that no replay loads.
+    """
 
     fault: Fault
     problem: str | None
     found: Found
     seconds: float
+    unseen: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -88,6 +92,13 @@ class Trial:
         """What the policy says of it: error where it does not run."""
         return "error" if self.problem else "fail" if self.found.rules else "pass"
 
+    @property
+    def why(self) -> str:
+        """Why nothing caught it, as far as that is known."""
+        if self.fault.equivalent:
+            return f"Equivalent: {self.fault.equivalent}"
+        return f"No replay loads {', '.join(self.unseen)}." if self.unseen else "No reason is known."
+
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         drop = self.found.drop
@@ -106,6 +117,7 @@ class Trial:
             "broken": list(self.found.broken),
             "drop": drop._asdict() if drop else None,
             "equivalent": self.fault.equivalent,
+            "why": None if self.caught else self.why,
             "seconds": round(self.seconds, 2),
         }
 
@@ -121,7 +133,8 @@ def try_fault(workshop: Workshop, fault: Fault, clean: Mapping[str, Clean], poli
     started = time.perf_counter()
     wanted = [one for one in workshop.replays if one.wanted(fault)]
     try:
-        problem, found = workshop.replay(fault.name, fault, wanted, out).problem, Found()
+        ended = workshop.replay(fault.name, fault, wanted, out)
+        problem, found = ended.problem, Found()
         if problem is None:
             try:
                 found = _look(wanted, clean, policy, out)
@@ -130,7 +143,8 @@ def try_fault(workshop: Workshop, fault: Fault, clean: Mapping[str, Clean], poli
                 problem = f"its run cannot be compared ({type(error).__name__})"
     finally:
         shutil.rmtree(out, ignore_errors=True)
-    return Trial(fault, problem, found, time.perf_counter() - started)
+    unseen = () if problem else tuple(file for file in fault.files if file not in ended.loaded)
+    return Trial(fault, problem, found, time.perf_counter() - started, unseen)
 
 
 def _look(wanted: Sequence[Replay], clean: Mapping[str, Clean], policy: Policy, out: Path) -> Found:

@@ -16,7 +16,8 @@ from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import embedder_key
 from lab.engine.docs.lane import open_docs
 from lab.engine.store.tokens import Tokens, words_key
-from lab.files import dump_json, write_whole
+from lab.files import dump_json, read_json, write_whole
+from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
 from lab.gate.selftest.replays import HERE, Replay
 from lab.replay.plan import make_plan
@@ -34,9 +35,10 @@ LEFT_OUT = ("shipped", "*.part")
 
 
 class Ended(NamedTuple):
-    """How a child ended: None, or why it did not replay everything."""
+    """How a child ended: why it did not replay everything, or None; and the files of the package that it loaded."""
 
     problem: str | None
+    loaded: frozenset[str] = frozenset()
 
 
 class Workshop:
@@ -99,7 +101,7 @@ class Workshop:
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             return Ended(lines[-1] if lines else f"ended with {done.returncode}")
-        return Ended(None)
+        return Ended(None, frozenset(read_json(place / LOADED)))
 
     def _fill(self, replay: Replay, announce: Announce) -> None:
         """Put into the small cache what this process's own has of a replay's texts, or makes for them."""
