@@ -89,7 +89,7 @@ def schema(
 
 def judge(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A run directory, where the policy asks for one.")
+        Path | None, typer.Argument(metavar="DIR", help="A run directory, where the policy asks for one.")
     ] = None,
     *,
     policy: Annotated[str, typer.Option(help="A shipped policy (see lab gate policies), or a TOML file.")],
@@ -115,6 +115,7 @@ def judge(
     verdict.xml (JUnit) and verdict.prom (OpenMetrics); a GitHub step summary where one is asked for by the environment.
     A folder that is called like one of the commands below is given as ./NAME.
     """
+    from lab.files import cannot_write
     from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
     from lab.gate.outputs import summary, workflow_commands, write_verdict
@@ -135,8 +136,11 @@ def judge(
     files = write_verdict(verdict, folder)
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
-        with Path(step).open("a", encoding="utf-8") as opened:
-            opened.write(summary(verdict))
+        try:
+            with Path(step).open("a", encoding="utf-8") as opened:
+                opened.write(summary(verdict))
+        except OSError as error:
+            raise cannot_write(Path(step), error) from error
         for command in workflow_commands(verdict):
             announce(command)
     if as_json:

@@ -66,7 +66,7 @@ def _figures(lines: Sequence[Line]) -> None:
         emit_table(
             ["figure", "verdict", "value", "policy", "bounds", "n"],
             [
-                [line.measure, _status(line), line.candidate, line.limit, _between(line, ".3g"), line.n]
+                [line.measure, _status(line), line.candidate, line.limit, _between(line, ".2g"), line.n]
                 for line in lines
             ],
             left=2,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lab.compare.paired import Pairs, locate, pairs_by_measure, require_comparable
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quantile
 from lab.errors import UnusableInput
-from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.measures.score import MAX_SLICE_VALUES, read_gold, score_run
 from lab.replay.run_directory import RunDirectory
@@ -166,7 +166,8 @@ def _difference(
         name = f"better by more than {rule.by:g}"
         told = {PASS: f"shown to be {name}", FAIL: f"shown not to be {name}", INCONCLUSIVE: f"not shown to be {name}"}
     # What decides nothing is in no family, and goes by its interval.
-    if seen - reach > need and (better is None or better <= policy.level):
+    shown = seen - reach >= need if rule.kind == "guard" else seen - reach > need
+    if shown and (better is None or better <= policy.level):
         status = PASS
     elif _beyond(rule, one, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
         status = FAIL
@@ -179,8 +180,8 @@ def _difference(
     )
     settles = None
     if status == INCONCLUSIVE:
-        if seen + reach < need and policy.fail_level < policy.level:
-            why += f" at the level of a fail, {policy.fail_level:g}"
+        if seen + reach < need:
+            why += f"; it seems so, and is not shown at the level of a fail, {policy.fail_level:g}"
         if seen > need:
             settles = _settles(seen - need, reach, len(one.groups))
         else:
@@ -210,24 +211,24 @@ def _limit(rule: Rule, values: Sequence[float] | None) -> Line:
 
 def _slices(rule: Rule, found: Evidence, policy: Policy) -> Iterator[Line]:
     """Every value of the rule's slices with enough conversations: exploratory, unadjusted, never critical."""
+    told = replace(rule, critical=False)
     for key in rule.slices:
-        keys = {name for slices in found.slices.values() for name in slices}
-        if key not in keys:
-            raise UnusableInput(f"{rule.kind} {rule.measure}: slices: this run has no {key!r}; it has: {_listed(keys)}")
-        values = sorted({slices[key] for slices in found.slices.values() if key in slices})
-        if len(values) > MAX_SLICE_VALUES:
-            raise UnusableInput(f"{rule.kind} {rule.measure}: slices: {key!r} names each probe and no subgroup")
-        for value in values:
-            own = _part(
-                found.pairs.get(rule.measure), {at for at, one in found.slices.items() if one.get(key) == value}
-            )
-            if own is None or rule.kind == "limit":
-                continue
-            one = compared(own)
-            if _enough(one, policy):
-                told = _difference(replace(rule, critical=False), one, policy)
-                reason = told.reason.replace(":", f" [{key}={value}]:", 1)
-                yield replace(told, reason=f"{reason} (exploratory)", slice=f"{key}={value}")
+        places: dict[str, set[str]] = {}
+        for at, slices in found.slices.items():
+            if key in slices:
+                places.setdefault(slices[key], set()).add(at)
+        if not 0 < len(places) <= MAX_SLICE_VALUES:
+            known = sorted({name for slices in found.slices.values() for name in slices})
+            why = f"names no subgroups of this run ({len(places)} values); its slices are: {', '.join(known) or 'none'}"
+            yield replace(line(told, SKIPPED, f"slices: {key!r} {why}"), slice=key)
+            continue
+        for value, own in sorted(places.items()):
+            part = _part(found.pairs.get(rule.measure), own)
+            one = compared(part) if part else None
+            if one and _enough(one, policy):
+                judged = _difference(told, one, policy)
+                reason = judged.reason.replace(":", f" [{key}={value}]:", 1)
+                yield replace(judged, reason=f"{reason} (exploratory)", slice=f"{key}={value}")
 
 
 def _part(pairs: Pairs | None, places: set[str]) -> Pairs | None:
@@ -237,7 +238,3 @@ def _part(pairs: Pairs | None, places: set[str]) -> Pairs | None:
     columns = (pairs.at, pairs.conversation, pairs.baseline, pairs.candidate)
     rows = [row for row in zip(*columns, strict=True) if row[0] in places]
     return Pairs(pairs.measure, *map(list, zip(*rows, strict=True))) if rows else None
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names)) or "none"

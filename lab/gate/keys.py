@@ -116,7 +116,7 @@ RULES: dict[str, dict[str, Key]] = {
         **_SLICES,
         **_OF_A_RUN,
     },
-    "limit": {**_MEASURE, **_BOUNDS, **_DIRECTION, **_SLICES, **_OF_A_RUN},
+    "limit": {**_MEASURE, **_BOUNDS, **_OF_A_RUN},
     "receipts": {
         "measure": Key(TEXT, "A figure of the audit by its dotted path, as errors.rate."),
         **_BOUNDS,

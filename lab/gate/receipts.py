@@ -17,7 +17,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.shape import named
+from lab.shape import field, named
 
 ANSWERED = "recalls.answered"
 # What the counts of an audit count.
@@ -42,6 +42,11 @@ def read_audit(path: Path) -> dict[str, Any]:
         raise UnusableInput(
             f"{path}: is no audit of receipts ({found}, not {SCHEMA}); make one: lab receipts audit LOG --out FILE"
         )
+    recalls = field(value, "recalls", dict, str(path))
+    for name in ("receipts", "answered"):
+        field(recalls, name, int, f"{path}: recalls")
+    for one in field(value, "files", list, str(path)):
+        field(one, "file", str, f"{path}: files")
     return value
 
 

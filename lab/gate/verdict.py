@@ -157,6 +157,6 @@ def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "files": [one["file"] for one in audit["files"]],
         "receipts": recalls["receipts"],
         "answered": recalls["answered"],
-        "first_time": audit["first_time"],
-        "last_time": audit["last_time"],
+        "first_time": audit.get("first_time"),
+        "last_time": audit.get("last_time"),
     }

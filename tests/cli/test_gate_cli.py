@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+
+from lab.replay.tables import read_table
 
 Lab = Callable[..., Any]
 
@@ -19,17 +24,23 @@ def policy(folder: Path, rules: str, least: int = 2) -> str:
     return "mine.toml"
 
 
+LIMIT = '[[limit]]\nmeasure = "Success@6"\n'
+NO_AUDIT = (
+    "error: run/manifest.json: is no audit of receipts (schema None, not lab.receipts.audit.v1); make one: "
+    "lab receipts audit LOG --out FILE\n"
+)
+GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
+
+
 @pytest.mark.parametrize(
     ("rules", "least", "more", "code"),
     [
-        ('[[limit]]\nmeasure = "Success@6"\nat_most = 1.0\n', 2, (), 0),
-        ('[[limit]]\nmeasure = "Success@6"\nat_least = 1.01\n', 2, (), 1),
-        ('[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n', 50, (), 3),
-        ('[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n', 50, ("--inconclusive-as", "pass"), 0),
-        ('[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n', 50, ("--inconclusive-as", "fail"), 1),
-        ('[[guard]]\nmeasure = "Nothing@6"\nmargin = 0.02\n', 2, (), 4),
-        ('[[guard]]\nmeasure = "Success@6"\n', 2, (), 2),
-        ('[[limit]]\nmeasure = "Success@6"\nat_most = 1.0\n', 2, ("--inconclusive-as", "maybe"), 2),
+        (LIMIT + "at_most = 1.0\n", 2, (), 0),
+        (LIMIT + "at_least = 1.01\n", 2, (), 1),
+        (GUARD, 50, (), 3),
+        (GUARD, 50, ("--inconclusive-as", "pass"), 0),
+        (GUARD, 50, ("--inconclusive-as", "fail"), 1),
+        (GUARD.replace("Success", "Nothing"), 2, (), 4),
     ],
 )
 def test_the_exit_code_is_the_verdict(
@@ -37,13 +48,41 @@ def test_the_exit_code_is_the_verdict(
 ) -> None:
     done = lab("gate", "run", "--policy", policy(place, rules, least), "--json", *more, cwd=place)
     assert done.returncode == code, done.stderr
-    if code != 2:
-        found = json.loads(done.stdout)
-        assert found == json.loads((place / "run" / "verdict.json").read_text())
-        assert found["schema"] == "lab.verdict.v1"
-        assert {"verdict.json", "verdict.xml", "verdict.prom"} <= {path.name for path in (place / "run").iterdir()}
-    else:
-        assert done.stderr.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert found == json.loads((place / "run" / "verdict.json").read_text())
+    # What a job is told is one thing, what was found another.
+    assert found["status"] == {0: "pass", 1: "fail", 3: "inconclusive", 4: "error"}[3 if more else code]
+    assert {"verdict.json", "verdict.xml", "verdict.prom"} <= {path.name for path in (place / "run").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("run", "--policy", "bad.toml"),
+            "error: bad.toml: guard 1: needs margin: how much worse the measure may be\n",
+        ),
+        (
+            ("run", "--policy", "nowhere"),
+            "error: nowhere: no such file, and no policy of that name; there are: nightly, rollout, stage-b\n",
+        ),
+        (
+            ("--policy", "rollout"),
+            "error: policy rollout: nothing that it asks about was given; it needs DIR\n",
+        ),
+        (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
+        (
+            ("policies", "--show", "mine"),
+            "error: --show 'mine': there are: nightly, rollout, stage-b\n",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_a_line_and_exit_code_2(
+    lab: Lab, place: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (place / "bad.toml").write_text('name = "x"\nabout = "y"\n[[guard]]\nmeasure = "R@6"\n')
+    done = lab("gate", *arguments, cwd=place)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: Path, tmp_path: Path) -> None:
@@ -53,10 +92,71 @@ def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: 
     assert done.stdout.startswith("INCONCLUSIVE: rollout, tier_quota_v1 against tier_first_v1\n")
     assert "the policy decides over 8 or more" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "## Gate rollout: inconclusive" in step.read_text()
+    assert "## INCONCLUSIVE: rollout" in step.read_text()
     assert "::warning title=gate rollout::" in done.stderr
 
 
-def test_a_policy_that_is_nowhere_is_a_usage_error(lab: Lab, place: Path) -> None:
-    done = lab("gate", "run", "--policy", "nowhere", cwd=place)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -> None:
+    """The gate's own help names the other verbs; what they print can be used; a folder may be called like one."""
+    shown = lab("gate", "--help", cwd=place)
+    assert shown.returncode == 0
+    words = shown.stdout.split()
+    assert {"--policy", "--receipts", "--against", "--inconclusive-as", "judge", "policies", "schema"} <= set(words)
+    shutil.copytree(place / "run", tmp_path / "policies")
+    copied = lab("gate", "policies", "--show", "nightly", cwd=place)
+    (tmp_path / "own.toml").write_text(copied.stdout.replace('"nightly"', '"own"').replace("= 6", "= 2"))
+    done = lab("gate", "./policies", "--policy", "own.toml", "--against", place / "run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout)
+    assert (found["policy"], found["baseline"]) == ("own", f"{place / 'run'}:tier_quota_v1")
+    exact = next(line for line in found["lines"] if line["kind"] == "exact")
+    assert (exact["status"], exact["candidate"], exact["n"] > 10) == ("pass", 0, True)
+    schema = json.loads(lab("gate", "schema", "verdict", cwd=place).stdout)
+    jsonschema.Draft202012Validator(schema).validate(found)
+
+
+def _log(place: Path, path: Path, count: int, failed: int) -> None:
+    """A gateway's log: receipts that the replay wrote, over and over, and warnings of recalls that broke.
+
+    The replay enforced no scope; here every memory is of the turn's own.
+    """
+    receipts = [
+        row["receipt"].replace('"global"', '"shop"').replace('"origin":"fallback"', '"origin":"primary"')
+        for one in sorted((place / "run" / "receipts").iterdir())
+        for row in read_table(one, ("arm", "receipt")).to_pylist()
+        if row["arm"] == "tier_quota_v1"
+    ]
+    swapped = r'"fromPrimaryScope":0,"fromFallbackScope":(\d+)', r'"fromPrimaryScope":\1,"fromFallbackScope":0'
+    receipts = [re.sub(*swapped, receipt) for receipt in receipts]
+    said = [f"openclaw-mem-engine:autoRecall.receipt {receipts[at % len(receipts)]}" for at in range(count)]
+    said += ["WARN openclaw-mem-engine: autoRecall failed: TypeError"] * failed
+    times = (f"2026-03-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z" for at in range(len(said)))
+    path.write_text("".join(f"{time} {line}\n" for time, line in zip(times, said, strict=True)), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("receipts", "failed", "code", "headline"),
+    [
+        (400, 0, 0, "GO: stage-b"),
+        (400, 40, 1, "NO-GO (fail): stage-b"),
+        (100, 0, 3, "NO-GO YET (inconclusive): stage-b"),
+    ],
+)
+def test_stage_b_from_a_log_to_go_or_no_go(
+    lab: Lab, place: Path, tmp_path: Path, receipts: int, failed: int, code: int, headline: str
+) -> None:
+    _log(place, tmp_path / "gateway.log", receipts, failed)
+    done = lab("receipts", "audit", "gateway.log", "--out", "b/audit.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = lab("gate", "--receipts", "b/audit.json", "--policy", "stage-b", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (code, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == headline
+    assert max(map(len, lines)) <= 80
+    # What to do stands right below the verdict, in every form.
+    told = "set plugins.slots.memory back to memory-lancedb (or memory-core) and restart the gateway"
+    assert lines[1].startswith("Roll back: set plugins.slots.memory back to ") == (code != 0)
+    assert (told in (tmp_path / "b" / "verdict.xml").read_text()) == (code != 0)
+    assert json.loads((tmp_path / "b" / "verdict.json").read_text())["rollback"].startswith(told)
+    if code == 3:
+        assert "200 more answered recalls" in " ".join(lines)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip
+from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, t_quantile
 
 
 def _by_hand(sums: list[float]) -> float:
@@ -37,6 +37,25 @@ def test_sign_flip_agrees_with_brute_force(clusters: int) -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_all_clusters_of_one_sign_give_the_smallest_p_there_is(clusters: int, sign: int) -> None:
     assert sign_flip([sign * (1 + number / 7) for number in range(clusters)]) == 2 / 2**clusters
+
+
+@pytest.mark.parametrize("clusters", [1, 4, 9, 40])
+def test_one_sided_is_against_sums_above_zero_alone(clusters: int) -> None:
+    draw = random.Random(clusters)
+    sums = [draw.gauss(0.3, 1) for _ in range(clusters)]
+    above, below = (sign_flip([side * value for value in sums], one_sided=True) for side in (1, -1))
+    if clusters <= EXACT_UP_TO:
+        every = itertools.product((1, -1), repeat=clusters)
+        drawn = [math.fsum(sign * value for sign, value in zip(signs, sums, strict=True)) for signs in every]
+        assert above == statistics.mean(one >= math.fsum(sums) - 1e-9 for one in drawn)
+    assert 2 * min(above, below) == pytest.approx(sign_flip(sums), rel=0.1)
+    assert above + below >= 1
+
+
+def test_the_quantiles_of_t_are_those_of_scipy_stats() -> None:
+    for freedom in (1, 2, 5, 9, 39, 400):
+        for share in (0.001, 0.05, 0.8, 0.975, 0.999):
+            assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-12)
 
 
 def test_ties_count_in_spite_of_rounding() -> None:

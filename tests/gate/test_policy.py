@@ -10,6 +10,7 @@ from lab.errors import UnusableInput
 from lab.gate.policy import read_policy, shipped_policies
 
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
+RECEIPTS = '[[receipts]]\nmeasure = "errors.rate"\nof = "errors.attempts"\n'
 HEAD = 'name = "mine"\nabout = "what it means"\n'
 
 
@@ -37,18 +38,46 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("name = ", "not TOML"),
-        (GUARD, "name: expected text, found null"),
+        (GUARD, "needs name: How outputs call the policy."),
         (HEAD, "has no rule"),
         (HEAD + GUARD + "critical = false\n", "no rule is critical"),
         (HEAD + GUARD + "margins = 1\n", "guard 1: unknown key 'margins'"),
-        (HEAD + '[[guard]]\nmeasure = "R@6"\n', "guard 1: needs a margin from 0"),
-        (HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = -1\n', "guard 1: needs a margin from 0"),
-        (HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = "x"\n', "guard 1: margin: expected a number"),
+        (HEAD + '[[guard]]\nmeasure = "R@6"\n', "guard 1: needs margin: how much worse the measure may be"),
+        (HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = -1\n', "guard 1: margin: expected a number from 0, found -1"),
+        (HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = "x"\n', "guard 1: margin: expected a number from 0, found 'x'"),
         (HEAD + '[[limit]]\nmeasure = "R@6"\n', "limit 1: needs at_most, at_least or both"),
-        (HEAD + GUARD + 'direction = "up"\n', "guard 1: direction: 'up'"),
+        (HEAD + GUARD + 'direction = "up"\n', "guard 1: direction: expected 'higher' or 'lower', found 'up'"),
         (HEAD + GUARD.replace("Success@6", "InjectedChars"), "guard 1: InjectedChars is better neither high nor low"),
         ("minimum_conversations = 1\n" + HEAD + GUARD, "minimum_conversations: expected a whole number from 2"),
         (HEAD + "limit = 3\n" + GUARD, "limit: expected [[limit]] tables"),
+        (HEAD + GUARD + GUARD, "guard 2: Success@6 is asked before; one of them may say critical = false"),
+        (HEAD + GUARD + "margin = nan\n", "not TOML"),
+        (HEAD + GUARD.replace("0.02", "inf"), "guard 1: margin: expected a number from 0, found inf"),
+        (HEAD + GUARD + "critical = 1\n", "guard 1: critical: expected true or false, found 1"),
+        (HEAD + GUARD + 'slices = "type"\n', "guard 1: slices: expected a list of names, found 'type'"),
+        (HEAD + GUARD + "only_where = {}\n", "guard 1: only_where: expected a table of plain values, found an object"),
+        (HEAD + "[[improve]]\nby = 1\n", "improve 1: needs measure: a measure of the run"),
+        (
+            HEAD + '[[limit]]\nmeasure = "R@6"\nat_most = 0.1\nat_least = 0.2\n',
+            "limit 1: at_most 0.1 is below at_least",
+        ),
+        (HEAD + RECEIPTS, "receipts 1: needs at_most, at_least or both"),
+        (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show a share to be 0 or 1"),
+        (HEAD + RECEIPTS + "at_most = 0.1\nmargin = 1\n", "receipts 1: unknown key 'margin'"),
+        (HEAD + "[[latency]]\nquantile = 0.5\n", "latency 1: needs at_most_ms, at_most_ratio or both"),
+        (HEAD + "[[latency]]\nat_most_ms = 5\n", "latency 1: needs quantile: which quantile of the warm turns"),
+        (
+            HEAD + "[[latency]]\nquantile = 95\nat_most_ms = 5\n",
+            "latency 1: quantile: expected a number between 0 and 1",
+        ),
+        (HEAD + "[[exact]]\n", "exact 1: needs changed: what a turn whose receipt changed makes of the verdict"),
+        (HEAD + '[[exact]]\nchanged = "maybe"\n', "exact 1: changed: expected 'fail' or 'tell', found 'maybe'"),
+        (HEAD + '[[exact]]\nchanged = "tell"\n', "no rule is critical"),
+        ("fail_level = 0.7\n" + HEAD + GUARD, "fail_level: expected a number between 0 and 0.5, found 0.7"),
+        ("minimum_receipts = 0\n" + HEAD + GUARD, "minimum_receipts: expected a whole number from 1, found 0"),
+        ('rollback = "a\\nb"\n' + HEAD + GUARD, "rollback: has several lines"),
+        (HEAD + "guard = 1\n", "guard: expected [[guard]] tables, found a number"),
+        (HEAD + "[comparison]\nbase = 'x'\n" + GUARD, "comparison: unknown key 'base'; known: baseline, candidate"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: str) -> None:
@@ -59,5 +88,17 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: 
 
 
 def test_a_policy_that_is_nowhere_is_told_with_those_there_are() -> None:
-    with pytest.raises(UnusableInput, match="there are: rollout"):
+    with pytest.raises(UnusableInput, match="there are: nightly, rollout, stage-b"):
         read_policy("nowhere")
+
+
+def test_the_levels_and_what_a_rule_is_called(tmp_path: Path) -> None:
+    rules = GUARD + RECEIPTS + "at_most = 0.1\n[[latency]]\nquantile = 0.95\nat_most_ms = 5\n"
+    policy = read_policy(written(tmp_path, "level = 0.01\n" + HEAD + rules + '[[exact]]\nchanged = "tell"\n'))
+    assert (policy.level, policy.fail_level, policy.rollback) == (0.01, 0.01, None)
+    assert [(rule.kind, rule.measure, rule.critical) for rule in policy.rules] == [
+        ("guard", "Success@6", True),
+        ("receipts", "errors.rate", True),
+        ("latency", "p95 total", True),
+        ("exact", "receipts", False),
+    ]

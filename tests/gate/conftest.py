@@ -1,0 +1,40 @@
+"""A run of the shipped recordings, and an audit of the receipts that it wrote, as a live engine would log them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.audit.audit import audit as read_logs
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+
+ARMS = ("tier_first_v1", "tier_quota_v1")
+
+
+@pytest.fixture(scope="session")
+def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Both policies over all six conversations, scopes as recorded."""
+    asked = Asked(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
+    return run_replay(asked, tmp_path_factory.mktemp("gate") / "run").run
+
+
+@pytest.fixture(scope="session")
+def audit(run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The audit of a log with the receipts of the new policy."""
+    lines = [
+        f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
+        for second, row in enumerate(
+            row
+            for conversation in run.conversations
+            for row in read_table(run.receipts(conversation), ("arm", "receipt")).to_pylist()
+            if row["arm"] == ARMS[1]
+        )
+    ]
+    path = tmp_path_factory.mktemp("logs") / "gateway.log"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return read_logs([str(path)])

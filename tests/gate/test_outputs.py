@@ -1,0 +1,161 @@
+"""The forms of a verdict, each held against what reads it: JSON Schema, JUnit's schema, the parser of OpenMetrics."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+import xmlschema
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from lab.errors import UnusableInput
+from lab.gate.keys import HEAD, RULES
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.outputs import MOST_ANNOTATIONS, junit, openmetrics, summary, workflow_commands, write_verdict
+from lab.gate.policy import SHIPPED, read_policy, shipped_policies
+from lab.gate.schema import policy_schema, verdict_schema
+from lab.gate.verdict import Verdict, judge
+from lab.replay.run_directory import RunDirectory
+
+LINES = (
+    Line("guard", "Success@6", PASS, True, "fine", difference=0.1),
+    Line("guard", "R@6", FAIL, True, 'worse & <b>"|', difference=-0.5),
+    Line("guard", "R@6", FAIL, False, "told", difference=-0.5),
+    Line("guard", "P@6", INCONCLUSIVE, True, "open", "40 more"),
+    Line("guard", "P@6", PASS, False, "fine", slice='type=a\\b"\n', candidate=0.25),
+    Line("limit", "WrongScope", ERROR, True, "nothing\nthere"),
+    Line("limit", "Jaccard", FAIL, False, "told"),
+    Line("exact", "receipts", SKIPPED, True, "not asked"),
+)
+VERDICT = Verdict("mine", "what it means", "run", "old", "new", ERROR, LINES, "switch \x00 it | back")
+JUNIT = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
+
+
+def test_junit_counts_what_it_holds() -> None:
+    JUNIT.validate(ElementTree.fromstring(junit(VERDICT)))
+    suite = ElementTree.fromstring(junit(VERDICT)).find("testsuite")
+    assert suite is not None
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "8", "failures": "1", "errors": "1", "skipped": "4"
+    }  # fmt: skip
+    kinds = [[child.tag for child in case] for case in suite.findall("testcase")]
+    assert kinds == [[], ["failure"], ["skipped"], ["skipped"], [], ["error"], ["skipped"], ["skipped"]]
+    names = [case.get("name") for case in suite.findall("testcase")]
+    assert len(set(names)) == len(names)
+    assert names[1:5] == ["guard R@6", "guard R@6 (told)", "guard P@6", 'guard P@6 [type=a\\b"\n]']
+    assert 'worse & <b>"|.' in [child.get("message") for case in suite for child in case]
+    assert [one.text for one in suite.iter("failure")] == ["Roll back: switch ? it | back"]
+    assert {one.get("name"): one.get("value") for one in suite.iter("property")} == {
+        "verdict": "error", "run": "run", "rollback": "Roll back: switch ? it | back"
+    }  # fmt: skip
+
+
+def test_the_schema_of_junit_refuses_what_is_none() -> None:
+    for before, after in ((b" classname=", b" klass="), (b"testcase", b"case"), (b'tests="8"', b'tests="some"')):
+        with pytest.raises(xmlschema.XMLSchemaValidationError):
+            JUNIT.validate(ElementTree.fromstring(junit(VERDICT).replace(before, after)))
+
+
+def test_openmetrics_is_what_its_parser_reads() -> None:
+    families = {one.name: one for one in text_string_to_metric_families(openmetrics(VERDICT))}
+    assert list(families) == ["lab_gate_verdict", "lab_gate_rule", "lab_gate_value", "lab_gate_difference"]
+    states = {one.labels["lab_gate_verdict"]: one.value for one in families["lab_gate_verdict"].samples}
+    assert (families["lab_gate_verdict"].type, states) == (
+        "stateset", {PASS: 0, FAIL: 0, INCONCLUSIVE: 0, ERROR: 1}
+    )  # fmt: skip
+    # A rule that was skipped has no sample.
+    samples = families["lab_gate_rule"].samples
+    assert [one.value for one in samples] == [1, 0, 0, 0, 1, 0, 0]
+    assert len({tuple(sorted(one.labels.items())) for one in samples}) == 7
+    (value,) = families["lab_gate_value"].samples
+    assert value.labels == {
+        "policy": "mine", "rule": "guard", "measure": "P@6", "critical": "false", "slice": 'type=a\\b"\n'
+    }  # fmt: skip
+
+
+def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
+    text = summary(VERDICT)
+    assert text.startswith("## NO-GO (could not measure): mine, new against old\n\n**Roll back: switch")
+    assert 'worse &amp; &lt;b&gt;"\\|.' in text
+    assert text.index("nothing there") < text.index("worse &amp;") < text.index("open.")
+    commands = list(workflow_commands(VERDICT))
+    assert [one.split(" ")[0] for one in commands] == ["::error", "::error", "::warning", "::warning", "::warning"]
+    assert all("\n" not in one for one in commands)
+    assert "nothing%0Athere" in commands[0]
+
+
+def test_many_lines_are_cut_where_github_would() -> None:
+    lines = tuple(Line("guard", f"R@{place}", FAIL, True, "why " * 200) for place in range(200))
+    many = replace(VERDICT, lines=lines)
+    commands = list(workflow_commands(many))
+    assert len(commands) == MOST_ANNOTATIONS
+    assert commands[-1].endswith("::and 191 more; the step summary has all")
+    assert len(summary(many).encode()) < 64 * 1024
+    shown = summary(many).count("| fail |")
+    assert summary(many).endswith(f"… and {200 - shown} more: verdict.json has all\n")
+
+
+HEADED = 'name = "mine"\nabout = "what it means"\nrollback = "back"\n'
+BY_STATUS = {
+    PASS: '[[receipts]]\nmeasure = "errors.rate"\nof = "errors.attempts"\nat_most = 0.1\n',
+    FAIL: '[[limit]]\nmeasure = "Success@6"\nat_least = 1.01\n',
+    INCONCLUSIVE: '[[guard]]\nmeasure = "Success@6"\nmargin = 0\nslices = ["type"]\n',
+    ERROR: '[[guard]]\nmeasure = "Nothing@6"\nmargin = 0.02\n[[latency]]\nquantile = 0.5\nat_most_ms = 9\n',
+}
+
+
+@pytest.mark.parametrize("status", BY_STATUS)
+def test_real_verdicts_are_of_their_schema_and_so_is_every_form(
+    tmp_path: Path, run: RunDirectory, audit: Mapping[str, Any], status: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(HEADED + BY_STATUS[status])
+    verdict = judge(read_policy(str(path)), run, audit=audit)
+    assert verdict.status == status, verdict.lines
+    found = [one.name for one in write_verdict(verdict, tmp_path / "out")]
+    assert found == ["verdict.json", "verdict.xml", "verdict.prom"]
+    value = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    jsonschema.Draft202012Validator(verdict_schema()).validate(value)
+    JUNIT.validate(str(tmp_path / "out" / "verdict.xml"))
+    assert list(text_string_to_metric_families((tmp_path / "out" / "verdict.prom").read_text()))
+    # What is ours is written over; equal evidence, equal bytes.
+    before = [one.read_bytes() for one in sorted((tmp_path / "out").iterdir())]
+    write_verdict(judge(read_policy(str(path)), run, audit=audit), tmp_path / "out")
+    assert before == [one.read_bytes() for one in sorted((tmp_path / "out").iterdir())]
+
+
+def test_the_schemas_are_schemas_and_have_every_field() -> None:
+    for schema in (verdict_schema(), policy_schema()):
+        jsonschema.Draft202012Validator.check_schema(schema)
+    properties = verdict_schema()["properties"]
+    assert set(properties) == {"schema", *(one.name for one in fields(Verdict))}
+    assert set(properties["lines"]["items"]["properties"]) == {one.name for one in fields(Line)}
+    assert set(policy_schema()["properties"]) == {*HEAD, "comparison", *RULES}
+
+
+def test_shipped_policies_are_of_the_schema_and_bad_ones_are_not() -> None:
+    validator = jsonschema.Draft202012Validator(policy_schema())
+    for name in shipped_policies():
+        value = tomllib.loads((SHIPPED / f"{name}.toml").read_text("utf-8"))
+        validator.validate(value)
+        assert not validator.is_valid(value | {"gaurd": []})
+        assert not validator.is_valid(value | {"about": " "})
+        assert not validator.is_valid(value | {"fail_level": 0.5})
+        assert not validator.is_valid(value | {"limit": [{"measure": "WrongScope"}]})
+        assert not validator.is_valid(value | {"exact": [{"changed": "maybe"}]})
+
+
+@pytest.mark.parametrize("name", ["verdict.json", "verdict.xml", "verdict.prom"])
+def test_what_is_not_ours_is_not_written_over(tmp_path: Path, name: str) -> None:
+    for text in ("", '{"schema": "another"}', "<testsuites><testsuite name='theirs'/></testsuites>", "[]"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UnusableInput, match=f"{name}: exists and is no verdict of a gate; choose another --out"):
+            write_verdict(VERDICT, tmp_path)
+        assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, text)]

@@ -1,0 +1,181 @@
+"""Receipts rules: a share by its exact bound, any other figure as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binom
+
+from lab.errors import UnusableInput
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.policy import Policy, Rule, read_policy
+from lab.gate.receipts import judge_receipts, read_audit, share_bounds
+from lab.gate.verdict import judge
+from lab.shape import laid_over
+
+POLICY = Policy("mine", "what it means", "old", "new", 6, ())
+ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)
+
+
+def with_errors(audit: Mapping[str, Any], failed: int, attempts: int) -> dict[str, Any]:
+    errors = {"failed": failed, "attempts": attempts, "rate": failed / attempts if attempts else None}
+    return laid_over(audit, {"errors": errors})
+
+
+def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Line:
+    (line,) = judge_receipts(policy, [rule], audit)
+    return line
+
+
+@pytest.mark.parametrize(("part", "whole"), [(0, 1), (0, 300), (1, 300), (5, 40), (40, 40), (39, 40)])
+def test_the_bounds_are_those_of_the_binomial(part: int, whole: int) -> None:
+    low, high = share_bounds(part, whole, 0.05)
+    assert 0 <= low <= part / whole <= high <= 1
+    # At the bound, what was seen or anything more extreme has a chance of 5 %.
+    if part:
+        assert binom.sf(part - 1, whole, low) == pytest.approx(0.05)
+    if part < whole:
+        assert binom.cdf(part, whole, high) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("failed", "attempts", "status"),
+    [
+        (0, 298, INCONCLUSIVE),
+        (0, 299, PASS),
+        (1, 300, INCONCLUSIVE),
+        (8, 300, FAIL),
+        (5, 300, INCONCLUSIVE),
+        (9, 1800, PASS),
+    ],
+)
+def test_a_share_is_judged_by_its_bound(audit: dict[str, Any], failed: int, attempts: int, status: str) -> None:
+    line = judged(ERRORS, with_errors(audit, failed, attempts))
+    assert line.status == status, line.reason
+    assert f"{failed} of {attempts} recalls" in line.reason
+    assert (line.n, line.limit) == (attempts, "at most 0.01")
+    assert bool(line.settles) == (status == INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(("failed", "attempts"), [(0, 40), (1, 400), (3, 100)])
+def test_so_many_more_recalls_settle_it(audit: dict[str, Any], failed: int, attempts: int) -> None:
+    """Were the share as it seems; a tenth fewer would not."""
+    line = judged(ERRORS, with_errors(audit, failed, attempts))
+    assert line.status == INCONCLUSIVE
+    assert str(line.settles).endswith(" more recalls, were the share as it seems")
+    enough = attempts + int(str(line.settles).split()[1])
+    share = failed / attempts
+    for whole, settled in ((enough, True), (int(0.9 * enough), False)):
+        low, high = share_bounds(share * whole, whole, 0.05)
+        assert (high <= 0.01 or low > 0.01) == settled
+
+
+def test_a_share_on_its_limit_is_settled_by_nothing(audit: dict[str, Any]) -> None:
+    line = judged(replace(ERRORS, at_most=0.5), with_errors(audit, 50, 100))
+    assert line.settles == "no number of recalls, were the share just as it seems; choose another limit"
+
+
+def test_other_figures_are_held_against_their_limits(audit: dict[str, Any]) -> None:
+    share = audit["must"]["share"]
+    plain = Rule("receipts", "must.share", at_most=share)
+    assert judged(plain, audit).status == PASS
+    assert judged(replace(plain, at_most=share - 1e-9), audit).status == FAIL
+    assert judged(replace(plain, at_most=None, at_least=share + 1e-9), audit).status == FAIL
+    nothing = laid_over(audit, {"must": {"share": None}})
+    assert judged(plain, nothing).status == ERROR
+    assert judged(replace(plain, must_have_data=False), nothing).status == SKIPPED
+    assert judged(replace(ERRORS, must_have_data=False), with_errors(audit, 0, 0)).status == SKIPPED
+
+
+def test_few_receipts_show_nothing_but_what_must_never_be(audit: dict[str, Any]) -> None:
+    answered = audit["recalls"]["answered"]
+    policy = replace(POLICY, minimum_receipts=answered + 40)
+    line = judged(Rule("receipts", "must.share", at_most=0.0001), audit, policy)
+    assert (line.status, line.settles) == (INCONCLUSIVE, "40 more answered recalls")
+    assert judged(replace(ERRORS, at_most=0.5), with_errors(audit, 0, 1000), policy).status == INCONCLUSIVE
+    assert judged(ERRORS, with_errors(audit, 300, 1000), policy).status == FAIL
+    never = Rule("receipts", "scope.unexplained", at_most=0.0)
+    assert judged(never, audit, policy).status == INCONCLUSIVE
+    assert judged(never, laid_over(audit, {"scope": {"unexplained": 1}}), policy).status == FAIL
+    assert judged(never, audit).status == PASS
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule("receipts", "error.rate", at_most=1.0), "has no figure 'error.rate'; near ones: errors.rate"),
+        (Rule("receipts", "nowhere.errors.rate", at_most=1.0), "has no figure 'nowhere.errors.rate'; near ones: "),
+        (Rule("receipts", "errors", at_most=1.0), "has no figure 'errors'; near ones: "),
+        (Rule("receipts", "schema", at_most=1.0), "has no figure 'schema'; near ones: "),
+        (replace(ERRORS, of="errors.atempts"), "receipts errors.rate: of: the audit has no figure 'errors.atempts'"),
+        (
+            Rule("receipts", "repeat.rate", of="repeat.turns", at_most=0.5),
+            "is no share of 267 repeat.turns; leave `of` out",
+        ),
+    ],
+)
+def test_a_path_that_is_none_names_near_ones(audit: dict[str, Any], rule: Rule, said: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        judged(rule, audit)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [([], "a list"), ({}, "schema None"), ({"schema": "lab.receipts.audit.v9"}, "schema 'lab.receipts.audit.v9'")],
+)
+def test_a_file_that_is_no_audit_is_told(tmp_path: Path, value: Any, found: str) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps(value))
+    with pytest.raises(UnusableInput) as caught:
+        read_audit(tmp_path / "audit.json")
+    assert str(caught.value) == (
+        f"{tmp_path / 'audit.json'}: is no audit of receipts ({found}, not lab.receipts.audit.v1); "
+        "make one: lab receipts audit LOG --out FILE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"recalls": {"answered": "many"}}, "recalls: field 'answered': expected a number, found a string"),
+        ({"files": [{}]}, "files: has no field 'file'"),
+        ({"recalls": None}, "field 'recalls': expected an object, found null"),
+    ],
+)
+def test_an_audit_that_was_edited_is_told(
+    tmp_path: Path, audit: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps(laid_over(audit, change)))
+    with pytest.raises(UnusableInput) as caught:
+        read_audit(tmp_path / "audit.json")
+    assert str(caught.value) == f"{tmp_path / 'audit.json'}: {said}"
+
+
+# What goes wrong in a canary, and the rule of stage-b that says so.
+WRONG = [
+    ({"errors": {"failed": 30, "attempts": 333, "rate": 30 / 333}}, "errors.rate"),
+    ({"damage": {"rate": 0.02}}, "damage.rate"),
+    ({"policy_tier": {"other": {"count": 1}}}, "policy_tier.other.count"),
+    ({"lanes": {"items": 800, "neither_share": 0.1}}, "lanes.neither_share"),
+    ({"quota": {"recalls": 300, "must_max_exceeded": 0.5}}, "quota.must_max_exceeded"),
+    ({"quota": {"nice_there": 200, "nice_floor_met": 0.5}}, "quota.nice_floor_met"),
+    ({"scope": {"unexplained": 1}}, "scope.unexplained"),
+    ({"recalls": {"answered": 300, "empty_rate": 0.8}}, "recalls.empty_rate"),
+]
+
+
+@pytest.mark.parametrize(("change", "measure"), WRONG, ids=[measure for _, measure in WRONG])
+def test_stage_b_passes_sound_receipts_and_says_which_are_not(
+    audit: dict[str, Any], change: dict[str, Any], measure: str
+) -> None:
+    policy = read_policy("stage-b")
+    assert judge(policy, audit=audit).status == PASS
+    verdict = judge(policy, audit=laid_over(audit, change))
+    assert verdict.status == FAIL
+    assert [one.measure for one in verdict.lines if one.critical and one.status == FAIL] == [measure]
+    assert str(verdict.rollback).startswith("set plugins.slots.memory back to memory-lancedb (or memory-core)")

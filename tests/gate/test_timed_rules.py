@@ -1,0 +1,124 @@
+"""Latency rules over timings that are written as a replay writes them; and exact rules over receipts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lab.errors import UnusableInput
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.policy import Policy, Rule
+from lab.gate.timed import judge_latency, warm_times
+from lab.gate.verdict import judge
+from lab.latency.quantiles import least_n
+from lab.replay.run_directory import RunDirectory, open_run
+from lab.replay.tables import read_table, write_table
+
+POLICY = Policy("mine", "what it means", "tier_first_v1", "tier_quota_v1", 6, ())
+Timed = Callable[..., RunDirectory]
+
+
+@pytest.fixture
+def timed(run: RunDirectory, tmp_path: Path) -> Timed:
+    """A copy of the run in which the arms took so many milliseconds: 1, 2 … ``turns`` times ``scale`` for each arm."""
+
+    def make(turns: int, **scales: float) -> RunDirectory:
+        shutil.copytree(run.path, tmp_path / "timed", dirs_exist_ok=True)
+        for path in (tmp_path / "timed" / "latency").iterdir():
+            path.unlink()
+        rows = [
+            {"arm": arm, "turn": f"t{turn}", "stage": stage, "ns": int(ns), "cold": turn == 0}
+            for turn in range(turns + 1)
+            for arm, scale in scales.items()
+            # The first turn is cold, and dear.
+            for stage, ns in (("search", scale * 1e6 * (turn or 900)), ("select", 0), ("retrieve", 0))
+        ]
+        rows.append({"arm": "tier_quota_v1", "turn": "passed over", "stage": "scope", "ns": 10**12, "cold": False})
+        made = open_run(tmp_path / "timed")
+        write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
+        return made
+
+    return make
+
+
+def judged(rule: Rule, run: RunDirectory) -> Line:
+    (line,) = judge_latency(POLICY, [rule], run)
+    return line
+
+
+def test_warm_turns_alone_count_and_a_shared_search_for_each(run: RunDirectory) -> None:
+    times = {arm: warm_times(run, arm) for arm in run.arms}
+    rows = [row for name in run.conversations for row in read_table(run.latency(name)).to_pylist()]
+    for arm, found in times.items():
+        mine = [row for row in rows if row["arm"] == arm and not row["cold"]]
+        assert len(found["total"]) == len(found["search"]) == sum(row["stage"] == "search" for row in mine)
+        # Both search alike, and the first pays.
+        shared = sum(row["ns"] for row in rows if row["stage"] == "retrieve" and not row["cold"])
+        own = sum(row["ns"] for row in mine if row["stage"] != "retrieve")
+        assert sum(found["total"]) == pytest.approx((own + shared) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [
+        ({"at_most_ms": 70}, PASS),
+        ({"at_most_ms": 30}, FAIL),
+        ({"at_most_ms": 50}, INCONCLUSIVE),
+        ({"at_most_ratio": 2.0}, PASS),
+        ({"at_most_ratio": 0.5}, FAIL),
+        ({"at_most_ratio": 1.0}, INCONCLUSIVE),
+        ({"at_most_ms": 70, "at_most_ratio": 2.0}, PASS),
+        ({"at_most_ms": 70, "at_most_ratio": 0.5}, FAIL),
+        ({"at_most_ms": 50, "at_most_ratio": 2.0}, INCONCLUSIVE),
+    ],
+)
+def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) -> None:
+    line = judged(Rule("latency", "p50 total", quantile=0.5, **rule), timed(100, tier_quota_v1=1, tier_first_v1=1))  # type: ignore[arg-type]
+    assert line.status == status, line.reason
+    assert (line.n, bool(line.settles)) == (100, status == INCONCLUSIVE)
+    assert line.low is not None
+    assert line.high is not None
+    if "at_most_ms" in rule:
+        assert line.low < 50 < line.high
+
+
+def test_few_turns_have_no_bound(timed: Timed) -> None:
+    need = least_n(0.95, 0.9)
+    rule = Rule("latency", "p95 total", quantile=0.95, at_most_ms=1000)
+    line = judged(rule, timed(need - 1, tier_quota_v1=1))
+    assert (line.status, line.settles) == (INCONCLUSIVE, "1 more warm turns in each arm")
+    assert judged(rule, timed(need, tier_quota_v1=1)).status == PASS
+
+
+def test_no_timings_and_no_such_stage(timed: Timed) -> None:
+    limited = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1)
+    assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR
+    told = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, must_have_data=False)
+    assert judged(told, timed(0, tier_quota_v1=1)).status == SKIPPED
+    with pytest.raises(UnusableInput, match="no warm turn has this stage; there are: total, search, select, retrieve"):
+        judged(Rule("latency", "p50 serach", quantile=0.5, stage="serach", at_most_ms=1), timed(9, tier_quota_v1=1))
+
+
+def test_a_changed_receipt_is_told_with_its_columns_and_what_moved(run: RunDirectory, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "other")
+    other = open_run(tmp_path / "other")
+    path = other.receipts(other.conversations[2])
+    table = read_table(path)
+    chars = [
+        value + (arm == "tier_quota_v1")
+        for arm, value in zip(table["arm"].to_pylist(), table["chars"].to_pylist(), strict=True)
+    ]
+    place = table.schema.get_field_index("chars")
+    write_table(table.set_column(place, table.schema.field(place), pa.array(chars, table["chars"].type)), path)
+    policy = Policy("mine", "what it means", "", "tier_quota_v1", 6, (Rule("exact", "receipts"),))
+    (line,) = judge(policy, run, against=other).lines
+    turns = table.num_rows // 2
+    assert (line.status, line.candidate) == (FAIL, turns)
+    assert f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); moved: " in line.reason
+    assert line.settles == "a change that is meant is blessed: make this run the baseline"
+    (first,) = judge(Policy("mine", "", "", "tier_first_v1", 6, policy.rules), run, against=other).lines
+    assert (first.status, first.candidate) == (PASS, 0)
