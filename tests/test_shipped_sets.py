@@ -15,16 +15,20 @@ from lab.recordings.readers import read_library, with_golden
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
+of_each_set = pytest.mark.parametrize("name", ["operators", "traps"])
 
 
-def test_the_golden_set_fits_its_recordings() -> None:
-    found = lint(read_golden(GOLDEN), read_library(RECORDINGS, "lab").recordings)
+@of_each_set
+def test_the_golden_set_fits_its_recordings(name: str) -> None:
+    found = lint(read_golden(ROOT / "golden" / name), read_library(ROOT / "datasets" / name, "lab").recordings)
     assert found.errors == ()
     assert [warning for warning in found.warnings if "reason" in warning or "quotes" in warning] == []
 
 
-def test_the_card_counts_what_is_there() -> None:
-    library = with_golden(read_library(RECORDINGS, "lab"), read_golden(GOLDEN))
+@of_each_set
+def test_the_card_counts_what_is_there(name: str) -> None:
+    recordings = ROOT / "datasets" / name
+    library = with_golden(read_library(recordings, "lab"), read_golden(ROOT / "golden" / name))
     counted = {
         one.conversation: [
             len(one.sessions),
@@ -34,21 +38,24 @@ def test_the_card_counts_what_is_there() -> None:
         ]
         for one in library.recordings
     }
-    rows = re.findall(r"^\| ([\w-]+) \| [^|]+ \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", card(RECORDINGS), re.M)
+    rows = re.findall(r"^\| ([\w-]+) \| [^|]+ \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", card(recordings), re.M)
     assert {name: [int(value) for value in values] for name, *values in rows} == counted
 
 
-def test_the_golden_card_counts_what_is_there() -> None:
-    golden = read_golden(GOLDEN)
+@of_each_set
+def test_the_golden_card_counts_what_is_there(name: str) -> None:
+    golden = read_golden(ROOT / "golden" / name)
     judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
     silent = sum(not probe.relevant for probe in golden.probes)
-    text = card(GOLDEN)
+    text = card(ROOT / "golden" / name)
     assert f"{len(golden.probes)} probes" in text
     assert f"{len(golden.probes) - silent} need memory, {silent} need nothing. {judgements} judgements" in text
 
 
-@pytest.mark.parametrize("folder", [RECORDINGS, GOLDEN], ids=["datasets", "golden"])
-def test_the_checksums_are_those_of_the_files(folder: Path) -> None:
+@of_each_set
+@pytest.mark.parametrize("kind", ["datasets", "golden"])
+def test_the_checksums_are_those_of_the_files(kind: str, name: str) -> None:
+    folder = ROOT / kind / name
     stated = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert stated == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jsonl")}
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lab.cli import self_test
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
 from lab.cli.verdict_tables import tell
 from lab.errors import UnusableInput
@@ -42,6 +43,7 @@ def add_to(app: typer.Typer) -> None:
     group.command(JUDGE, cls=Judge)(judge)
     group.command("policies")(policies)
     group.command("schema")(schema)
+    self_test.add_to(group)
     app.add_typer(group, name="gate")
 
 

@@ -1,0 +1,184 @@
+"""``lab gate self-test``: a gate that proves that it can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli.options import Embedder, Jobs
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.errors import CheckFailed, UnusableInput
+
+if TYPE_CHECKING:
+    from lab.gate.selftest.faults import Fault
+    from lab.gate.selftest.run import Report
+    from lab.gate.selftest.trial import Trial
+
+FILES = "self-test.json", "self-test.md"
+
+
+def add_to(group: typer.Typer) -> None:
+    """Register the verb."""
+    group.command("self-test")(self_test)
+
+
+def self_test(
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", metavar="NAME", help="Try this fault alone. Repeat for more.")
+    ] = None,
+    faults: Annotated[
+        Path | None, typer.Option(help="Faults of your own in TOML, in place of those that come with the lab.")
+    ] = None,
+    patch: Annotated[
+        list[Path] | None,
+        typer.Option("--patch", help="A unified diff of lab/, tried as one more fault, and alone. Repeat for more."),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="A shipped policy, or a TOML file.")] = "nightly",
+    draws: Annotated[int, typer.Option(min=0, help="A/A draws of each pair of arms.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    jobs: Jobs = 2,
+    out: Annotated[Path | None, typer.Option(help="Write self-test.json and self-test.md into this folder.")] = None,
+    embedder: Embedder = "all-MiniLM-L6-v2",
+    listed: Annotated[bool, typer.Option("--list", help="List the faults and try none.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put faults into copies of the engine, and see whether golden sets and policy catch them.
+
+    Each copy replays the shipped sets in a process of its own; the sound code compares. Then arm labels are swapped at
+    random by conversation, and none of it may fail. Exit codes: 0 where 95 % of the faults are caught and no draw
+    fails, 1 else.
+    """
+    from lab.files import dump_json, write_whole
+    from lab.gate.policy import read_policy
+    from lab.gate.selftest.replays import shipped_replays
+    from lab.gate.selftest.run import WANTED
+    from lab.gate.selftest.run import self_test as run
+
+    chosen = _chosen(fault or [], faults, patch or [])
+    if listed:
+        _list(chosen, as_json=as_json)
+        return
+    judge = read_policy(policy)
+    report = run(chosen, shipped_replays(embedder), judge, jobs=jobs, draws=draws, seed=seed, announce=announce)
+    if out is not None:
+        write_whole(out / FILES[0], dump_json(report.as_json()))
+        write_whole(out / FILES[1], _markdown(report).encode())
+    if as_json:
+        emit_json(report.as_json())
+    else:
+        _show(report)
+    if report.kill_rate < WANTED:
+        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught, and {WANTED:.0%} are wanted")
+    if report.draws.failed:
+        raise CheckFailed(f"{report.draws.failed} A/A draws failed, and none may")
+
+
+def _chosen(names: list[str], file: Path | None, patches: list[Path]) -> list[Fault]:
+    from lab.gate.selftest.faults import PACKAGE, edited, read_faults, require_distinct, shipped_faults
+    from lab.gate.selftest.patch import read_patch
+
+    given = [read_patch(path, PACKAGE) for path in patches]
+    known = read_faults(file) if file else shipped_faults()
+    by_name = {one.name: one for one in known}
+    for name in names:
+        if name not in by_name:
+            raise UnusableInput(f"no fault {name!r}; `lab gate self-test --list` lists them")
+    # A patch is tried alone, unless faults are named beside it.
+    named = [by_name[name] for name in dict.fromkeys(names)] or ([] if given and file is None else list(known))
+    chosen = [*named, *given]
+    require_distinct(chosen)
+    for one in chosen:
+        for path, text in edited(PACKAGE, one).items():
+            if path.endswith(".py"):
+                _require_python(one.name, path, text)
+    return chosen
+
+
+def _require_python(name: str, path: str, text: str) -> None:
+    try:
+        compile(text, path, "exec")
+    except (SyntaxError, ValueError) as error:
+        raise UnusableInput(f"fault {name!r}: {path} is no Python any more: {error}") from None
+
+
+def _list(faults: list[Fault], *, as_json: bool) -> None:
+    if as_json:
+        emit_json(
+            {
+                "faults": [
+                    {
+                        "fault": one.name,
+                        "group": one.group,
+                        "about": one.about,
+                        "files": list(one.files),
+                        "equivalent": one.equivalent,
+                    }
+                    for one in faults
+                ]
+            }
+        )
+        return
+    emit_table(["fault", "what it does"], [[one.name, one.about] for one in faults], left=2, whole_keys=True)
+    emit(f"{len(faults)} faults")
+
+
+HEADERS = ["fault", "caught by", "verdict", "turns", "largest drop", "s"]
+
+
+def _rows(report: Report) -> list[list[object]]:
+    return [
+        [one.fault.name, _caught(one), one.verdict, one.found.changed, _drop(one), round(one.seconds, 1)]
+        for one in report.trials
+    ]
+
+
+def _caught(trial: Trial) -> str:
+    if trial.problem:
+        return "does not run"
+    return ", ".join(trial.layers) or ("equivalent" if trial.fault.equivalent else "NOTHING")
+
+
+def _drop(trial: Trial) -> str | None:
+    drop = trial.found.drop
+    return f"{drop.measure} {drop.by:.3f}" if drop else None
+
+
+def _show(report: Report) -> None:
+    emit_table(HEADERS, _rows(report), left=3)
+    emit()
+    for sentence in _sentences(report):
+        emit_folded(sentence)
+
+
+def _sentences(report: Report) -> list[str]:
+    countable, draws = report.countable, report.draws
+    caught = sum(one.caught for one in countable)
+    layers = ", ".join(f"{name} {count}" for name, count in report.caught_by().items())
+    found = [
+        f"{caught} of {len(countable)} faults caught ({report.kill_rate:.1%}); of all {len(report.trials)}: {layers}",
+        *(f"survived: {one.fault.name}: {one.fault.about} {one.why}" for one in report.survivors),
+    ]
+    for pair, statuses in draws.statuses.items():
+        told = ", ".join(f"{status} {count}" for status, count in statuses.items())
+        found.append(f"A/A, {draws.draws} draws over {pair.replay}, {pair.first} and {pair.second}: {told}")
+    found.append(
+        f"{report.seconds:.0f} s in all; a sound replay of {report.turns} turns took {report.sound_seconds:.1f} s; "
+        f"{'passed' if report.passed else 'FAILED'} (policy {report.policy})"
+    )
+    return found
+
+
+def _markdown(report: Report) -> str:
+    def cell(value: object) -> str:
+        return "–" if value is None else str(value).replace("|", "\\|")
+
+    lines = ["# Self-test of the gate", ""]
+    lines += [f"* {sentence}" for sentence in _sentences(report)]
+    lines += ["", f"| {' | '.join(HEADERS)} | what it does |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    lines += [
+        f"| {' | '.join(map(cell, row))} | {cell(trial.fault.about)} |"
+        for row, trial in zip(_rows(report), report.trials, strict=True)
+    ]
+    return "\n".join(lines) + "\n"

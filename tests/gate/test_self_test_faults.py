@@ -1,0 +1,140 @@
+"""Faults as they stand on disk: shipped ones apply, and files and patches that do not say why."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.gate.selftest.faults import PACKAGE, Edit, Fault, apply, edited, read_faults, shipped_faults
+from lab.gate.selftest.patch import read_patch
+
+FUSE = "engine/recall/fuse.py"
+
+
+def test_every_shipped_fault_still_applies_and_compiles() -> None:
+    stale = {}
+    for fault in shipped_faults():
+        try:
+            for name, text in edited(PACKAGE, fault).items():
+                compile(text, name, "exec")
+        except (UnusableInput, SyntaxError) as error:
+            stale[fault.name] = str(error)
+    assert stale == {}
+
+
+def test_shipped_faults_have_names_of_their_own_and_touch_every_part_of_recall() -> None:
+    faults = shipped_faults()
+    assert len({fault.name for fault in faults}) == len(faults) >= 40
+    touched = {Path(file).name for fault in faults for file in fault.files}
+    assert touched >= {
+        *("tier_quota.py", "tier_first.py", "tiers.py", "memory.py", "fuse.py", "exact.py", "lance.py", "bm25.py"),
+        *("repeat.py", "hot_lane.py", "exact_hit.py", "score.py", "backbone.py", "near_duplicate.py", "todo.py"),
+        *("trivial.py", "scope.py", "scoped.py", "wrap.py", "budget.py", "loop.py", "working_set.py", "retrieve.py"),
+    }
+
+
+def test_an_edit_changes_a_copy_and_leaves_the_lab_alone(tmp_path: Path) -> None:
+    copy = tmp_path / FUSE
+    copy.parent.mkdir(parents=True)
+    copy.write_text((PACKAGE / FUSE).read_text("utf-8"), "utf-8")
+    before = (PACKAGE / FUSE).read_bytes()
+    fault = Fault("k", "k", (Edit(FUSE, "K = 60", "K = 10"),))
+    apply(tmp_path, fault)
+    assert "K = 10" in copy.read_text("utf-8")
+    assert (PACKAGE / FUSE).read_bytes() == before
+    with pytest.raises(UnusableInput, match="copies alone"):
+        apply(PACKAGE, fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("fault = 1", r"expected \[\[fault\]\] tables"),
+        ("x = ", "not TOML"),
+        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"', "after: expected text"),
+        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"\nafter = "x"', "are the same"),
+        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefor = "x"\nafter = "y"', "unknown key 'befor'"),
+        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nedits = []', "say it one way"),
+        (2 * '[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"\nafter = "y"\n', "two faults are named 'a'"),
+    ],
+)
+def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UnusableInput, match=told):
+        read_faults(path)
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (Edit(FUSE, "there is no such text", "x"), "has its text 0 times"),
+        (Edit(FUSE, "rank", "x"), r"has its text \d\d+ times"),
+        (Edit("engine/nowhere.py", "x", "y"), r"no file engine/nowhere\.py"),
+        (Edit("../README.md", "x", "y"), "no path inside the package"),
+        (Edit("/etc/hosts", "x", "y"), "no path inside the package"),
+        (Edit(FUSE, "", "y"), "is there already"),
+    ],
+)
+def test_an_edit_that_does_not_apply_says_why(edit: Edit, told: str) -> None:
+    with pytest.raises(UnusableInput, match=told):
+        edited(PACKAGE, Fault("mine", "mine", (edit,)))
+
+
+def _patch(path: Path, change: str, *, name: str = f"lab/{FUSE}", context: int = 3) -> Path:
+    old = (PACKAGE / FUSE).read_text("utf-8")
+    new = old.replace("K = 60", change).replace("    fused.sort()", "    fused.sort(reverse=True)")
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}", n=context)
+    path.write_text("".join(lines), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("context", [0, 1, 3])
+def test_a_patch_gives_the_file_that_it_was_made_from(tmp_path: Path, context: int) -> None:
+    fault = read_patch(_patch(tmp_path / "two-places.diff", "K = 1", context=context), PACKAGE)
+    old = (PACKAGE / FUSE).read_text("utf-8")
+    new = old.replace("K = 60", "K = 1").replace("    fused.sort()", "    fused.sort(reverse=True)")
+    assert fault.name == "two-places"
+    assert edited(PACKAGE, fault) == {FUSE: new}
+
+
+def test_a_patch_finds_its_lines_where_others_have_moved_them(tmp_path: Path) -> None:
+    path = _patch(tmp_path / "moved.diff", "K = 1")
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("@@ -", "@@ -3"), "utf-8")
+    assert "K = 1\n" in edited(PACKAGE, read_patch(path, PACKAGE))[FUSE]
+
+
+def test_a_patch_may_bring_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "new.diff"
+    path.write_text("--- /dev/null\n+++ b/lab/engine/odd.py\n@@ -0,0 +1,2 @@\n+ONE = 1\n+TWO = 2\n", "utf-8")
+    assert edited(PACKAGE, read_patch(path, PACKAGE)) == {"engine/odd.py": "ONE = 1\nTWO = 2\n"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("K = 60", "K = 59"), "hunk 1 of engine/recall/fuse.py does not apply"),
+        (("lab/engine/recall/fuse.py", "lab/engine/recall/gone.py"), "the package has no file"),
+        (("lab/engine/recall/fuse.py", "lab/../../etc/hosts"), "is no file of the package"),
+        (("@@ -", "@@ "), "is no head of a hunk"),
+        (("--- a/", "rename from a/"), "only changes of text"),
+        (("+K = 1\n", ""), "has other lines|is no head|begins with"),
+    ],
+)
+def test_a_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], told: str) -> None:
+    path = _patch(tmp_path / "wrong.diff", "K = 1")
+    path.write_text(path.read_text("utf-8").replace(*wrong), "utf-8")
+    with pytest.raises(UnusableInput, match=told):
+        read_patch(path, PACKAGE)
+
+
+@pytest.mark.parametrize("text", ["", "just words\n", "--- a/lab/x.py\n+++ b/lab/x.py\n"])
+def test_what_is_no_patch_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "words.diff"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UnusableInput, match=r"no unified diff|no hunk"):
+        read_patch(path, PACKAGE)

@@ -1,0 +1,123 @@
+"""The self-test end to end on a small replay: what is caught, what is not, and that equal arms are never told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.gate.policy import read_policy
+from lab.gate.selftest.draws import Swapped, draw_labels
+from lab.gate.selftest.faults import Edit, Fault, shipped_faults
+from lab.gate.selftest.replays import Replay, shipped_replays
+from lab.gate.selftest.run import Report, self_test
+from lab.gate.selftest.trial import LAYERS, Clean, clean_run
+from lab.gate.selftest.workshop import Workshop
+from lab.replay.plan import Asked, make_plan
+from lab.replay.run import run_replay
+from lab.shelf import shipped
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
+FUSE = "engine/recall/fuse.py"
+UNSEEN = Fault(
+    "unseen", "A tool is called otherwise.", (Edit("engine/tools.py", "from __future__", "from  __future__"),)
+)
+SAME = Fault("same", "A comment.", (Edit(FUSE, "K = 60", "K = 60  # as ever"),), equivalent="it is a comment")
+UNNOTED = Fault("unnoted", "A comment that nobody noted.", (Edit(FUSE, "K = 60", "K = 60  # still"),))
+
+
+def _traps(conversations: tuple[str, ...] = ("kiln-room",)) -> Replay:
+    asked = Asked(
+        str(shipped("datasets", "traps")),
+        "lab",
+        ARMS,
+        scope="recorded",
+        conversation=conversations,
+        embedder="hashing",
+    )
+    return Replay("traps", "one of the traps", asked)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    named = {fault.name: fault for fault in shipped_faults()}
+    wanted = ("nice-floor-dropped", "time-leak", "escaping-off", "wildcard-not-counted", "does-not-import")
+    faults = [*(named[name] for name in wanted), SAME, UNNOTED, UNSEEN]
+    return self_test(faults, [_traps()], read_policy("nightly"), jobs=2, draws=50)
+
+
+def test_faults_are_caught_by_the_layers_that_they_concern(report: Report) -> None:
+    layers = {one.fault.name: one.layers for one in report.trials}
+    assert "exact" in layers["nice-floor-dropped"]
+    assert "golden" in layers["nice-floor-dropped"]
+    assert layers["wildcard-not-counted"] == ("exact",)
+    assert layers["does-not-import"] == LAYERS
+    broken = {one.fault.name: set(one.found.broken) for one in report.trials}
+    assert "Future" in broken["time-leak"]
+    assert broken["escaping-off"] == {"Unescaped"}
+    assert broken["wildcard-not-counted"] == set()
+
+
+def test_the_policy_fails_what_changed_and_passes_what_did_not(report: Report) -> None:
+    verdicts = {one.fault.name: (one.verdict, one.found.rules) for one in report.trials}
+    assert verdicts["wildcard-not-counted"] == ("fail", ("exact receipts",))
+    assert "limit Unescaped" in verdicts["escaping-off"][1]
+    assert verdicts["does-not-import"] == ("error", ())
+    assert verdicts["same"] == verdicts["unnoted"] == ("pass", ())
+
+
+def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Report) -> None:
+    assert [one.fault.name for one in report.survivors] == ["same", "unnoted", "unseen"]
+    assert all(one.found.changed == 0 < one.found.turns for one in report.survivors)
+    # What is known to change nothing counts on neither side; what is not known to counts as missed.
+    assert report.kill_rate == 5 / 7
+    assert not report.passed
+    assert [one.why for one in report.survivors] == [
+        "Equivalent: it is a comment",
+        "No reason is known.",
+        "No replay loads engine/tools.py.",
+    ]
+
+
+def test_equal_arms_are_never_told_apart(report: Report) -> None:
+    assert report.draws.draws == 50
+    assert len(report.draws.statuses) == 2
+    assert report.draws.failed == 0
+
+
+def test_draws_can_fail_where_a_policy_is_careless_and_are_the_same_every_time(tmp_path: Path) -> None:
+    run = run_replay(_traps(("kiln-room", "rain-shed", "salt-lane")).asked, tmp_path / "run").run
+    clean: dict[str, Clean] = {"traps": clean_run(run.path)}
+    pair = Swapped("traps", *ARMS[:2])
+    nightly = read_policy("nightly")
+    # One guard of nothing, at the level of a coin.
+    rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
+    careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.5)
+    found = draw_labels(clean, [pair], careless, 40, 1)
+    assert 0 < found.failed <= 40
+    assert found == draw_labels(clean, [pair], careless, 40, 1)
+    assert found != draw_labels(clean, [pair], careless, 40, 2)
+
+
+def test_a_fault_that_hangs_is_ended(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [_traps()], 3)
+    workshop.set_up(lambda _: None)
+    forever = Fault(
+        "forever",
+        "It never ends.",
+        (Edit(FUSE, "    fts, vec = lanes.fts", "    while True: pass\n    fts, vec = lanes.fts"),),
+    )
+    ended = workshop.replay("forever", forever, workshop.replays, tmp_path / "out")
+    assert ended.problem in ("not done after 3 s", "ended with -24")
+    assert not (tmp_path / "copies" / "forever").exists()
+
+
+def test_the_shipped_replays_can_be_made_and_use_every_switch() -> None:
+    replays = shipped_replays("hashing")
+    plans = {one.name: make_plan(one.asked) for one in replays if one.name != "traps"}
+    assert {"operators", "plugin", "lancedb"} <= plans.keys()
+    assert plans["plugin"].arms[0].config.upstream
+    fault = next(one for one in shipped_faults() if one.name == "lancedb-upside-down")
+    assert {one.name for one in replays if not one.wanted(shipped_faults()[0])} == {"lancedb"}
+    assert all(one.wanted(fault) for one in replays)
