@@ -14,7 +14,7 @@ from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
-from lab.measures.table import Scores
+from lab.measures.table import Scores, Values
 from lab.replay.run_directory import RunDirectory, open_run
 
 # What two runs must share, in the order in which differences are told.
@@ -223,27 +223,31 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:8]}…"
 
 
+NOTHING = Values([], [], [])
+
+
 def pairs_by_measure(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> tuple[list[Pairs], dict[str, str]]:
     """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure."""
-    befores, afters = base.of_arm(base_arm), cand.of_arm(cand_arm)
+    befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
     found, lacking = [], {}
     for measure in {**befores, **afters}:
-        before, after = befores.get(measure, ([], [], [])), afters.get(measure, ([], [], []))
-        sides = [side for side, one in (("baseline", before), ("candidate", after)) if all(map(math.isnan, one[2]))]
+        before, after = befores.get(measure, NOTHING), afters.get(measure, NOTHING)
+        sides = [side for side, one in (("baseline", before), ("candidate", after)) if all(map(math.isnan, one.value))]
         if len(sides) == 1:
             lacking[measure] = sides[0]
-        elif not sides and (pairs := _paired(measure, before, after)).at:
+        elif not sides and (pairs := pairs_of(measure, before, after)).at:
             found.append(pairs)
     return found, lacking
 
 
-_Values = tuple[list[str], list[str], list[float]]
+def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
+    """The places of ``before`` beside the same ones of ``after``.
 
-
-def _paired(measure: str, before: _Values, after: _Values) -> Pairs:
+    One that a single side has no value of gets what the catalogue says of missing ones, or is left out.
+    """
     entry = entry_of(measure)
     missing = entry.missing if entry else None
-    others = dict(zip(after[0], after[2], strict=True))
+    others = dict(zip(after.at, after.value, strict=True))
     pairs = Pairs(measure, [], [], [], [])
     filled_baseline = filled_candidate = left_out = 0
     for at, conversation, one in zip(*before, strict=True):

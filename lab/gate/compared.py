@@ -71,7 +71,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     slices = (
         {probe: gold.slices for probe, gold in read_gold(mine).items()} if any(rule.slices for rule in rules) else {}
     )
-    values = {name: [one for one in found[2] if one == one] for name, found in scores.of_arm(arm).items()}
+    values = {name: found.value for name, found in scores.of_arm(arm).items()}
     return Evidence(values, pairs, slices)
 
 

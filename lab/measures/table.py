@@ -23,6 +23,14 @@ class Score(NamedTuple):
     value: float | None
 
 
+class Values(NamedTuple):
+    """Places (probes or turns), their conversations, and the values there."""
+
+    at: list[str]
+    conversation: list[str]
+    value: list[float]
+
+
 class Scores:
     """All values of a run, in the order of the file.
 
@@ -51,8 +59,16 @@ class Scores:
                 value if value == value else None,
             )
 
-    def of_arm(self, arm: str) -> dict[str, tuple[list[str], list[str], list[float]]]:
-        """The places of an arm by measure: names, conversations, values; NaN where there is none."""
+    def of_arm(self, arm: str) -> dict[str, Values]:
+        """What an arm has values of, by measure."""
+        return {
+            measure: Values(*map(list, zip(*known, strict=True)))
+            for measure, found in self.all_of_arm(arm).items()
+            if (known := [row for row in zip(*found, strict=True) if row[2] == row[2]])
+        }
+
+    def all_of_arm(self, arm: str) -> dict[str, Values]:
+        """The places of an arm by measure; a value is NaN where there is none."""
         import numpy as np
 
         mine = self.where(self.arm == list(self.arms).index(arm))
@@ -60,7 +76,7 @@ class Scores:
         found = {}
         for number in dict.fromkeys(mine.measure.tolist()):
             rows = mine.measure == number
-            found[self.measures[number]] = (
+            found[self.measures[number]] = Values(
                 places[mine.at[rows]].tolist(),
                 conversations[mine.conversation[rows]].tolist(),
                 mine.value[rows].tolist(),

@@ -14,7 +14,7 @@ from lab.compare.paired import Pairs
 from lab.gate.compared import Evidence, judge_compared
 from lab.gate.line import GRAVITY, SKIPPED
 from lab.gate.policy import Policy
-from lab.gate.selftest.trial import Clean, Values, decisive
+from lab.gate.selftest.trial import Clean, decisive, paired
 
 
 class Swapped(NamedTuple):
@@ -57,7 +57,7 @@ def draw_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Po
     rules = Counter[str]()
     for number, pair in enumerate(pairs):
         one, other = (clean[pair.replay].values[arm] for arm in (pair.first, pair.second))
-        known = _paired(one, other, {rule.measure for rule in asked})
+        known = paired(one, other, {rule.measure for rule in asked})
         conversations = sorted({name for found in known.values() for name in found.conversation})
         coins = np.random.default_rng([seed, number]).integers(0, 2, (draws, len(conversations)), dtype=bool)
         counted = Counter[str]()
@@ -70,16 +70,6 @@ def draw_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Po
             rules.update(f"{line.kind} {line.measure}" for line in decided if line.status == "fail")
         statuses[pair] = dict(sorted(counted.items()))
     return Draws(draws, statuses, dict(rules))
-
-
-def _paired(one: Values, other: Values, measures: set[str]) -> dict[str, Pairs]:
-    found = {}
-    for measure in sorted(measures & one.keys() & other.keys()):
-        values = {at: value for at, _, value in zip(*other[measure], strict=True)}
-        rows = [(at, name, value, values[at]) for at, name, value in zip(*one[measure], strict=True) if at in values]
-        if rows:
-            found[measure] = Pairs(measure, *map(list, zip(*rows, strict=True)))
-    return found
 
 
 def _swap(pairs: Pairs, conversations: set[str]) -> Pairs:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.compare.changes import Changes, changes
-from lab.compare.paired import Pairs
+from lab.compare.paired import Pairs, pairs_of
 from lab.errors import LabError
 from lab.gate.compared import KINDS, Evidence, judge_compared
 from lab.gate.line import FAIL
@@ -20,21 +20,22 @@ from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.workshop import Workshop
 from lab.measures.catalogue import BY_NAME, SHARE, YES, direction
 from lab.measures.score import score_run
+from lab.measures.table import Values
 from lab.replay.run_directory import RunDirectory, open_run
 
 LAYERS = ("exact", "contract", "golden", "guard")
 # Promises, which a sound engine keeps at every turn. WrongScope is one where scopes are enforced and none falls back.
 CONTRACT = ("Future", "Twins", "Unescaped", "WrongScope", "HardRules")
 ROUNDING = 1e-9
-# By measure: places, their conversations, values.
-Values = Mapping[str, tuple[list[str], list[str], list[float]]]
+# By measure, NaN where there is no value.
+OfArm = Mapping[str, Values]
 
 
 class Clean(NamedTuple):
     """The sound run of one replay, and the values of each of its arms."""
 
     run: RunDirectory
-    values: Mapping[str, Values]
+    values: Mapping[str, OfArm]
 
 
 class Drop(NamedTuple):
@@ -176,22 +177,22 @@ def _moved(differing: Changes) -> list[str]:
     return [one.arm for one in differing.arms if one.changed]
 
 
-def _values(run: RunDirectory) -> dict[str, Values]:
+def _values(run: RunDirectory) -> dict[str, OfArm]:
     scores = score_run(run)
-    return {arm: scores.of_arm(arm) for arm in run.arms}
+    return {arm: scores.all_of_arm(arm) for arm in run.arms}
 
 
-def failing(policy: Policy, before: Values, after: Values, *, exact: bool) -> list[str]:
+def failing(policy: Policy, before: OfArm, after: OfArm, *, exact: bool) -> list[str]:
     """Critical rules of a policy that fail for an arm beside its sound self, and do not fail for that beside itself.
 
     ``exact``: its receipts differ.
     """
     asked = decisive(policy, KINDS)
 
-    def failed(values: Values) -> set[str]:
+    def failed(values: OfArm) -> set[str]:
         evidence = Evidence(
-            {measure: found[2] for measure, found in values.items()},
-            {rule.measure: pairs for rule in asked if (pairs := _pairs(rule.measure, before, values))},
+            {measure: _known(values, measure) for measure in values},
+            paired(before, values, {rule.measure for rule in asked}),
             {},
         )
         lines = judge_compared(policy, asked, evidence)
@@ -206,22 +207,23 @@ def decisive(policy: Policy, kinds: Sequence[str]) -> list[Rule]:
     return [replace(rule, slices=()) for rule in policy.rules if rule.kind in kinds and rule.critical]
 
 
-def _pairs(measure: str, before: Values, after: Values) -> Pairs | None:
-    if measure not in before or measure not in after:
-        return None
-    now = {at: value for at, _, value in zip(*after[measure], strict=True)}
-    rows = [
-        (at, conversation, value, now[at])
-        for at, conversation, value in zip(*before[measure], strict=True)
-        if at in now
-    ]
-    return Pairs(measure, *map(list, zip(*rows, strict=True))) if rows else None
+def paired(before: OfArm, after: OfArm, measures: Iterable[str]) -> dict[str, Pairs]:
+    """Pairs by measure, of those that both have values of."""
+    found = {
+        measure: pairs_of(measure, before[measure], after[measure])
+        for measure in sorted({*measures} & before.keys() & after.keys())
+    }
+    return {measure: pairs for measure, pairs in found.items() if pairs.at}
 
 
-def _is_kept(measure: str, values: Values) -> bool:
+def _known(values: OfArm, measure: str) -> list[float]:
+    return [value for value in values[measure].value if value == value] if measure in values else []
+
+
+def _is_kept(measure: str, values: OfArm) -> bool:
     """Whether a promise is kept wherever it has a value."""
     whole = 1.0 if direction(measure) == "higher" else 0.0
-    return all(value == whole for value in values.get(measure, ([], [], []))[2])
+    return all(value == whole for value in _known(values, measure))
 
 
 def is_golden(measure: str) -> bool:
@@ -230,17 +232,17 @@ def is_golden(measure: str) -> bool:
     return entry is not None and entry.unit == "probe" and entry.better != "neither" and entry.range in (SHARE, YES)
 
 
-def worse(before: Values, after: Values) -> dict[str, float]:
+def worse(before: OfArm, after: OfArm) -> dict[str, float]:
     """By how much the mean of each measure got worse, where it did; one without a value any more counts as 0."""
     found = {}
     for measure in dict.fromkeys([*before, *after]):
         better = direction(measure)
-        change = _mean(after.get(measure)) - _mean(before.get(measure))
+        change = _mean(_known(after, measure)) - _mean(_known(before, measure))
         by = change if better == "lower" else -change
         if better != "neither" and by > ROUNDING:
             found[measure] = by
     return found
 
 
-def _mean(values: tuple[list[str], list[str], list[float]] | None) -> float:
-    return sum(values[2]) / len(values[2]) if values and values[2] else 0.0
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
