@@ -1,9 +1,10 @@
 """TREC iKAT 2023, 2024 and 2025 (MIT): what a user stated about themselves, and which of it each utterance needs.
 
 One file a year, a conversation a topic. The personal statements (PTKB) are memories from before the first turn. Every
-utterance of the user is judged: most of them need nothing. Statements are numbered in 2023 and 2024 and named by
-their text in 2025; a number that is text, a text with other white space, and one named twice are repaired. What still names no
-statement is left out of the gold and noted. There are no times: turns and memories follow one another by a millisecond.
+utterance of the user is judged: most of them need nothing. Statements are numbered in 2023 and 2024 and named by their
+text in 2025; a number that is text, a text with other white space, and one named twice are repaired. What still names
+no statement is left out of the gold and noted. There are no times: turns and memories follow one another by a
+millisecond.
 """
 
 from __future__ import annotations

@@ -111,6 +111,7 @@ def _user(
     clock = max(SCORED_ON_MS, *(memory.created_at + DAY_MS for memory in memories)) if memories else SCORED_ON_MS
     turns: list[Turn] = []
     probes, notes = [], []
+    unnamed = 0
     for number, dialogue in enumerate(dialogues, 1):
         session = f"d{number:03d}"
         asked: Turn | None = None
@@ -124,7 +125,7 @@ def _user(
                 role = "assistant" if match[1] == ASSISTANT else "user"
             else:
                 role = "user" if role == "assistant" else "assistant"
-                notes.append(f"{name}/{session}/{place}: names no speaker, read as the {role}")
+                unnamed += 1
             text = (match[2] if match else said).strip().strip('"“”').strip()
             if not text:
                 continue
@@ -144,6 +145,8 @@ def _user(
             notes.append(f"{name}/{session}: left out, {'nothing is wanted' if asked else 'no user turn is before it'}")
             continue
         probes.append(Probe(asked.key, name, asked.key, None, relevant, slices={"language": language}))
+    if unnamed:
+        notes.append(f"{name}: lines without a speaker, read as the other's: {unnamed}")
     recording = Recording(name, tuple(turns), memories, language=language, notes=tuple(notes))
     return recording, GoldenSet(tuple(probes), tuple(notes))
 

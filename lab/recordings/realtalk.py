@@ -1,10 +1,10 @@
 """REALTALK (danny911kr, no licence: research only): two real people chat for 21 days; questions name the turns.
 
 One file a chat. Questions are asked from outside after the last session, every turn is a memory, as in LoCoMo. Evidence
-strings are repaired: ``D12:3-D12:5`` is the turns from one to the other, ``D11:17; D16:1`` and ``D13:45:D20:19`` are two
-ids, ``D5:3.`` is one. An id that no turn has is a *hole* where it lies within its session: a message of an image alone,
-which was merged away. Its neighbour is not taken in its place; the notes count holes, ids past the end and what cannot
-be read at all. A question is kept where any of its evidence names a turn, and its slice ``evidence`` says how:
+strings are repaired: ``D12:3-D12:5`` is the turns from one to the other, ``D11:17; D16:1`` and ``D13:45:D20:19`` are
+two ids, ``D5:3.`` is one. An id that no turn has is a *hole* where it lies within its session: a message of an image
+alone, which was merged away. Its neighbour is not taken in its place; the notes count holes, ids past the end and what
+cannot be read at all. A question is kept where any of its evidence names a turn, and its slice ``evidence`` says how:
 ``verbatim``, ``repaired`` (all of it, once repaired) or ``partial``.
 """
 

@@ -51,7 +51,10 @@ def _beam(folder: Path) -> None:
             "batch_number": 1,
             "time_anchor": None,
             "turns": [
-                [message(0, "My kiln fires at 900 degrees. ->-> 1,1", time_anchor="March-15-2024"), message(1, "Noted.")],
+                [
+                    message(0, "My kiln fires at 900 degrees. ->-> 1,1", time_anchor="March-15-2024"),
+                    message(1, "Noted."),
+                ],
                 [message(2, "Always answer in Celsius, please. ->-> 1,2"), message(3, "I will.")],
             ],
         },
@@ -214,7 +217,11 @@ def _realmem(folder: Path) -> None:
         }
 
     asked = {"speaker": "User", "content": "When do I fire?", "is_query": True, "topic": "Pots"}
-    answer = {"speaker": "Assistant", "content": "At dawn.", "memory_used": [{"session_uuid": "u1", "content": "Fires"}]}
+    answer = {
+        "speaker": "Assistant",
+        "content": "At dawn.",
+        "memory_used": [{"session_uuid": "u1", "content": "Fires"}],
+    }
     said = {"speaker": "User", "content": "I fire at dawn.", "is_query": False}
     persona = {
         "_metadata": {"person_name": "Ada"},
