@@ -112,22 +112,23 @@ def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sampl
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
+    with whole_folder(place) as part:
+        (part / "a").write_text("a", "utf-8")
+        if end_with:
+            raise end_with
+
+
 def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
     place = tmp_path / "set"
-    with pytest.raises(ZeroDivisionError), whole_folder(place) as part:
-        (part / "a").write_text("a", "utf-8")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        _make(place, end_with=ZeroDivisionError)
     assert list(tmp_path.iterdir()) == []
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     (tmp_path / f".set.{dead.pid}.part").mkdir()
-    with whole_folder(place) as part:
-        (part / "a").write_text("a", "utf-8")
-        assert not place.exists()
+    _make(place)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
-    another = whole_folder(place)
-    another.__enter__()
     with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
-        another.__exit__(None, None, None)
-    assert [path.name for path in place.iterdir()] == ["a"]
-    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+        _make(place)
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]
