@@ -73,7 +73,8 @@ def _topic(topic: Any, year: str, where: str) -> tuple[Recording, GoldenSet]:
                 keys.append(found)
         if len(set(keys)) < len(keys):
             notes.append(f"{key}: a statement is named twice and counts once")
-        probes.append(Probe(key, name, key, None, tuple(Judgement(one) for one in dict.fromkeys(keys))))
+        relevant = tuple(Judgement(one) for one in dict.fromkeys(keys))
+        probes.append(Probe(key, name, key, None, relevant, slices={"year": year}))
     recording = Recording(name, tuple(turns), tuple(memories.values()), notes=tuple(notes))
     return recording, GoldenSet(tuple(probes), tuple(notes))
 

@@ -20,6 +20,11 @@ from lab.recordings.model import Recording
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
 
+def nothing_beside(_: Path) -> tuple[Path, ...]:
+    """Most files stand alone."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format.
@@ -36,7 +41,7 @@ class Format:
     recall_turns: str
     about: str
     ignored: tuple[str, ...] = ()
-    beside: Callable[[Path], tuple[Path, ...]] = lambda _: ()
+    beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
     depth: int = 1
 
 

@@ -20,7 +20,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field
+from lab.shape import expect, field, optional
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
 SESSION = re.compile(r"session_(\d+)")
@@ -46,15 +46,18 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     clock = 0
     for number in numbers:
         at = f"{where}: session_{number}"
+        date = optional(chat, f"session_{number}_date_time", str, "", where)
         for index, raw in enumerate(expect(chat[f"session_{number}"], list, at)):
             spot = f"{at}[{index}]"
             identity, speaker = field(raw, "dia_id", str, spot), field(raw, "speaker", str, spot)
-            text, date = field(raw, "clean_text", str, spot), field(raw, "date_time", str, spot)
+            text, time = field(raw, "clean_text", str, spot), field(raw, "date_time", str, spot)
             caption = raw.get("blip_caption")
-            clock = max(clock + 1, _time_ms(date, spot))
+            clock = max(clock + 1, _time_ms(time, spot))
             key = f"{name}/session_{number}/{identity}"
             turns.append(Turn(key, len(turns), f"session_{number}", "user", text, clock, speaker=speaker))
             said = f"{speaker}: {text}" + (f" {caption}" if caption else "")
+            # Searched under the date of its session, as in LoCoMo and in the published rankings of both.
+            date = date or time
             dated = f"{date}\n{date} {said}"
             memories.append(Memory(f"{key}#0", said, dated, visible_from=len(turns), created_at=clock))
             gold[identity] = f"{key}#0"

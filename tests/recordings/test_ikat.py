@@ -35,7 +35,9 @@ def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sam
     golden = read_library(sample("ikat", tmp_path), "ikat").golden
 
     def probe(turn: str, *keys: str) -> Probe:
-        return Probe(turn, turn.split("/")[0], turn, None, tuple(Judgement(key) for key in keys))
+        name = turn.split("/")[0]
+        slices = {"year": name[:9]}
+        return Probe(turn, name, turn, None, tuple(Judgement(key) for key in keys), slices=slices)
 
     assert golden.probes == (
         probe("2024_test-3/talk/1", "2024_test-3/ptkb#2"),

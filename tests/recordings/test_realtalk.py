@@ -30,7 +30,7 @@ def test_a_chat_gives_turns_and_a_memory_of_each(sample: Sample, tmp_path: Path)
     assert recording.turns[1] == Turn(
         f"{NAME}/session_1/D1:2", 1, "session_1", "user", "Look!", DEC_29 + 120_000, speaker="Ben"
     )
-    date = "29.12.2023, 22:02:00"
+    date = "29.12.2023, 22:01:00"
     assert recording.memories[1] == Memory(
         f"{NAME}/session_1/D1:2#0",
         "Ben: Look! a blue bowl",
@@ -41,6 +41,8 @@ def test_a_chat_gives_turns_and_a_memory_of_each(sample: Sample, tmp_path: Path)
     # The second session says an earlier minute; the clock goes on.
     assert [turn.time_ms - DEC_29 for turn in recording.turns] == [60_000, 120_000, 180_000, 180_001, 300_000]
     assert recording.sessions == ("session_1", "session_2")
+    # A session that names no date has that of its first turn.
+    assert [one.index_text.split("\n")[0] for one in recording.memories[3:]] == ["29.12.2023, 22:00:00"] * 2
 
 
 def test_questions_are_kept_where_any_evidence_names_a_turn(sample: Sample, tmp_path: Path) -> None:
