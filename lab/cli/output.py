@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+SHOWN = 20
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -69,6 +70,14 @@ def emit_table(
         console.print(table)
     for line in captured.get().splitlines():
         emit(line.rstrip())
+
+
+def emit_list(kind: str, lines: Sequence[str]) -> None:
+    """Print findings, a line each; of many the first ones."""
+    for line in lines[:SHOWN]:
+        emit(f"{kind}: {line}")
+    if len(lines) > SHOWN:
+        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")
 
 
 def show(value: object) -> str:
