@@ -1,6 +1,6 @@
 """How often the comparison cries wolf, and what it can see: simulated designs with an effect of the conversation.
 
-``python tests/trials/nulls.py [--draws 1000]`` prints, for each design, the share of draws without any difference in
+``python tests/trials/nulls.py [--draws 2000]`` prints, for each design, the share of draws without any difference in
 which the clustered interval leaves out 0 and the sign-flip's p is below .05, and the same with a true difference: the
 power.
 
@@ -47,7 +47,7 @@ def rates(conversations: int, probes: int, shift: float, draws: int, seed: int =
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--draws", type=int, default=2000)
     given = parser.parse_args()
     sys.stdout.write(f"{'design':<12}{'difference':>11}{'interval':>10}{'sign-flip':>11}\n")
     for conversations, probes in DESIGNS:
