@@ -1,20 +1,15 @@
-"""``lab recordings validate``, ``lab golden lint`` and ``lab doctor``.
+"""``lab recordings validate`` and ``lab doctor``.
 
 Things that are checked, and fail with exit code 1.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
-
-SHOWN = 20
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,9 +17,6 @@ def add_to(app: typer.Typer) -> None:
     recordings = typer.Typer(no_args_is_help=True, help="Recordings: check them.")
     recordings.command("validate")(validate)
     app.add_typer(recordings, name="recordings")
-    golden = typer.Typer(no_args_is_help=True, help="Golden sets: check them.")
-    golden.command("lint")(lint)
-    app.add_typer(golden, name="golden")
     app.command("doctor")(doctor)
 
 
@@ -44,34 +36,8 @@ def validate(
             ["conversation", "sessions", "turns", "memories", "probes inside"],
             [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
         )
-        _list("warning", found.warnings)
-        _list("error", found.errors)
-    if found.errors:
-        raise CheckFailed(f"{path}: {len(found.errors)} errors")
-
-
-def lint(
-    path: Annotated[Path, typer.Argument(help="A golden set: a file, or a folder of them.")],
-    recordings: Annotated[
-        Path | None, typer.Option(help="The recordings it judges; by default those beside golden/, in datasets/.")
-    ] = None,
-    format: Annotated[str, typer.Option("--format", help="Format of the recordings.")] = "lab",  # noqa: A002 - the name of the option
-    as_json: Json = False,
-) -> None:
-    """Check a golden set against its recordings: dead keys, contradictions, memories not yet born."""
-    from lab.golden.lint import lint as check
-    from lab.golden.read import read_golden
-    from lab.recordings.readers import read_library
-    from lab.shelf import datasets_beside
-
-    golden = read_golden(path)
-    found = check(golden, read_library(recordings or datasets_beside(path), format).recordings)
-    if as_json:
-        emit_json(found.as_json())
-    else:
-        emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
-        _list("warning", found.warnings)
-        _list("error", found.errors)
+        emit_list("warning", found.warnings)
+        emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {len(found.errors)} errors")
 
@@ -92,10 +58,3 @@ def doctor(as_json: Json = False) -> None:
     failed = [check.name for check in checks if not check.ok]
     if failed:
         raise CheckFailed(f"failed: {', '.join(failed)}")
-
-
-def _list(kind: str, lines: Any) -> None:
-    for line in lines[:SHOWN]:
-        emit(f"{kind}: {line}")
-    if len(lines) > SHOWN:
-        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")

@@ -115,8 +115,8 @@ def agree(
 ) -> Agreements:
     """Agreement over the probes that both judged.
 
-    The universe of a probe is what was ``pooled`` for it, by probe; else all memories that its turn can see and that are
-    of its scope or global. What a judge listed beyond it counts, too. Raises :class:`UnusableInput` where no probe is
+    The universe of a probe is what was ``pooled`` for it, by probe; else all memories that its turn can see and that
+    are of its scope or global. What a judge listed beyond it counts, too. Raises :class:`UnusableInput` where no probe is
     in both, or a recording is not among those given.
     """
     one, other = by_id(first), by_id(second)
@@ -138,7 +138,9 @@ def agree(
     if len(types) > 1:
         relevant += [_agreement(kind, [one for one in pairs if one.type == kind], _grades) for kind in sorted(types)]
     silent = [
-        Pair(name, one[name].conversation, "", "", (int(not one[name].relevant), int(not other[name].relevant)), NEITHER)
+        Pair(
+            name, one[name].conversation, "", "", (int(not one[name].relevant), int(not other[name].relevant)), NEITHER
+        )
         for name in shared
     ]
     return Agreements(

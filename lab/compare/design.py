@@ -38,8 +38,8 @@ class Power:
 def power(golden: GoldenSet) -> Power:
     """The power of a set's design.
 
-    Over ``n`` probes in ``C`` conversations of sizes ``m``, each probe's difference -1, 0 or 1 and a share ``d`` of them
-    not 0: ``(t(.975) + t(.8)) sqrt(d deff / n)``, t with C - 1 degrees of freedom, and the design effect of Kish
+    Over ``n`` probes in ``C`` conversations of sizes ``m``, each probe's difference -1, 0 or 1 and a share ``d`` of
+    them not 0: ``(t(.975) + t(.8)) sqrt(d deff / n)``, t with C - 1 degrees of freedom, and the design effect of Kish
     ``deff = 1 + (sum m² / n - 1) ALIKE``.
     """
     sizes = Counter(probe.conversation for probe in golden.probes if probe.relevant)

@@ -23,7 +23,7 @@ def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Colle
     """Sentences without their subject, the probe. ``refused`` memories were judged and found not relevant."""
     memories = {memory.key: memory for memory in recording.memories}
     seen = [one for one in recording.memories if turn is None or one.visible_from <= turn.seq]
-    marks: dict[str, str] = {key: "0" for key in refused}
+    marks: dict[str, str] = dict.fromkeys(refused, "0")
     marks |= {one.memory: FORBIDDEN for one in probe.forbidden}
     marks |= {one.memory: str(one.grade) for one in probe.relevant}
     relevant = [memories[one.memory] for one in probe.relevant if one.memory in memories]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json_lines, write_whole
 from lab.golden.model import NOTHING, Judgement, Probe
-from lab.golden.pool import Pool, PooledTurn
+from lab.golden.pool import Pool
 from lab.golden.write import golden_bytes
 from lab.shape import field as field_of
 from lab.shape import optional
@@ -75,6 +75,8 @@ class Sheet:
         memory, value = decision.memory, decision.value
         if decision.what == "grade":
             self.marks[memory] = value
+            if self.state == "skipped" or (self.type == NOTHING and self.relevant):
+                self.type, self.state = "", "open"
         elif decision.what == "note":
             self.notes[memory] = value
         elif decision.what == "add" and memory not in self.items:
@@ -125,7 +127,10 @@ class Judging:
 
     def sheets(self) -> list[Sheet]:
         """All turns in the order of the pool."""
-        return [self.sheet(turn.turn) for turn in self.pool.turns]
+        found = {turn.turn: Sheet(turn.turn, list(turn.keys)) for turn in self.pool.turns}
+        for decision in self.decisions:
+            found[decision.turn].take(decision)
+        return list(found.values())
 
     def decide(self, decision: Decision) -> None:
         """Take a decision and keep it."""
@@ -232,7 +237,8 @@ def _decision(line: dict[str, Any], at: str) -> Decision:
     decision = Decision(
         field_of(line, "turn", str, at),
         field_of(line, "what", str, at),
-        *(optional(line, name, str, "", at) for name in ("memory", "value")),
+        optional(line, "memory", str, "", at),
+        optional(line, "value", str, "", at),
         tuple(map(str, optional(line, "refused", list, [], at))),
     )
     if decision.what not in KINDS or (decision.what == "grade" and decision.value not in GRADES):

@@ -14,6 +14,7 @@ TYPES = (
     *("cross_language", "wrong_scope_temptation", NOTHING),
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """One memory judged for one probe. ``grade`` >= 1 is relevant (2: the answer is wrong without it)."""

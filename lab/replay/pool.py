@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
 
     keys: tuple[str, ...] = ()
     every: int | None = None
-    count: int | None = None
+    number: int | None = None
 
 
 def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lambda _: None) -> Pool:
@@ -46,7 +46,7 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
     plan = make_plan(replace(asked, recall_turns="user", depth=depth), judged=False)
     if any(spec.system == "oracle" for spec in plan.specs):
         raise UnusableInput("arm 'oracle' returns what a golden set says, and a pool is made before there is one")
-    wanted = _choose(plan.recordings, chosen, asked.seed)
+    wanted = _choose(plan.recordings, chosen, depth, asked.seed)
     own = [one for one in plan.recordings if wanted[one.conversation]]
     told = tell_labels(plan.labels, asked.labels, (plan.labels_of(one) for one in own))
     for note in (*plan.library.golden.notes, *([told] if told else [])):
@@ -118,18 +118,20 @@ def _shuffled(turn: str, items: dict[str, dict[str, int]], seed: int) -> tuple[P
     return tuple(Pooled(memory, items[memory]) for memory in order)
 
 
-def _choose(recordings: Sequence[Recording], chosen: Chosen, seed: int) -> dict[str, list[str]]:
+def _choose(recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int) -> dict[str, list[str]]:
     """The turns to pool by conversation, in their order.
 
     By hash, conversations take turns, because many conversations tell more than many turns of one; those of a smaller
-    number are among those of a larger one.
+    number are among those of a larger one. Where there are no more memories than places every arm returns them all, so
+    such turns are pooled only where they are named.
     """
-    if sum(bool(one) for one in (chosen.keys, chosen.every, chosen.count)) > 1:
+    if sum(bool(one) for one in (chosen.keys, chosen.every, chosen.number)) > 1:
         raise UnusableInput("choose turns with one of --turn, --every and --turns")
-    for what, number in (("every", chosen.every), ("turns", chosen.count)):
+    for what, number in (("every", chosen.every), ("turns", chosen.number)):
         if number is not None and number < 1:
             raise UnusableInput(f"{what} {number} is not a whole number from 1")
-    ready = {one.conversation: _ready(one) for one in recordings}
+    least = 1 if chosen.keys else depth + 1
+    ready = {one.conversation: _ready(one, least) for one in recordings}
     if chosen.keys:
         known = {key for keys in ready.values() for key in keys}
         for key in chosen.keys:
@@ -143,13 +145,14 @@ def _choose(recordings: Sequence[Recording], chosen: Chosen, seed: int) -> dict[
         for keys in ready.values():
             drawn = sorted((draw(seed, f"turn {key}"), key) for key in keys)
             places += [(place, by_hash, key) for place, (by_hash, key) in enumerate(drawn)]
-        picked = {key for _, _, key in sorted(places)[: chosen.count or TURNS]}
+        picked = {key for _, _, key in sorted(places)[: chosen.number or TURNS]}
     if not picked:
-        raise UnusableInput("no user turn at which there is a memory: nothing to pool")
+        raise UnusableInput(f"no user turn at which there are {least} memories or more: nothing to pool")
     return {name: [key for key in keys if key in picked] for name, keys in ready.items()}
 
 
-def _ready(recording: Recording) -> list[str]:
-    """The user turns at which there is a memory to recall."""
-    first = min((memory.visible_from for memory in recording.memories), default=len(recording.turns))
+def _ready(recording: Recording, least: int) -> list[str]:
+    """The user turns at which there are so many memories."""
+    born = sorted(memory.visible_from for memory in recording.memories)
+    first = born[least - 1] if len(born) >= least else len(recording.turns)
     return [turn.key for turn in recording.turns if turn.role == "user" and turn.seq >= first]
