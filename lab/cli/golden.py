@@ -304,10 +304,10 @@ def agree(
 def _tell_agreement(told: Agreements, universe: str) -> None:
     rows = [*told.rows, told.forbidden, told.silent]
     emit_table(
-        ["", "pairs", "both", "A", "B", "raw", "pos", "kappa", "low", "high", "kappa_w"],
+        ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
         [
             [
-                *(one.name or "–", one.pairs, one.both, one.first, one.second, one.raw, one.positive, one.kappa),
+                *(one.name or "–", one.pairs, one.both, one.first, one.second, f"{one.raw:.2f}", one.kappa),
                 *(None if bound is None else f"{bound:.2f}" for bound in (one.low, one.high)),
                 one.weighted,
             ]
@@ -317,8 +317,7 @@ def _tell_agreement(told: Agreements, universe: str) -> None:
     emit_folded(
         f"{told.probes} probes that both judged ({told.alone[0]} and {told.alone[1]} by one alone). Pairs: {universe}, "
         f"and {told.outside} that a judge listed beyond these. both, A, B: pairs that both call relevant, or one "
-        "alone; pos: of what either does, how much both do; low, high: 95 % interval of kappa, over conversations; "
-        "kappa_w: of the grades, by squared distance"
+        "alone; low, high: 95 % interval of kappa, over conversations; kw: of the grades, by squared distance"
     )
     differ = told.disagreements
     if differ:

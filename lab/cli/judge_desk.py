@@ -16,19 +16,19 @@ from lab.recordings.model import Memory, Recording, Turn
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 HELP = """
-0  not relevant     1  helps     2  needed: without it the answer is wrong or unsafe
+0  not relevant    1  helps    2  needed: the answer is wrong or unsafe without it
 f  forbidden: it would mislead (superseded, a look-alike, another project's)
 n  note why, of this memory             N  note what the turn needs
 /  search all memories visible at the turn; Enter adds one to the list
 r  the rest is not relevant             x  the turn needs nothing; the rest is 0
 Enter  done with this turn; what has no grade stays unjudged
-s  skip this turn                       u  undo the last decision, whatever it was
+s  skip this turn                       u  undo the last decision
 up down, j k  move in the list          left right  another turn
 PgUp PgDn  read further back            q  quit; run it again to go on
 
-All is saved at once. Judge as a demanding user would: usually 0 to 4 memories are
-relevant. One that is superseded never is. One of the same session is only where
-the agent could have lost it. A star marks a memory with a note.
+All is saved at once. Judge as a demanding user would: usually 0 to 4 memories
+are relevant. One that is superseded never is. One of the same session is only
+where the agent could have lost it. A star marks a memory with a note.
 """
 
 

@@ -116,8 +116,8 @@ def agree(
     """Agreement over the probes that both judged.
 
     The universe of a probe is what was ``pooled`` for it, by probe; else all memories that its turn can see and that
-    are of its scope or global. What a judge listed beyond it counts, too. Raises :class:`UnusableInput` where no probe is
-    in both, or a recording is not among those given.
+    are of its scope or global. What a judge listed beyond it counts, too. Raises :class:`UnusableInput` where no probe
+    is in both, or a recording is not among those given.
     """
     one, other = by_id(first), by_id(second)
     shared = [name for name in one if name in other and (pooled is None or name in pooled)]
