@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from lab.errors import CheckFailed, UnusableInput
 if TYPE_CHECKING:
     from lab.compare.agreement import Agreements
     from lab.golden.model import GoldenSet
+    from lab.golden.pool import Pool
     from lab.recordings.model import Recording
 
 GoldenSetPath = Annotated[Path, typer.Argument(metavar="PATH", help="A golden set: a file, or a folder of them.")]
@@ -23,6 +25,8 @@ RecordingsOf = Annotated[
 ]
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 SHOWN = 20
+# So many judgements without a reason are named one by one.
+FEW = 3
 
 
 def add_to(app: typer.Typer) -> None:
@@ -116,8 +120,14 @@ def judge(
     emit_folded(
         f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
         f"{told['unjudged']} memories left unjudged. "
-        + ("Run the same command to go on." if told["open"] else f"Next: lab golden lint {out} --recordings PATH")
+        + ("Run the same command to go on." if told["open"] else f"Next: {_next(made, out)}")
     )
+
+
+def _next(pool: Pool, out: Path) -> str:
+    where = ["--recordings", pool.recordings, "--format", pool.format]
+    store = ["--memories-from", pool.memories_from] if pool.memories_from else []
+    return join(["lab", "golden", "lint", str(out), *where, *store])
 
 
 def lint(
@@ -134,6 +144,7 @@ def lint(
     """Check a golden set: dead keys, contradictions, leaks, duplicates, what nobody judged, what it can detect."""
     from lab.compare.design import power
     from lab.golden.judging import refused
+    from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
     from lab.golden.read import read_golden
 
@@ -149,13 +160,19 @@ def lint(
     else:
         emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
         if design.detectable:
-            finds = ", ".join(f"{share:.0%}: ±{least:.3f}" for share, least in design.detectable.items())
+            finds = ", ".join(
+                f"{share:.0%}: {f'±{least:.3f}' if least <= 1 else 'none'}"
+                for share, least in design.detectable.items()
+            )
             emit_folded(
                 f"power: {design.probes} probes with gold in {design.conversations} conversations; the least "
                 f"difference of a hit rate found four times in five, by the share of probes whose hit changes: {finds}"
             )
         _tell_run(told)
-        emit_list("warning", found.warnings)
+        bare = [line for line in found.warnings if WITHOUT_REASON in line]
+        emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
+        if len(bare) > FEW:
+            emit(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one while judging)")
         emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {len(found.errors)} errors")
@@ -201,7 +218,12 @@ def _tell_run(told: dict[str, Any]) -> None:
         one = told["measured"]
         emit_folded(
             f"measured: {one['measure']} changed at {one['changed']:.0%} of {one['probes']} probes in "
-            f"{one['conversations']} conversations; a difference of ±{one['detectable']:.3f} could have been found"
+            f"{one['conversations']} conversations; "
+            + (
+                f"a difference of ±{one['detectable']:.3f} could have been found"
+                if one["detectable"] <= 1
+                else "no difference could have been found"
+            )
         )
 
 

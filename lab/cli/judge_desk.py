@@ -220,6 +220,9 @@ class Desk:
 
     def lines(self, columns: int, rows: int) -> list[Line]:
         """The screen, ``rows`` lines of at most ``columns`` cells; made for 80 by 24 and above."""
+        return [(style, cut(text, columns)) for style, text in self._lines(columns, rows)][:rows]
+
+    def _lines(self, columns: int, rows: int) -> list[Line]:
         if self.mode == "help":
             body = [("", cut(line, columns)) for line in HELP.splitlines()]
             return [*bar("keys", columns), *body, *[("", "")] * (rows - len(body) - 3), keys_line("any key: back")][
@@ -232,7 +235,7 @@ class Desk:
         said, self.back = window(conversation_lines(self.recording, self.turn, columns), said_rows, self.back)
         middle = self._menu(columns) if self.mode == "type" else self._memories(columns, left - said_rows, detail)
         middle += [("", "")] * (left - said_rows + detail + 2 - len(middle))
-        return [*self._title(columns), *said, *middle, *self._foot(columns)][:rows]
+        return [*self._title(columns), *said, *middle, *self._foot(columns)]
 
     def _title(self, columns: int) -> list[Line]:
         progress, turn = self.judging.progress(), self.turn

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Fewer conversations than this and no exact two-sided sign-flip test reaches p < .05.
 ENOUGH_CONVERSATIONS = 6
+WITHOUT_REASON = "gives no reason for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def lint(
             at = f"golden set: probe {probe.id}"
             errors += [f"{at} {problem}" for problem in _mistakes(probe, recording, turn)]
             warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, (refused or {}).get(probe.id, ()))]
-            bare += [f"{at} gives no reason for {one}" for one in _without_reason(probe, recording)]
+            bare += [f"{at} {WITHOUT_REASON} {one}" for one in _without_reason(probe, recording)]
     errors += _disagreeing(golden.probes)
     conversations = {probe.conversation for probe in golden.probes}
     if len(conversations) < ENOUGH_CONVERSATIONS:

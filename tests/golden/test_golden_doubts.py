@@ -24,7 +24,13 @@ def _recording(**changes: dict[str, Any]) -> Recording:
 
 
 def _doubts(
-    relevant: dict[str, int], forbidden: tuple[str, ...] = (), *, at: int = 4, text: str = "", zero: str = "", **more: Any
+    relevant: dict[str, int],
+    forbidden: tuple[str, ...] = (),
+    *,
+    at: int = 4,
+    text: str = "",
+    zero: str = "",
+    **more: Any,
 ) -> list[str]:
     kind = more.pop("type", "todo")
     recording = _recording(**more)
