@@ -172,7 +172,9 @@ def lint(
         bare = [line for line in found.warnings if WITHOUT_REASON in line]
         emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
         if len(bare) > FEW:
-            emit(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one while judging)")
+            emit_folded(
+                f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one while judging)"
+            )
         emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {len(found.errors)} errors")

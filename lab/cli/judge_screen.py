@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lab.cli.judge_desk import Desk
@@ -23,7 +24,10 @@ ESC_WAIT = 0.1
 
 
 def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = None) -> None:
-    """Let a judge work at the desk until all is done or the judge leaves; Ctrl-C leaves as q does."""
+    """Let a judge work at the desk until the judge leaves: with q, Ctrl-C, or a terminal that is closed.
+
+    What the desk raises, a disk that is full for instance, ends it and is raised again on a terminal that is restored.
+    """
     from prompt_toolkit.application import Application
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.keys import Keys
@@ -32,7 +36,11 @@ def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = Non
     bindings = KeyBindings()
 
     def press(event: KeyPressEvent, key: str) -> None:
-        desk.press(key)
+        try:
+            desk.press(key)
+        except Exception as error:  # an event loop would print it over the screen, and go on
+            event.app.exit(exception=error)
+            return
         if desk.ended:
             event.app.exit()
 
@@ -68,4 +76,5 @@ def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = Non
     )
     app.ttimeoutlen = ESC_WAIT
     app.timeoutlen = ESC_WAIT
-    app.run()
+    with suppress(EOFError):
+        app.run()

@@ -40,7 +40,7 @@ def emit_folded(text: str) -> None:
 def emit_list(kind: str, lines: Sequence[str]) -> None:
     """Print findings, a line each; of many the first alone."""
     for line in lines[:SHOWN]:
-        emit(f"{kind}: {line}")
+        emit_folded(f"{kind}: {line}")
     if len(lines) > SHOWN:
         emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ FORBIDDEN = "forbidden"
 QUOTABLE = 20
 # Runs of so many characters are compared: long enough for a phrase, in Chinese, too.
 GRAM, LEAKED_GRAM = 3, 8
+NUMBER = re.compile(r"[a-z0-9_.:/-]*[0-9][a-z0-9_:/-]*")
 # Share of runs in common from which two texts are nearly the same, and from which a turn gives its answer away.
 NEARLY, LEAKED = 0.75, 0.6
 
@@ -62,7 +64,11 @@ def _twins(
                     yield f"judges {memory.key} {gold} and {other.key} {mark}, which says the same"
                 elif mark is None:
                     yield f"lists {memory.key}, and not {other.key}, which says the same"
-            elif mark is None and _alike(runs[memory.key], runs[other.key]) >= NEARLY:
+            elif (
+                mark is None
+                and _numbers(memory.text) == _numbers(other.text)
+                and _alike(runs[memory.key], runs[other.key]) >= NEARLY
+            ):
                 yield f"lists {memory.key}, and not {other.key}, which says nearly the same"
 
 
@@ -73,6 +79,15 @@ def _replaced(memory: Memory, seen: list[Memory]) -> set[str]:
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+def _nearly(one: Memory, other: Memory, runs: dict[str, set[str]]) -> bool:
+    return _numbers(one.text) == _numbers(other.text) and _alike(runs[one.key], runs[other.key]) >= NEARLY
+
+
+def _numbers(text: str) -> set[str]:
+    """Numbers, dates, identifiers: texts that differ in one of them say something else."""
+    return set(NUMBER.findall(text.casefold()))
 
 
 def _runs(text: str, length: int) -> set[str]:

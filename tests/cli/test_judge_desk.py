@@ -20,7 +20,8 @@ import pytest
 from lab.cli.judge_desk import Desk
 from lab.cli.judge_lines import folded, shown, width
 from lab.cli.judge_screen import judge
-from lab.golden.judging import Judging, open_judging
+from lab.errors import CannotMeasure
+from lab.golden.judging import Judging, open_judging, side_file
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.golden.read import read_golden
 from lab.recordings.model import Memory, Recording, Turn
@@ -187,6 +188,17 @@ def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
     assert desk.ended
     assert desk.sheet.marks == {PORT: "2", WICKED: "0"}
     assert list(desk.sheet.notes.values()) == ["pasted note"]
+
+
+def test_a_decision_that_cannot_be_kept_ends_the_judging_with_its_reason(desk: Desk) -> None:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    side_file(desk.judging.out).mkdir()
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("2")
+        with pytest.raises(CannotMeasure, match=r"cannot write .*gold\.judging"):
+            judge(desk, keyboard, DummyOutput())
 
 
 class Terminal:

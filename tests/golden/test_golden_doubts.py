@@ -13,7 +13,12 @@ from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 
 PORT = "The staging gateway of the Lisbon office listens on port 8080."
-TEXTS = (PORT, f"  {PORT.upper()} ", PORT.replace("8080.", "8081."), "Invoices are sent on Fridays, never on Mondays.")
+TEXTS = (
+    PORT,
+    f"  {PORT.upper()} ",
+    PORT.replace("The staging", "Our staging"),
+    "Invoices are sent on Fridays, never on Mondays.",
+)
 
 
 def _recording(**changes: dict[str, Any]) -> Recording:
@@ -71,6 +76,7 @@ def test_one_doubt_is_raised(found: Any, doubt: str) -> None:
 def test_what_is_not_there_yet_or_elsewhere_or_replaced_is_no_twin() -> None:
     assert _doubts({"m0": 2}, at=1) == []
     assert _doubts({"m0": 2}, m1={"scope": "home"}, m2={"scope": "home"}) == []
+    assert _doubts({"m0": 2, "m1": 2}, m2={"text": PORT.replace("8080", "8081")}) == []
     assert _doubts({"m2": 2}, m2={"supersedes": ("m0", "m1")}) == []
     assert _doubts({"m3": 1}, at=2, m2={"supersedes": ("m3",)}) == []
 
