@@ -172,9 +172,7 @@ def lint(
         bare = [line for line in found.warnings if WITHOUT_REASON in line]
         emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
         if len(bare) > FEW:
-            emit_folded(
-                f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one while judging)"
-            )
+            emit_folded(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one)")
         emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {len(found.errors)} errors")
@@ -331,7 +329,7 @@ def _tell_agreement(told: Agreements, universe: str) -> None:
         ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
         [
             [
-                *(one.name or "–", one.pairs, one.both, one.first, one.second, f"{one.raw:.2f}", one.kappa),
+                *(one.name or "–", one.pairs, one.both, one.first, one.second, one.raw, one.kappa),
                 *(None if bound is None else f"{bound:.2f}" for bound in (one.low, one.high)),
                 one.weighted,
             ]
