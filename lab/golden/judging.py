@@ -115,26 +115,28 @@ class Judging:
         self.out = out
         self.judge = judge
         self.decisions = list(decisions)
-        self._pooled = {turn.turn: turn for turn in pool.turns}
+        self._made: dict[str, Sheet] | None = None
 
     def sheet(self, turn: str) -> Sheet:
         """What was decided of a turn so far."""
-        sheet = Sheet(turn, list(self._pooled[turn].keys))
-        for decision in self.decisions:
-            if decision.turn == turn:
-                sheet.take(decision)
-        return sheet
+        return self._by_turn()[turn]
 
     def sheets(self) -> list[Sheet]:
         """All turns in the order of the pool."""
-        found = {turn.turn: Sheet(turn.turn, list(turn.keys)) for turn in self.pool.turns}
-        for decision in self.decisions:
-            found[decision.turn].take(decision)
-        return list(found.values())
+        return list(self._by_turn().values())
+
+    def _by_turn(self) -> dict[str, Sheet]:
+        """The sheets that the decisions come to, made anew after each; a screen asks for them many times."""
+        if self._made is None:
+            self._made = {turn.turn: Sheet(turn.turn, list(turn.keys)) for turn in self.pool.turns}
+            for decision in self.decisions:
+                self._made[decision.turn].take(decision)
+        return self._made
 
     def decide(self, decision: Decision) -> None:
         """Take a decision and keep it."""
         self.decisions.append(decision)
+        self._made = None
         self.save()
 
     def undo(self) -> Decision | None:
@@ -142,6 +144,7 @@ class Judging:
         if not self.decisions:
             return None
         last = self.decisions.pop()
+        self._made = None
         self.save()
         return last
 
