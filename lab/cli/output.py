@@ -10,6 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
+=======
+# Findings of a kind that are printed.
+>>>>>>> goldtools
 SHOWN = 20
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -34,6 +38,14 @@ def emit(text: str = "") -> None:
 def emit_folded(text: str) -> None:
     """Print a sentence, folded at 80 columns."""
     emit(fill(text, 80, break_long_words=False, break_on_hyphens=False))
+
+
+def emit_list(kind: str, lines: Sequence[str]) -> None:
+    """Print findings, a line each; of many the first alone."""
+    for line in lines[:SHOWN]:
+        emit_folded(f"{kind}: {line}")
+    if len(lines) > SHOWN:
+        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")
 
 
 def announce(text: str) -> None:

@@ -5,17 +5,20 @@ The recordings are handed in: this room knows none by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from lab.golden.changes import marks
+from lab.golden.doubts import doubts
 from lab.golden.model import GoldenSet, Probe
 
 if TYPE_CHECKING:
-    from lab.recordings.model import Recording
+    from lab.recordings.model import Recording, Turn
 
 # Fewer conversations than this and no exact two-sided sign-flip test reaches p < .05.
 ENOUGH_CONVERSATIONS = 6
+WITHOUT_REASON = "gives no reason for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,29 @@ class Lint:
         return asdict(self)
 
 
-def lint(golden: GoldenSet, recordings: Sequence[Recording]) -> Lint:
-    """Everything that is wrong (errors) or doubtful (warnings) between a golden set and its recordings."""
+def lint(
+    golden: GoldenSet, recordings: Sequence[Recording], refused: Mapping[str, Collection[str]] | None = None
+) -> Lint:
+    """Everything that is wrong (errors) or doubtful (warnings) between a golden set and its recordings.
+
+    ``refused`` maps probes to memories that were judged and found not relevant, which a golden set does not list.
+    Judgements without a reason come last: in a set of one's own there may be many.
+    """
     errors = probe_problems(recordings, golden.probes)
     warnings: list[str] = []
+    bare: list[str] = []
     by_name = {recording.conversation: recording for recording in recordings}
     for probe in golden.probes:
         if probe.conversation in by_name:
-            _check(probe, by_name[probe.conversation], errors, warnings)
+            recording = by_name[probe.conversation]
+            turn = next((one for one in recording.turns if one.key == probe.turn), None)
+            if probe.turn and turn is None:
+                continue
+            at = f"golden set: probe {probe.id}"
+            errors += [f"{at} {problem}" for problem in _mistakes(probe, recording, turn)]
+            warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, (refused or {}).get(probe.id, ()))]
+            bare += [f"{at} {WITHOUT_REASON} {one}" for one in _without_reason(probe, recording)]
+    errors += _disagreeing(golden.probes)
     conversations = {probe.conversation for probe in golden.probes}
     if len(conversations) < ENOUGH_CONVERSATIONS:
         warnings.append(
@@ -48,7 +66,7 @@ def lint(golden: GoldenSet, recordings: Sequence[Recording]) -> Lint:
         )
     judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
     silent = sum(not probe.relevant for probe in golden.probes)
-    return Lint(len(golden.probes), judgements, silent, tuple(errors), tuple(warnings))
+    return Lint(len(golden.probes), judgements, silent, tuple(errors), (*warnings, *bare))
 
 
 def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> list[str]:
@@ -76,26 +94,30 @@ def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> 
     return problems
 
 
-def _check(probe: Probe, recording: Recording, errors: list[str], warnings: list[str]) -> None:
-    memories = {memory.key: memory for memory in recording.memories}
-    turn = next((one for one in recording.turns if one.key == probe.turn), None)
-    if probe.turn and turn is None:
-        return
-    at = f"golden set: probe {probe.id}"
-    relevant = {judgement.memory for judgement in probe.relevant}
+def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator[str]:
     judged = [judgement.memory for judgement in (*probe.relevant, *probe.forbidden)]
-    errors += [f"{at} judges {key} twice" for key in sorted({key for key in judged if judged.count(key) > 1})]
-    text = turn.text if turn else probe.query or ""
+    yield from (f"judges {key} twice" for key in sorted({key for key in judged if judged.count(key) > 1}))
+    born = {memory.key: memory.visible_from for memory in recording.memories}
+    for key in judged:
+        if turn and born.get(key, 0) > turn.seq:
+            yield f"judges {key}, which is born after it"
+
+
+def _without_reason(probe: Probe, recording: Recording) -> Iterator[str]:
+    known = {memory.key for memory in recording.memories}
     for judgement in (*probe.relevant, *probe.forbidden):
-        memory = memories.get(judgement.memory)
-        if memory is None:
-            continue
-        if turn and memory.visible_from > turn.seq:
-            errors.append(f"{at} judges {memory.key}, which is born after it")
-        if not judgement.reason:
-            warnings.append(f"{at} gives no reason for {memory.key}")
-        if memory.key in relevant:
-            if turn and memory.scope not in (turn.scope, "global"):
-                warnings.append(f"{at} is of scope {turn.scope}, its gold {memory.key} of {memory.scope}")
-            if len(memory.text) >= 20 and memory.text in text:
-                warnings.append(f"{at} quotes its gold {memory.key}")
+        if judgement.memory in known and not judgement.reason:
+            yield judgement.memory
+
+
+def _disagreeing(probes: Iterable[Probe]) -> Iterator[str]:
+    """Probes that ask the same and want something else: the same turn, or the same words from outside."""
+    first: dict[tuple[str, str], Probe] = {}
+    for probe in probes:
+        asks = probe.turn or " ".join((probe.query or "").casefold().split())
+        before = first.setdefault((probe.conversation, asks), probe)
+        if before is not probe and marks(before) != marks(probe):
+            key = next(
+                key for key in (*marks(before), *marks(probe)) if marks(before).get(key) != marks(probe).get(key)
+            )
+            yield f"golden set: probe {probe.id} asks what {before.id} asks, and judges {key} otherwise"

@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+NOTHING = "needs_nothing"
+# What a probe tries, as the shipped sets name it; a set may have types of its own.
+TYPES = (
+    *("standing_rule", "preference", "decision", "todo", "update", "identifier", "paraphrase", "repeated_topic"),
+    *("cross_language", "wrong_scope_temptation", NOTHING),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

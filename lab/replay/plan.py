@@ -167,10 +167,11 @@ def documents(settings: DocsSettings) -> list[tuple[str, str]]:
     return [(f"{file.repo}:{file.path}", sha256_file(file.file)) for file in plan.files]
 
 
-def make_plan(asked: Asked) -> Plan:
+def make_plan(asked: Asked, *, judged: bool = True) -> Plan:
     """Read what is named, check what was asked, and decide the defaults.
 
-    Raises :class:`UnusableInput` for what cannot be done.
+    Without ``judged`` no golden set is read, and the probes of the recordings are left out. Raises
+    :class:`UnusableInput` for what cannot be done.
     """
     specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
     choices = (
@@ -191,9 +192,13 @@ def make_plan(asked: Asked) -> Plan:
         for spec in specs
     )
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
+    if not judged:
+        library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     if asked.memories_from is not None:
         library = with_stored(library, read_stored(Path(asked.memories_from)))
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
+    if not judged:
+        golden_path = None
     if golden_path:
         golden = read_golden(golden_path)
         if asked.golden is None and Path(asked.path).is_file():

@@ -83,7 +83,7 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
         ),
         (("report", "run"), ["files"]),
         (("recordings", "validate", "datasets/tiny", "--format", "lab"), ["conversations", "errors", "warnings"]),
-        (("golden", "lint", "golden/tiny"), ["probes", "judgements", "silent", "errors", "warnings"]),
+        (("golden", "lint", "golden/tiny"), ["probes", "judgements", "silent", "errors", "warnings", "power"]),
         (("runs", "list", "."), ["runs"]),
         (("doctor",), ["checks", "ok"]),
     ],

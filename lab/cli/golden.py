@@ -1,0 +1,373 @@
+"""``lab golden``: grow a golden set, check it, compare and split it, and say how far two judges agree."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
+from lab.errors import CheckFailed, UnusableInput
+
+if TYPE_CHECKING:
+    from lab.compare.agreement import Agreements
+    from lab.golden.model import GoldenSet
+    from lab.golden.pool import Pool
+    from lab.recordings.model import Recording
+
+GoldenSetPath = Annotated[Path, typer.Argument(metavar="PATH", help="A golden set: a file, or a folder of them.")]
+RecordingsOf = Annotated[
+    Path | None, typer.Option("--recordings", help="The recordings; by default those beside golden/, in datasets/.")
+]
+FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
+SHOWN = 20
+# So many judgements without a reason are named one by one.
+FEW = 3
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    golden = typer.Typer(no_args_is_help=True, help="Golden sets: grow, check, compare and split them.")
+    for verb in (pool, judge, lint, diff, split, agree):
+        golden.command(verb.__name__)(verb)
+    app.add_typer(golden, name="golden")
+
+
+def pool(
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
+    out: Annotated[Path, typer.Option(help="The pool to write: POOL.jsonl.")],
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", help="An arm, or NAME=FILE. Repeat for more. [default: two lanes, both, recency, tiers]"),
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Places of each arm's ranking that are pooled.")] = 6,
+    turns: Annotated[int | None, typer.Option(help="So many user turns, drawn by hash. [default: 30]")] = None,
+    turn: Annotated[list[str] | None, typer.Option("--turn", help="This user turn. Repeat for more.")] = None,
+    every: Annotated[int | None, typer.Option(help="Every N-th user turn of each conversation.")] = None,
+    memories: options.Memories = None,
+    memories_from: options.MemoriesFrom = None,
+    scope: options.Scope = "none",
+    seed: Annotated[int, typer.Option(help="Seed of the draw of turns, of the order of items and of labels.")] = 0,
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
+    as_json: Json = False,
+) -> None:
+    """Pool what several arms recall at some turns: the candidates that a judge is shown."""
+    from lab.golden.write import write_new
+    from lab.replay.plan import Asked
+    from lab.replay.pool import ARMS, Chosen, make_pool
+
+    asked = Asked(
+        str(path),
+        format,
+        tuple(arm or ARMS),
+        memories=memories,
+        seed=seed,
+        scope=scope,
+        embedder=embedder,
+        memories_from=str(memories_from) if memories_from else None,
+    )
+    made = make_pool(asked, depth, Chosen(tuple(turn or ()), every, turns), announce)
+    write_new(out, made.as_bytes())
+    items = sum(len(one.items) for one in made.turns)
+    conversations = len({one.turn.split("/")[0] for one in made.turns})
+    if as_json:
+        emit_json({"pool": str(out), "turns": len(made.turns), "conversations": conversations, "items": items})
+        return
+    emit_folded(
+        f"{out}: {len(made.turns)} turns of {conversations} conversations, {items} memories to judge. "
+        f"Next: lab golden judge {out} --out GOLD.jsonl"
+    )
+
+
+def judge(
+    pool: Annotated[Path, typer.Argument(metavar="POOL", help="A pool, of lab golden pool.")],
+    out: Annotated[Path, typer.Option(help="The golden set to write, or to go on with: GOLD.jsonl.")],
+    judge: Annotated[
+        str, typer.Option(help="Who judges: the work of one judge is not gone on with by another.")
+    ] = "me",
+    recordings: Annotated[Path | None, typer.Option(help="Where the pool's recordings are now, if they moved.")] = None,
+    memories_from: Annotated[Path | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say how far it is as one JSON object, and judge nothing.")
+    ] = False,
+) -> None:
+    """Judge a pool with the keyboard: grades, forbidden ones, notes. Everything is saved at once; ? shows the keys."""
+    from lab.files import only_writer
+    from lab.golden.judging import open_judging
+    from lab.golden.pool import read_pool
+    from lab.replay.pool import material
+
+    made = read_pool(pool)
+    if as_json:
+        emit_json(open_judging(made, out, judge).progress())
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UnusableInput("lab golden judge needs a terminal: keys come from it; --json says how far the judging is")
+    found = material(made, recordings, memories_from)
+    with only_writer(out.resolve().parent):
+        from lab.cli.judge_desk import Desk
+        from lab.cli.judge_screen import judge as at_terminal
+
+        judging = open_judging(made, out, judge)
+        at_terminal(Desk(judging, found))
+        judging.save()
+        told = judging.progress()
+    emit_folded(
+        f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
+        f"{told['unjudged']} memories left unjudged. "
+        + ("Run the same command to go on." if told["open"] else f"Next: {_next(made, out)}")
+    )
+
+
+def _next(pool: Pool, out: Path) -> str:
+    where = ["--recordings", pool.recordings, "--format", pool.format]
+    store = ["--memories-from", pool.memories_from] if pool.memories_from else []
+    return join(["lab", "golden", "lint", str(out), *where, *store])
+
+
+def lint(
+    path: GoldenSetPath,
+    recordings: RecordingsOf = None,
+    format: FormatOf = "lab",  # noqa: A002 - the name of the option
+    memories: options.Memories = None,
+    memories_from: options.MemoriesFrom = None,
+    run: Annotated[Path | None, typer.Option(help="A run: how much of what it returned was judged.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="With --candidate: two arms of --run, to measure power.")] = None,
+    candidate: Annotated[str | None, typer.Option(help="The other arm.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a golden set: dead keys, contradictions, leaks, duplicates, what nobody judged, what it can detect."""
+    from lab.compare.design import power
+    from lab.golden.judging import refused
+    from lab.golden.lint import WITHOUT_REASON
+    from lab.golden.lint import lint as check
+    from lab.golden.read import read_golden
+
+    if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
+        raise UnusableInput("--baseline and --candidate name two arms of --run: give all three")
+    golden = read_golden(path)
+    zeros = refused(path)
+    found = check(golden, _recordings(path, recordings, format, memories, memories_from), zeros)
+    design = power(golden)
+    told = _of_run(golden, zeros, run, baseline, candidate) if run else {}
+    if as_json:
+        emit_json(found.as_json() | {"power": design.as_json()} | told)
+    else:
+        emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
+        if design.detectable:
+            finds = ", ".join(
+                f"{share:.0%}: {f'±{least:.3f}' if least <= 1 else 'none'}"
+                for share, least in design.detectable.items()
+            )
+            emit_folded(
+                f"power: {design.probes} probes with gold in {design.conversations} conversations; the least "
+                f"difference of a hit rate found four times in five, by the share of probes whose hit changes: {finds}"
+            )
+        _tell_run(told)
+        bare = [line for line in found.warnings if WITHOUT_REASON in line]
+        emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
+        if len(bare) > FEW:
+            emit_folded(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one)")
+        emit_list("error", found.errors)
+    if found.errors:
+        raise CheckFailed(f"{path}: {len(found.errors)} errors")
+
+
+def _of_run(
+    golden: GoldenSet, zeros: dict[str, set[str]], path: Path, baseline: str | None, candidate: str | None
+) -> dict[str, Any]:
+    """Judged@k of a run, and what a comparison of two of its arms could have found."""
+    from lab.compare.paired import compare_arms
+    from lab.golden.changes import marks
+    from lab.measures.judged import judged_shares
+    from lab.replay.run_directory import open_run
+
+    run = open_run(path)
+    judged = {probe.id: {*marks(probe), *zeros.get(probe.id, ())} for probe in golden.probes}
+    shares = judged_shares(run, judged, run.cutoff)
+    told: dict[str, Any] = {"judged": [one._asdict() | {"share": one.share} for one in shares]}
+    if baseline and candidate:
+        found = compare_arms(run, baseline, candidate)
+        hits = next((one for one in found.differences if one.measure == f"Success@{found.cutoff}"), None)
+        if hits is None:
+            raise UnusableInput(f"{path}: has no Success@{found.cutoff} of both arms to measure power with")
+        told["measured"] = {
+            "measure": hits.measure,
+            "probes": hits.n,
+            "conversations": hits.conversations,
+            "changed": (hits.wins + hits.losses) / hits.n,
+            "design_effect": hits.estimate.design_effect,
+            "detectable": hits.estimate.detectable,
+        }
+    return told
+
+
+def _tell_run(told: dict[str, Any]) -> None:
+    if "judged" in told:
+        k = told["judged"][0]["k"]
+        emit_table(
+            ["arm", "probes", "returned", "judged", f"Judged@{k}"],
+            [[one["arm"], one["probes"], one["returned"], one["judged"], one["share"]] for one in told["judged"]],
+        )
+    if "measured" in told and told["measured"]["detectable"] is not None:
+        one = told["measured"]
+        emit_folded(
+            f"measured: {one['measure']} changed at {one['changed']:.0%} of {one['probes']} probes in "
+            f"{one['conversations']} conversations; "
+            + (
+                f"a difference of ±{one['detectable']:.3f} could have been found"
+                if one["detectable"] <= 1
+                else "no difference could have been found"
+            )
+        )
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A golden set.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    as_json: Json = False,
+) -> None:
+    """Tell what two golden sets judge differently: probes added and removed, grades changed. Exit code 1 if they do."""
+    from lab.golden.changes import differences
+    from lab.golden.read import read_golden
+
+    found = differences(read_golden(before), read_golden(after))
+    if as_json:
+        emit_json(found.as_json())
+    else:
+        emit_list("added", found.added)
+        emit_list("removed", found.removed)
+        if found.changes:
+            rows = [[one.probe, one.what, one.before, one.after] for one in found.changes[:SHOWN]]
+            emit_table(["probe", "what", "A", "B"], rows, left=2)
+            if len(found.changes) > SHOWN:
+                emit(f"… and {len(found.changes) - SHOWN} more changes (--json lists all)")
+        emit_folded(
+            f"{len(found.added)} probes added, {len(found.removed)} removed, {len(found.changes)} changes in "
+            f"{len({one.probe for one in found.changes})} probes, {found.reworded} reworded alone"
+        )
+    if found:
+        raise CheckFailed(f"{before} and {after} judge differently")
+
+
+def split(
+    path: GoldenSetPath,
+    out: Annotated[Path, typer.Option(help="The folder to write dev.jsonl and test.jsonl into.")],
+    share: Annotated[float, typer.Option(help="Share of the conversations that dev.jsonl gets.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Split a golden set by conversation: dev.jsonl to try things on, test.jsonl to be looked at once."""
+    from lab.golden.changes import split as split_set
+    from lab.golden.read import read_golden
+    from lab.golden.write import golden_bytes, write_new
+
+    halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
+    told = {}
+    for name, half in halves.items():
+        write_new(out / f"{name}.jsonl", golden_bytes(half.probes))
+        conversations = sorted({probe.conversation for probe in half.probes})
+        gold = sum(bool(probe.relevant) for probe in half.probes)
+        told[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}
+    if as_json:
+        emit_json(told)
+        return
+    emit_table(
+        ["file", "conversations", "probes", "with gold"],
+        [[f"{name}.jsonl", len(one["conversations"]), one["probes"], one["with_gold"]] for name, one in told.items()],  # type: ignore[arg-type]
+    )
+
+
+def agree(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A golden set.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The same probes by another judge.")],
+    third: Annotated[Path | None, typer.Argument(metavar="[C]", help="By a third.")] = None,
+    recordings: RecordingsOf = None,
+    format: FormatOf = "lab",  # noqa: A002 - the name of the option
+    memories: options.Memories = None,
+    memories_from: options.MemoriesFrom = None,
+    pool: Annotated[
+        Path | None, typer.Option(help="Count the memories of this pool, not all that a turn can see.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell how far two judges agree, or three in pairs: Cohen's kappa, by type, and where they do not."""
+    from itertools import combinations
+
+    from lab.compare.agreement import agree as agree_on
+    from lab.golden.pool import read_pool
+    from lab.golden.read import read_golden
+
+    pooled = {turn.turn: turn.keys for turn in read_pool(pool).turns} if pool else None
+    by_name = (
+        {}
+        if pool
+        else {one.conversation: one for one in _recordings(first, recordings, format, memories, memories_from)}
+    )
+    sets = {str(path): read_golden(path) for path in (first, second, third) if path}
+    if len(sets) < 2 + (third is not None):
+        raise UnusableInput("the same golden set twice: a judge agrees with itself")
+    found = {(one, other): agree_on(sets[one], sets[other], by_name, pooled) for one, other in combinations(sets, 2)}
+    if as_json:
+        emit_json([{"first": one, "second": other} | told.as_json() for (one, other), told in found.items()])
+        return
+    universe = f"the memories of {pool}" if pool else "all memories that a turn can see, of its scope or global"
+    for (one, other), told in found.items():
+        emit(f"{one} and {other}")
+        _tell_agreement(told, universe)
+        emit()
+
+
+def _tell_agreement(told: Agreements, universe: str) -> None:
+    rows = [*told.rows, told.forbidden, told.silent]
+    emit_table(
+        ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
+        [
+            [
+                *(one.name or "–", one.pairs, one.both, one.first, one.second, one.raw, one.kappa),
+                *(None if bound is None else f"{bound:.2f}" for bound in (one.low, one.high)),
+                one.weighted,
+            ]
+            for one in rows
+        ],
+    )
+    emit_folded(
+        f"{told.probes} probes that both judged ({told.alone[0]} and {told.alone[1]} by one alone). Pairs: {universe}, "
+        f"and {told.outside} that a judge listed beyond these. both, A, B: pairs that both call relevant, or one "
+        "alone; low, high: 95 % interval of kappa, over conversations; kw: of the grades, by squared distance"
+    )
+    differ = told.disagreements
+    if differ:
+        emit(f"{len(differ)} pairs on which they differ:")
+        emit_table(
+            ["memory", "probe", "A", "B"],
+            [
+                [one.memory, one.probe, *(_mark(one.grades[at], one.forbids[at]) for at in (0, 1))]
+                for one in differ[:SHOWN]
+            ],
+            left=2,
+        )
+        if len(differ) > SHOWN:
+            emit(f"… and {len(differ) - SHOWN} more (--json lists all)")
+
+
+def _mark(grade: int, forbidden: bool) -> str:
+    return "forbidden" if forbidden else str(grade)
+
+
+def _recordings(
+    golden: Path, recordings: Path | None, format_name: str, memories: str | None, memories_from: Path | None
+) -> tuple[Recording, ...]:
+    """The recordings that a golden set judges, without probes of their own."""
+    from lab.recordings.readers import read_library
+    from lab.replay.memories_from import read_stored, with_stored
+    from lab.replay.pool import unjudged
+    from lab.shelf import datasets_beside
+
+    library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))
+    return (with_stored(library, read_stored(memories_from)) if memories_from else library).recordings

@@ -1,0 +1,296 @@
+"""The judge's desk: what keys do and what the screen shows, without a terminal.
+
+:class:`Desk` takes keys by name and gives lines of styled text; :mod:`lab.cli.judge_screen` puts it on a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.cli.judge_lines import Line, bar, conversation_lines, cut, day, folded, keys_line, listed, shown, width, window
+from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
+from lab.golden.model import NOTHING, TYPES
+from lab.recordings.model import Memory, Recording, Turn
+
+# Before a text that was pasted.
+PASTED = "text:"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+HELP = """
+0  not relevant    1  helps    2  needed: the answer is wrong or unsafe without it
+f  forbidden: it would mislead (superseded, a look-alike, another project's)
+n  note why, of this memory             N  note what the turn needs
+/  search all memories visible at the turn; Enter adds one to the list
+r  the rest is not relevant             x  the turn needs nothing; the rest is 0
+Enter  done with this turn; what has no grade stays unjudged
+s  skip this turn                       u  undo the last decision
+up down, j k  move in the list          left right  another turn
+PgUp PgDn  read further back            q  quit; run it again to go on
+
+All is saved at once. Judge as a demanding user would: usually 0 to 4 memories
+are relevant. One that is superseded never is. One of the same session is only
+where the agent could have lost it. A star marks a memory with a note.
+"""
+
+
+class Desk:
+    """Where the judge is: turn, memory, and what is being typed. Decisions are those of the :class:`Judging`."""
+
+    def __init__(self, judging: Judging, recordings: Mapping[str, Recording]) -> None:
+        self.judging = judging
+        self._recordings = recordings
+        self.place = 0
+        self.cursor = 0
+        self.back = 0
+        self.mode = "list"
+        self.typed = ""
+        self.message = ""
+        self.ended = False
+        self._kept = 0
+        self._page = 1
+        self._turns = [turn.turn for turn in judging.pool.turns]
+        self._go(next((at for at, one in enumerate(judging.sheets()) if one.state == "open"), 0))
+
+    @property
+    def sheet(self) -> Sheet:
+        """The turn at hand."""
+        return self.judging.sheet(self._turns[self.place])
+
+    @property
+    def recording(self) -> Recording:
+        """Its conversation."""
+        return self._recordings[self._turns[self.place].split("/")[0]]
+
+    @property
+    def turn(self) -> Turn:
+        """The turn itself."""
+        return next(turn for turn in self.recording.turns if turn.key == self._turns[self.place])
+
+    @property
+    def visible(self) -> list[Memory]:
+        """What could be recalled at the turn, its own scope first, the newest first."""
+        turn = self.turn
+        born = [memory for memory in self.recording.memories if memory.visible_from <= turn.seq]
+        return sorted(born, key=lambda memory: (memory.scope not in (turn.scope, "global"), -memory.created_at))
+
+    @property
+    def found(self) -> list[Memory]:
+        """What a search finds: memories with all words that were typed."""
+        words = self.typed.casefold().split()
+        return [one for one in self.visible if all(word in one.text.casefold() for word in words)]
+
+    def press(self, key: str) -> None:
+        """Do what a key does: a character, or ``enter escape backspace up down left right pageup pagedown``."""
+        self.message = ""
+        if self.mode in ("search", "note", "reason"):
+            self._type(key)
+        elif self.mode == "type":
+            self._choose_type(key)
+        elif self.mode == "help":
+            self.mode = "list"
+        else:
+            self._act(key)
+
+    def _act(self, key: str) -> None:
+        items = self.sheet.items
+        if key in ("up", "k", "down", "j"):
+            self.cursor = max(0, min(self.cursor + (1 if key in ("down", "j") else -1), len(items) - 1))
+        elif key in ("left", "right"):
+            self._go(max(0, min(self.place + (1 if key == "right" else -1), len(self._turns) - 1)))
+        elif key in ("pageup", "pagedown"):
+            self.back += self._page if key == "pageup" else -self._page
+        elif key in GRADES and items:
+            self._grade(items[self.cursor], key)
+        elif key == "n" and items:
+            self.mode, self.typed = "note", self.sheet.notes.get(items[self.cursor], "")
+        elif key == "N":
+            self.mode, self.typed = "reason", self.sheet.reason
+        elif key == "/":
+            self.mode, self.typed, self._kept, self.cursor = "search", "", self.cursor, 0
+        elif key == "r":
+            if self.sheet.unjudged:
+                self._decide("rest", refused=tuple(self.sheet.unjudged))
+            self._ask_type()
+        elif key == "x":
+            sheet = self.sheet
+            self._decide("nothing", refused=tuple(one for one in sheet.items if sheet.marks.get(one) != FORBIDDEN))
+            self._next_turn()
+        elif key == "s":
+            self._decide("skip")
+            self._next_turn()
+        elif key == "u":
+            self._undo()
+        elif key == "enter":
+            self._ask_type()
+        elif key == "q":
+            self.ended = True
+        elif key == "?":
+            self.mode = "help"
+        elif key != "escape":
+            self.message = f"{shown(key)} does nothing here; ? tells what does"
+
+    def _type(self, key: str) -> None:
+        if key == "escape":
+            self.cursor = self._kept if self.mode == "search" else self.cursor
+            self.mode = "list"
+        elif key == "backspace":
+            self.typed = self.typed[:-1]
+        elif key in ("up", "down") and self.mode == "search":
+            self.cursor = max(0, min(self.cursor + (1 if key == "down" else -1), len(self.found) - 1))
+        elif key == "enter":
+            self._typed()
+        elif (key.isprintable() and len(key) == 1) or key.startswith(PASTED):
+            self.typed += " ".join(key.removeprefix(PASTED).split()) if len(key) > 1 else key
+            self.cursor = 0 if self.mode == "search" else self.cursor
+
+    def _typed(self) -> None:
+        mode, text, self.mode = self.mode, self.typed.strip(), "list"
+        if mode == "reason":
+            self._decide("reason", value=text)
+        elif mode == "note":
+            self._decide("note", self.sheet.items[self.cursor], text)
+        elif not self.found:
+            self.cursor, self.message = self._kept, "nothing found, so nothing added"
+        else:
+            key = self.found[self.cursor].key
+            if key not in self.sheet.items:
+                self._decide("add", key)
+            self.cursor = self.sheet.items.index(key)
+
+    def _grade(self, memory: str, grade: str) -> None:
+        self._decide("grade", memory, grade)
+        sheet = self.sheet
+        if sheet.unjudged:
+            later = [at for at, one in enumerate(sheet.items) if one not in sheet.marks]
+            self.cursor = next((at for at in later if at > self.cursor), later[0])
+        elif sheet.state != "done":
+            self._ask_type()
+
+    def _ask_type(self) -> None:
+        self.mode = "type"
+
+    @property
+    def types(self) -> list[str]:
+        """The types to choose from: a turn with gold does not need nothing."""
+        return [one for one in TYPES if one != NOTHING or not self.sheet.relevant]
+
+    def _choose_type(self, key: str) -> None:
+        types = self.types
+        if key == "escape":
+            self.mode = "list"
+        elif key == "enter" and not self.sheet.relevant:
+            self._done(NOTHING)
+        elif key == "u":
+            self.mode = "list"
+            self._undo()
+        elif len(key) == 1 and key in LETTERS[: len(types)]:
+            self._done(types[LETTERS.index(key)])
+        else:
+            self.message = f"a letter from a to {LETTERS[len(types) - 1]}; Esc goes back to the list"
+
+    def _done(self, kind: str) -> None:
+        self.mode = "list"
+        self._decide("done", value=kind)
+        self._next_turn()
+
+    def _decide(self, what: str, memory: str = "", value: str = "", refused: Sequence[str] = ()) -> None:
+        self.judging.decide(Decision(self._turns[self.place], what, memory, value, tuple(refused)))
+
+    def _undo(self) -> None:
+        last = self.judging.undo()
+        if last is None:
+            self.message = "there is nothing to undo"
+            return
+        self._go(self._turns.index(last.turn))
+        items = self.sheet.items
+        self.cursor = items.index(last.memory) if last.memory in items else 0
+        self.message = f"undone: {last.what} {last.value}".rstrip()
+
+    def _go(self, place: int) -> None:
+        self.place, self.back, self.mode = place, 0, "list"
+        sheet = self.sheet
+        self.cursor = next((at for at, one in enumerate(sheet.items) if one not in sheet.marks), 0)
+
+    def _next_turn(self) -> None:
+        waiting = [at for at, sheet in enumerate(self.judging.sheets()) if sheet.state == "open"]
+        if waiting:
+            self._go(next((at for at in waiting if at > self.place), waiting[0]))
+        else:
+            self._go(self.place)
+            self.message = "every turn is judged or skipped: q ends, left and right go back"
+
+    def lines(self, columns: int, rows: int) -> list[Line]:
+        """The screen, ``rows`` lines of at most ``columns`` cells; made for 80 by 24 and above."""
+        return [(style, cut(text, columns)) for style, text in self._lines(columns, rows)][:rows]
+
+    def _lines(self, columns: int, rows: int) -> list[Line]:
+        if self.mode == "help":
+            body = [("", cut(line, columns)) for line in HELP.splitlines()]
+            return [*bar("keys", columns), *body, *[("", "")] * (rows - len(body) - 3), keys_line("any key: back")][
+                :rows
+            ]
+        detail = max(4, rows // 6)
+        left = max(7, rows - detail - 6)
+        said_rows = left * 3 // 5
+        self._page = said_rows - 1
+        said, self.back = window(conversation_lines(self.recording, self.turn, columns), said_rows, self.back)
+        middle = self._menu(columns) if self.mode == "type" else self._memories(columns, left - said_rows, detail)
+        middle += [("", "")] * (left - said_rows + detail + 2 - len(middle))
+        return [*self._title(columns), *said, *middle, *self._foot(columns)]
+
+    def _title(self, columns: int) -> list[Line]:
+        progress, turn = self.judging.progress(), self.turn
+        state = (
+            ""
+            if self.sheet.state == "open"
+            else f" [{self.sheet.state}{': ' * bool(self.sheet.type)}{self.sheet.type}]"
+        )
+        left = f"{self.place + 1}/{len(self._turns)}, {progress['done']} done, {progress['skipped']} skipped"
+        return bar(f"{left}  {turn.key}  {turn.scope}{state}", columns)
+
+    def _menu(self, columns: int) -> list[Line]:
+        half = (len(self.types) + 1) // 2
+        names = [f"{LETTERS[at]}  {name}" for at, name in enumerate(self.types)]
+        pairs = zip(names[:half], [*names[half:], ""], strict=False)
+        return [*bar("what does this turn try?", columns, "-"), *(("", f"  {one:<36}{other}") for one, other in pairs)]
+
+    def _memories(self, columns: int, rows: int, detail: int) -> list[Line]:
+        """The list, and the memory under the cursor in full."""
+        sheet, turn = self.sheet, self.turn
+        if self.mode == "search":
+            memories, title = self.found, f"{len(self.found)} of {len(self.visible)} memories visible at the turn"
+        else:
+            by_key = {memory.key: memory for memory in self.recording.memories}
+            memories, title = [by_key[key] for key in sheet.items], f"{len(sheet.marks)} of {len(sheet.items)} judged"
+            title += f"   needs: {sheet.reason}" if sheet.reason else ""
+        first = max(0, min(self.cursor - rows // 2, len(memories) - rows))
+        lines = [
+            listed(one, sheet, turn.scope, columns, here=at == self.cursor)
+            for at, one in enumerate(memories[first : first + rows], first)
+        ]
+        lines = [*bar(title, columns, "-"), *lines, *[("", "")] * (rows - len(lines))]
+        if not memories:
+            return [
+                *lines,
+                *bar("no memory has these words" if self.mode == "search" else "nothing here", columns, "-"),
+            ]
+        memory = memories[self.cursor]
+        newer = next((f"  superseded by {one.key}" for one in self.visible if memory.key in one.supersedes), "")
+        facts = f"{day(memory.created_at)}  {memory.category}  {memory.scope}{newer}"
+        note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
+        text, room = folded(memory.text, columns), detail - len(note)
+        text = text if len(text) <= room else [*text[: room - 1], cut(text[room - 1] + " " * columns, columns)]
+        return [*lines, *bar(facts, columns, "-"), *(("", cut(shown(line), columns)) for line in (*text, *note))]
+
+    def _foot(self, columns: int) -> list[Line]:
+        entry = {"search": "search", "note": "why, of this memory", "reason": "what the turn needs"}
+        if self.mode in entry:
+            typed = shown(self.typed)
+            while width(typed) > columns - len(entry[self.mode]) - 4:
+                typed = typed[1:]
+            return [("bold", f"{entry[self.mode]}: {typed}_"), keys_line("Enter: keep   Esc: leave")]
+        if self.mode == "type":
+            more = "" if self.sheet.relevant else f"   Enter: {NOTHING}"
+            return [("bold", self.message), keys_line(f"a letter: its type{more}   Esc: back   u: undo")]
+        keys = "0 no  1 helps  2 needed  f forbid  n note  / search  r rest 0  Enter done"
+        more = "x nothing  s skip  u undo  q quit  ? help"
+        return [("bold", self.message) if self.message else keys_line(keys), keys_line(more)]

@@ -1,0 +1,101 @@
+"""A pool: for some turns, the memories that any of several arms found. It is what a judge is shown.
+
+JSON Lines: a header, then a line a turn. Memories are keys; their texts stay in the recordings.
+
+    {"kind": "pool", "schema": "lab.pool.v1", "depth": 6, "arms": ["hybrid", …], "seed": 0, "recordings": PATH,
+     "format": "openclaw", "memories": "stored", "memories_from": PATH, "scope": "none", "content": SHA256}
+    {"kind": "turn", "turn": KEY, "items": [{"memory": KEY, "arms": {"hybrid": 3, "bm25": 1}}, …]}
+
+The order of items is that of a hash, so that no rank leads the judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.files import dump_json, read_json_lines
+from lab.shape import field
+
+SCHEMA = "lab.pool.v1"
+
+
+class Pooled(NamedTuple):
+    """A memory, and its rank (from 1) in each arm that found it."""
+
+    memory: str
+    arms: dict[str, int]
+
+
+class PooledTurn(NamedTuple):
+    """A turn to be judged."""
+
+    turn: str
+    items: tuple[Pooled, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The pooled memories in the order in which they are shown."""
+        return tuple(item.memory for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Turns in the order of their conversations, and what they were made from.
+
+    ``recordings`` and ``memories_from`` are paths as they were given; ``content`` is the digest of what they held.
+    """
+
+    depth: int
+    arms: tuple[str, ...]
+    seed: int
+    recordings: str
+    format: str
+    memories: str
+    memories_from: str | None
+    scope: str
+    content: str
+    turns: tuple[PooledTurn, ...]
+
+    def as_bytes(self) -> bytes:
+        """The file."""
+        header = {"kind": "pool", "schema": SCHEMA, **asdict(self)}
+        del header["turns"]
+        lines = [
+            {"kind": "turn", "turn": turn.turn, "items": [item._asdict() for item in turn.items]} for turn in self.turns
+        ]
+        return b"".join(dump_json(line, indent=None) for line in (header, *lines))
+
+
+def read_pool(path: Path) -> Pool:
+    """Read a pool; :class:`UnusableInput` for a file that is none."""
+    lines = list(read_json_lines(path))
+    if not lines or lines[0][1].get("kind") != "pool":
+        raise UnusableInput(f"{path}: is no pool; `lab golden pool` makes one")
+    header, at = lines[0][1], f"{path}:1"
+    if header.get("schema") != SCHEMA:
+        raise UnusableInput(f"{at}: a pool of schema {header.get('schema')!r}; this lab reads {SCHEMA}")
+    stored = header.get("memories_from")
+    return Pool(
+        field(header, "depth", int, at),
+        tuple(map(str, field(header, "arms", list, at))),
+        field(header, "seed", int, at),
+        field(header, "recordings", str, at),
+        field(header, "format", str, at),
+        field(header, "memories", str, at),
+        stored if isinstance(stored, str) else None,
+        field(header, "scope", str, at),
+        field(header, "content", str, at),
+        tuple(_turn(line, f"{path}:{number}") for number, line in lines[1:]),
+    )
+
+
+def _turn(line: dict[str, Any], at: str) -> PooledTurn:
+    if line.get("kind") != "turn":
+        raise UnusableInput(f'{at}: "kind" must be "turn"')
+    items = field(line, "items", list, at)
+    if not all(isinstance(one, dict) and isinstance(one.get("memory"), str) for one in items):
+        raise UnusableInput(f'{at}: each item is {{"memory": KEY, "arms": {{ARM: RANK}}}}')
+    return PooledTurn(field(line, "turn", str, at), tuple(Pooled(one["memory"], one.get("arms", {})) for one in items))

@@ -1,0 +1,168 @@
+"""``lab golden`` from the command line: pool, judge without a terminal, lint with a run, diff, split, agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli.main import app
+from lab.errors import CheckFailed, UnusableInput
+from lab.golden.judging import Decision, open_judging
+from lab.golden.pool import read_pool
+from lab.golden.read import read_golden
+from lab.golden.write import golden_bytes
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "golden" / "operators"
+NAMES = ("harbor-release", "two-desks")
+
+
+def _run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["golden", *map(str, arguments)])
+    if done.exception:
+        raise done.exception
+    return done.stdout
+
+
+def _json(*arguments: object) -> Any:
+    return json.loads(_run(*arguments, "--json"))
+
+
+@pytest.fixture(scope="module")
+def place(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two shipped conversations with their gold, as a set of one's own: a pool, and a judge's work on it."""
+    place = tmp_path_factory.mktemp("mine")
+    for kind in ("datasets", "golden"):
+        (place / kind / "mine").mkdir(parents=True)
+        for name in NAMES:
+            data = (ROOT / kind / "operators" / f"{name}.jsonl").read_bytes()
+            (place / kind / "mine" / f"{name}.jsonl").write_bytes(data)
+    pool = place / "pool.jsonl"
+    told = _json(
+        *("pool", place / "datasets" / "mine", "--format", "lab", "--out", pool, "--turns", 6, "--scope", "recorded"),
+        *("--embedder", "hashing", "--arm", "hybrid", "--arm", "recency"),
+    )
+    assert (told["turns"], told["conversations"], told["items"] > 6 * 6) == (6, 2, True)
+    judging = open_judging(read_pool(pool), place / "gold.jsonl", "me")
+    for turn in judging.pool.turns[:4]:
+        for key in turn.keys[:2]:
+            judging.decide(Decision(turn.turn, "grade", key, "2"))
+        judging.decide(Decision(turn.turn, "rest", refused=tuple(judging.sheet(turn.turn).unjudged[1:])))
+        judging.decide(Decision(turn.turn, "done", value="todo"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    recordings = str(place / "datasets" / "mine")
+    asked = Asked(recordings, "lab", ("hybrid", "recency"), scope="recorded", embedder="hashing")
+    return run_replay(asked, place / "run").run.path
+
+
+def test_a_pool_is_never_written_over(place: Path) -> None:
+    with pytest.raises(UnusableInput, match="is there already"):
+        _run("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl", "--arm", "recency")
+
+
+def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> None:
+    command = ("judge", place / "pool.jsonl", "--out", place / "gold.jsonl")
+    found = _json(*command)
+    assert {name: found[name] for name in ("turns", "done", "open", "unjudged")} == {
+        "turns": 6,
+        "done": 4,
+        "open": 2,
+        "unjudged": 4,
+    }
+    with pytest.raises(UnusableInput, match="needs a terminal"):
+        _run(*command)
+    with pytest.raises(UnusableInput, match="is the work of judge 'me'"):
+        _run(*command, "--judge", "ann", "--json")
+
+
+def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Path) -> None:
+    found = _json("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine", "--run", run)
+    assert found["power"]["probes"] == 4
+    judged = {one["arm"]: one for one in found["judged"]}
+    done = read_pool(place / "pool.jsonl").turns[:4]
+    # What was pooled was judged, but for one memory a turn that was left. The run recalls at open turns, too.
+    for arm in ("hybrid", "recency"):
+        returned = [(turn, item.memory) for turn in done for item in turn.items if arm in item.arms]
+        assert (judged[arm]["probes"], judged[arm]["returned"]) == (4, len(returned))
+        assert len(returned) - judged[arm]["judged"] == sum(key == turn.keys[2] for turn, key in returned)
+    (place / "gold.judging").rename(place / "away")
+    try:
+        without = _json("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine", "--run", run)
+    finally:
+        (place / "away").rename(place / "gold.judging")
+    assert sum(one["judged"] for one in without["judged"]) < sum(one["judged"] for one in found["judged"])
+
+
+def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
+    gold = place / "golden" / "mine"
+    arms = ("--baseline", "recency", "--candidate", "hybrid")
+    found = _json("lint", gold, "--run", run, *arms)
+    assert found["measured"]["conversations"] == 2
+    assert 0 < found["measured"]["changed"] < 1
+    text = _run("lint", gold, "--run", run, *arms)
+    assert "could have been found" in text
+    assert "Judged@6" in text
+    with pytest.raises(UnusableInput, match="give all three"):
+        _run("lint", gold, "--run", run, "--baseline", "recency")
+    with pytest.raises(UnusableInput, match="recalls at no probe"):
+        _run("lint", GOLDEN / "tea-mountain.jsonl", "--run", run)
+
+
+def test_diff_ends_with_1_where_judgements_differ(place: Path, tmp_path: Path) -> None:
+    gold = place / "golden" / "mine"
+    assert "0 probes added, 0 removed, 0 changes" in _run("diff", gold, gold)
+    some = tmp_path / "some.jsonl"
+    some.write_bytes(golden_bytes(read_golden(gold).probes[1:]))
+    with pytest.raises(CheckFailed, match="judge differently"):
+        _run("diff", gold, some)
+    done = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some), "--json"])
+    assert json.loads(done.stdout)["removed"] == [read_golden(gold).probes[0].id]
+
+
+def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
+    told = _json("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+    assert [len(told[name]["conversations"]) for name in ("dev", "test")] == [1, 1]
+    before = {path.name: path.read_bytes() for path in (tmp_path / "halves").iterdir()}
+    assert "dev.jsonl" in _run("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "halves").iterdir()} == before
+    for name in before:
+        found = _json("lint", tmp_path / "halves" / name, "--recordings", place / "datasets" / "mine")
+        assert (found["errors"], found["probes"]) == ([], told[Path(name).stem]["probes"])
+    (tmp_path / "halves" / "test.jsonl").write_bytes(b"")
+    with pytest.raises(UnusableInput, match="is there already"):
+        _run("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+
+
+def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None:
+    gold = place / "golden" / "mine"
+    second, third = tmp_path / "second.jsonl", tmp_path / "third.jsonl"
+    probes = read_golden(gold).probes
+    second.write_bytes(golden_bytes(probes))
+    third.write_bytes(golden_bytes(probes[:-1]))
+    found = _json("agree", gold, second, third)
+    assert [(one["probes"], one["alone"]) for one in found] == [
+        (len(probes), [0, 0]),
+        (len(probes) - 1, [1, 0]),
+        (len(probes) - 1, [1, 0]),
+    ]
+    assert [one["agreement"][0]["kappa"] for one in found] == [1, 1, 1]
+    with pytest.raises(UnusableInput, match="the same golden set twice"):
+        _run("agree", gold, gold)
+
+
+def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(golden_bytes(read_golden(place / "gold.jsonl").probes[::-1]))
+    text = _run("agree", place / "gold.jsonl", other, "--pool", place / "pool.jsonl")
+    assert "4 probes that both judged" in text
+    assert "Pairs: the memories of" in " ".join(text.split())

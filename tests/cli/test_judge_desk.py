@@ -1,0 +1,297 @@
+"""The judge's desk, key by key; on a terminal of 80 by 24 that is none; and once on one that is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyte
+import pytest
+
+from lab.cli.judge_desk import Desk
+from lab.cli.judge_lines import folded, shown, width
+from lab.cli.judge_screen import judge
+from lab.errors import CannotMeasure
+from lab.golden.judging import Judging, open_judging, side_file
+from lab.golden.pool import Pool, Pooled, PooledTurn
+from lab.golden.read import read_golden
+from lab.recordings.model import Memory, Recording, Turn
+
+EVIL = "\x1b[2J\x1b]0;owned\x07 deletes \u202e the screen"
+LONG = "這家店在台北賣燈籠，每個星期五下午都會把本週的訂單整理好寄給老闆娘確認，沒有回覆就不出貨。" * 3
+
+
+def _recording() -> Recording:
+    said = ["Hello", "Hi", f"Look: {EVIL}", "I see", "Which port does it use?", "…", "Thanks"]
+    turns = tuple(
+        Turn(f"c/s/t{at}", at, "s", "assistant" if at % 2 else "user", text, 1_700_000_000_000 + at, "ops")
+        for at, text in enumerate(said)
+    )
+    texts = {"port": "It uses port 8080", "old": "It used port 80", "evil": EVIL, "long": LONG, "home": "Cat food"}
+    memories = tuple(
+        Memory(
+            *(f"c/s/t0#{at}", text, text, 1, 1_700_000_000_000 + at),
+            scope="house" if name == "home" else "ops",
+            supersedes=("c/s/t0#1",) if name == "port" else (),
+        )
+        for at, (name, text) in enumerate(texts.items())
+    )
+    return Recording("c", turns, memories)
+
+
+RECORDING = _recording()
+PORT, OLD, WICKED, CHINESE, HOME = (memory.key for memory in RECORDING.memories)
+POOL = Pool(
+    *(6, ("hybrid",), 0, "c.jsonl", "lab", "recorded", None, "none", "abc"),
+    (
+        PooledTurn("c/s/t4", tuple(Pooled(key, {"hybrid": 1}) for key in (PORT, OLD, WICKED, CHINESE))),
+        PooledTurn("c/s/t6", (Pooled(OLD, {"hybrid": 1}),)),
+    ),
+)
+
+
+@pytest.fixture
+def judging(tmp_path: Path) -> Judging:
+    return open_judging(POOL, tmp_path / "gold.jsonl", "ann")
+
+
+@pytest.fixture
+def desk(judging: Judging) -> Desk:
+    return Desk(judging, {"c": RECORDING})
+
+
+def _press(desk: Desk, *keys: str) -> None:
+    for key in keys:
+        desk.press(key)
+
+
+def _screen(desk: Desk, columns: int = 80, rows: int = 24) -> list[str]:
+    return [text for _, text in desk.lines(columns, rows)]
+
+
+def test_grades_move_on_and_the_last_one_asks_for_the_type(desk: Desk) -> None:
+    _press(desk, "2", "f", "0")
+    assert (desk.cursor, desk.mode) == (3, "list")
+    _press(desk, "1")
+    assert desk.mode == "type"
+    assert any("what does this turn try?" in line for line in _screen(desk))
+    _press(desk, "f")
+    assert desk.sheet.turn == "c/s/t6"
+    (probe,) = read_golden(desk.judging.out).probes
+    assert (probe.grades, [one.memory for one in probe.forbidden]) == ({PORT: 2, CHINESE: 1}, [OLD])
+    assert probe.slices == {"type": "identifier"}
+
+
+def test_rest_nothing_and_skip(desk: Desk) -> None:
+    _press(desk, "2", "r", "escape", "right", "s")
+    assert desk.sheet.turn == "c/s/t4"
+    assert desk.judging.sheet("c/s/t4").marks == {PORT: "2", OLD: "0", WICKED: "0", CHINESE: "0"}
+    assert desk.judging.sheet("c/s/t6").state == "skipped"
+    _press(desk, "x")
+    assert desk.message.startswith("every turn is judged or skipped")
+    (probe,) = read_golden(desk.judging.out).probes
+    assert (probe.relevant, probe.slices) == ((), {"type": "needs_nothing"})
+    # Gold after all: the turn is open until it has a type again.
+    _press(desk, "up", "up", "up", "2")
+    assert (desk.sheet.state, read_golden(desk.judging.out).probes, desk.mode) == ("open", (), "type")
+    _press(desk, "a")
+    assert read_golden(desk.judging.out).probes[0].grades == {PORT: 2}
+
+
+def test_notes_reasons_and_undo(desk: Desk) -> None:
+    _press(desk, "n", *"the pork", "backspace", "text:t,\nsaid\ttwice", "\x01", "enter")
+    assert desk.sheet.notes == {PORT: "the port, said twice"}
+    _press(desk, "N", *"a port", "escape", "N", *"which", "enter", "down", "down", "2")
+    assert (desk.sheet.reason, desk.sheet.marks) == ("which", {WICKED: "2"})
+    _press(desk, "right", "x", "u")
+    assert (desk.sheet.turn, desk.sheet.state) == ("c/s/t6", "open")
+    _press(desk, "u")
+    assert (desk.sheet.turn, desk.sheet.marks, desk.cursor) == ("c/s/t4", {}, 2)
+    _press(desk, "u", "u", "u")
+    assert (desk.judging.decisions, desk.message) == ([], "there is nothing to undo")
+
+
+def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
+    _press(desk, "/")
+    assert any("5 of 5 memories visible at the turn" in line for line in _screen(desk))
+    _press(desk, *"FOOD cat")
+    assert [memory.key for memory in desk.found] == [HOME]
+    assert any("[house] Cat food" in line for line in _screen(desk))
+    _press(desk, "enter", "f")
+    assert desk.sheet.marks == {HOME: "f"}
+    _press(desk, "/", *"zebra", "enter")
+    assert (desk.message, desk.mode) == ("nothing found, so nothing added", "list")
+    _press(desk, "/", "down", "escape")
+    assert len(desk.sheet.items) == 5
+
+
+def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
+    _press(desk, "2", "enter", "u")
+    assert (desk.mode, desk.sheet.marks) == ("list", {})
+    _press(desk, "2", "enter", "enter")
+    assert desk.message.startswith("a letter from a to j")
+    _press(desk, "b")
+    assert desk.judging.progress()["unjudged"] == 3
+
+
+def test_a_desk_begins_at_the_first_open_turn(desk: Desk, judging: Judging) -> None:
+    _press(desk, "x")
+    assert Desk(judging, {"c": RECORDING}).sheet.turn == "c/s/t6"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24)])
+@pytest.mark.parametrize("keys", ["", "/", "?", "n", "\n", "2", "jjj"])
+def test_no_screen_is_too_wide_or_too_high_or_writes_to_the_terminal(
+    desk: Desk, size: tuple[int, int], keys: str
+) -> None:
+    _press(desk, *("enter" if key == "\n" else key for key in keys))
+    lines = _screen(desk, *size)
+    assert len(lines) <= size[1]
+    assert [line for line in lines if width(line) > size[0] or not line.isprintable()] == []
+
+
+def test_the_screen_shows_the_turn_what_was_said_before_and_the_memory_in_full(desk: Desk) -> None:
+    text = "\n".join(_screen(desk))
+    assert "> user: Which port does it use?" in text
+    assert r"user: Look: \x1b[2J\x1b]0;owned\x07 deletes \u202e the screen" in text
+    assert "superseded by" not in text
+    _press(desk, "down")
+    assert f"superseded by {PORT}" in "\n".join(_screen(desk))
+    _press(desk, "pageup", "pageup", "pageup")
+    assert "user: Hello" in "\n".join(_screen(desk))
+
+
+def test_text_is_folded_to_cells_and_loses_nothing() -> None:
+    for text in (LONG, "one two  three " * 20, "x" * 200, "mixed 燈籠 and words " * 9, ""):
+        lines = folded(text, 30)
+        assert max(map(width, lines)) <= 30
+        assert "".join("".join(lines).split()) == "".join(text.split())
+    assert shown("a\tb\nc\u3000d\x00") == r"a b c d\x00"
+
+
+def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("2\x1b[B0\x1b[200~zzz\x1b[201~n\x1b[200~pasted\nnote\x1b[201~\rq")
+        judge(desk, keyboard, DummyOutput())
+    assert desk.ended
+    assert desk.sheet.marks == {PORT: "2", WICKED: "0"}
+    assert list(desk.sheet.notes.values()) == ["pasted note"]
+
+
+def test_a_decision_that_cannot_be_kept_ends_the_judging_with_its_reason(desk: Desk) -> None:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    side_file(desk.judging.out).mkdir()
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("2")
+        with pytest.raises(CannotMeasure, match=r"cannot write .*gold\.judging"):
+            judge(desk, keyboard, DummyOutput())
+
+
+class Terminal:
+    """A command on a terminal of 80 by 24, and what its screen shows."""
+
+    def __init__(self, *command: str, cwd: Path) -> None:
+        self._keys, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            command, stdin=inside, stdout=inside, stderr=inside, cwd=cwd, env=environment, start_new_session=True
+        )
+        os.close(inside)
+        self.written = b""
+        self._screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def press(self, keys: str) -> None:
+        os.write(self._keys, keys.encode())
+
+    def wait_for(self, text: str, seconds: float = 20) -> str:
+        """The screen as soon as it shows a text."""
+        end = time.monotonic() + seconds
+        while text not in (screen := "\n".join(self._screen.display)):
+            assert time.monotonic() < end, f"no {text!r} on:\n{screen}"
+            if select.select([self._keys], [], [], 0.05)[0]:
+                try:
+                    read = os.read(self._keys, 1 << 16)
+                except OSError:  # the other side is closed
+                    assert self.process.wait(5) is not None
+                    continue
+                self.written += read
+                self._stream.feed(read)
+                if b"\x1b[6n" in read:
+                    self.press("\x1b[1;1R")
+        return screen
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._keys)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for one in opened:
+        one.close()
+
+
+def test_a_judge_who_is_killed_goes_on_where_they_were(
+    tmp_path: Path, operators: Path, terminals: list[Terminal]
+) -> None:
+    from lab.golden.model import GoldenSet
+    from lab.recordings.readers import read_library
+    from lab.replay.pool import content
+
+    source = operators / "lantern-shop.jsonl"
+    library = read_library(source, "lab")
+    (recording,) = library.recordings
+    turns = [turn.key for turn in recording.turns if turn.role == "user"][20:22]
+    keys = [memory.key for memory in recording.memories][:3]
+    assert library.golden == GoldenSet()
+    pool = Pool(
+        *(6, ("hybrid",), 0, str(source), "lab", "recorded", None, "none", content(library)),
+        tuple(PooledTurn(turn, tuple(Pooled(key, {"hybrid": 1}) for key in keys)) for turn in turns),
+    )
+    (tmp_path / "pool.jsonl").write_bytes(pool.as_bytes())
+    command = (sys.executable, "-m", "lab", "golden", "judge", "pool.jsonl", "--out", "gold.jsonl")
+
+    first = Terminal(*command, cwd=tmp_path)
+    terminals.append(first)
+    first.wait_for("0 of 3 judged")
+    first.press("2")
+    first.wait_for("1 of 3 judged")
+    first.press("r")
+    first.wait_for("what does this turn try?")
+    first.press("a")
+    screen = first.wait_for("2/2, 1 done")
+    assert screen.count("\n") == 23
+    first.process.kill()
+    # NO_COLOR: no colour is set, whatever else is.
+    assert b"\x1b[0;36m" not in first.written
+    assert b";36m" not in first.written
+
+    second = Terminal(*command, cwd=tmp_path)
+    terminals.append(second)
+    second.wait_for("2/2, 1 done")
+    second.press("x")
+    second.wait_for("every turn is judged or skipped")
+    second.press("q")
+    second.wait_for("2 of 2 turns done")
+    assert second.process.wait(10) == 0
+    probes = read_golden(tmp_path / "gold.jsonl").probes
+    assert [(probe.turn, probe.grades) for probe in probes] == [(turns[0], {keys[0]: 2}), (turns[1], {})]

@@ -1,0 +1,201 @@
+"""Golden sets written, compared, split and judged: no terminal and no replay."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.files import read_json_lines
+from lab.golden.changes import Change, differences, split
+from lab.golden.judging import Decision, Judging, open_judging, refused, side_file
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.pool import Pool, Pooled, PooledTurn, read_pool
+from lab.golden.read import read_golden
+from lab.golden.write import golden_bytes, write_new
+
+A, B, C = "c/s1/t1#0", "c/s1/t1#1", "c/s1/t3#0"
+FIRST, SECOND = "c/s1/t5", "c/s2/t1"
+POOL = Pool(
+    *(6, ("hybrid", "bm25"), 0, "mine.jsonl", "lab", "recorded", None, "none", "abc"),
+    (
+        PooledTurn(FIRST, (Pooled(A, {"hybrid": 1}), Pooled(B, {"bm25": 2, "hybrid": 2}))),
+        PooledTurn(SECOND, (Pooled(B, {"hybrid": 1}), Pooled(C, {"bm25": 1}))),
+    ),
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "gold.jsonl"
+
+
+def _shipped(operators: Path) -> GoldenSet:
+    return read_golden(operators.parents[1] / "golden" / operators.name)
+
+
+def test_what_is_written_is_read_back_as_it_was(operators: Path, out: Path) -> None:
+    probes = (*_shipped(operators).probes, Probe("q1", "two", None, "Which port?", (Judgement("two/s/t#0", 2, "p"),)))
+    out.write_bytes(golden_bytes(probes))
+    assert read_golden(out).probes == probes
+
+
+def test_somebody_elses_file_is_not_written_over(out: Path) -> None:
+    write_new(out, b"one\n")
+    write_new(out, b"one\n")
+    with pytest.raises(UnusableInput, match="is there already and says something else"):
+        write_new(out, b"two\n")
+    assert out.read_bytes() == b"one\n"
+
+
+def _set(*probes: Probe) -> GoldenSet:
+    return GoldenSet(probes)
+
+
+def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
+    one = Probe(FIRST, "c", FIRST, None, (Judgement(A, 2, "x"), Judgement(B, 1)), slices={"type": "todo"})
+    two = Probe(SECOND, "c", SECOND, None, (), (Judgement(C),))
+    new = Probe("c/s2/t3", "c", "c/s2/t3", None, ())
+    assert not differences(_set(one, two), _set(one, two))
+    reworded = differences(_set(one), _set(replace(one, reason="why not")))
+    assert (bool(reworded), reworded.reworded) == (False, 1)
+    later = replace(one, relevant=(Judgement(A, 1),), forbidden=(Judgement(C),), slices={"type": "update"})
+    found = differences(_set(one, two), _set(later, new))
+    assert (found.added, found.removed, found.reworded) == (("c/s2/t3",), (SECOND,), 0)
+    assert found.changes == (
+        Change(FIRST, "type", "todo", "update"),
+        Change(FIRST, A, "2", "1"),
+        Change(FIRST, B, "1", "–"),
+        Change(FIRST, C, "–", "forbidden"),
+    )
+    with pytest.raises(UnusableInput, match="occurs twice"):
+        differences(_set(one, one), _set(one))
+
+
+def test_a_split_keeps_conversations_whole_and_smaller_shares_within_larger_ones(operators: Path) -> None:
+    golden = _shipped(operators)
+    names = {probe.conversation for probe in golden.probes}
+    inside: set[str] = set()
+    for share in (0.25, 0.5, 0.75):
+        dev, test = split(golden, share, seed=3)
+        mine, other = ({probe.conversation for probe in half.probes} for half in (dev, test))
+        assert (mine | other, mine & other, len(mine)) == (names, set(), round(share * len(names)))
+        assert Counter(map(id, (*dev.probes, *test.probes))) == Counter(map(id, golden.probes))
+        assert inside < mine
+        inside = mine
+    assert split(golden, 0.5, seed=3) == split(golden, 0.5, seed=3) != split(golden, 0.5, seed=4)
+    assert len({probe.conversation for probe in split(golden, 0.01, 0)[0].probes}) == 1
+    for share, why in ((0.0, "not between"), (1.0, "not between")):
+        with pytest.raises(UnusableInput, match=why):
+            split(golden, share, 0)
+    with pytest.raises(UnusableInput, match="needs two at least"):
+        split(GoldenSet(golden.of(min(names))), 0.5, 0)
+
+
+def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_bytes(POOL.as_bytes())
+    assert read_pool(path) == POOL
+    for line, why in (
+        ('{"kind": "probe"}', "is no pool"),
+        ('{"kind": "pool", "schema": "lab.pool.v9"}', "reads lab.pool.v1"),
+        (POOL.as_bytes().decode().split("\n")[0] + '\n{"kind": "turn", "turn": "x", "items": [1]}', ":2: each item is"),
+    ):
+        path.write_text(line + "\n", encoding="utf-8")
+        with pytest.raises(UnusableInput, match=why):
+            read_pool(path)
+
+
+def test_a_judged_turn_becomes_a_probe_and_what_is_open_does_not(out: Path) -> None:
+    judging = open_judging(POOL, out, "ann")
+    for decision in (
+        Decision(FIRST, "grade", A, "1"),
+        Decision(FIRST, "grade", A, "2"),
+        Decision(FIRST, "note", A, "the port"),
+        Decision(FIRST, "add", C),
+        Decision(FIRST, "grade", C, "f"),
+        Decision(FIRST, "reason", value="asks for the port"),
+        Decision(SECOND, "grade", B, "1"),
+    ):
+        judging.decide(decision)
+    assert read_golden(out).probes == ()
+    judging.decide(Decision(FIRST, "done", value="identifier"))
+    (probe,) = read_golden(out).probes
+    assert probe == Probe(
+        *(FIRST, "c", FIRST, None, (Judgement(A, 2, "the port"),), (Judgement(C),)),
+        {"type": "identifier"},
+        "asks for the port",
+    )
+    header = json.loads(side_file(out).read_text("utf-8").split("\n")[0])
+    assert (header["judge"], header["unjudged"]) == ("ann", {FIRST: [B]})
+    assert (judging.progress()["done"], judging.progress()["open"], judging.progress()["unjudged"]) == (1, 1, 1)
+
+
+def test_undo_takes_back_the_last_decision_with_all_that_it_did(out: Path) -> None:
+    judging = Judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "grade", A, "f"))
+    before = judging.sheet(FIRST)
+    judging.decide(Decision(FIRST, "nothing", refused=(B,)))
+    assert (judging.sheet(FIRST).state, judging.sheet(FIRST).marks) == ("done", {A: "f", B: "0"})
+    assert len(read_golden(out).probes) == 1
+    assert judging.undo() == Decision(FIRST, "nothing", refused=(B,))
+    assert judging.sheet(FIRST) == before
+    assert read_golden(out).probes == ()
+    assert judging.undo()
+    assert judging.undo() is None
+
+
+def test_work_goes_on_where_it_was_left_even_if_the_golden_set_was_not_yet_written(out: Path) -> None:
+    judging = open_judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "grade", A, "2"))
+    judging.decide(Decision(FIRST, "done", value="todo"))
+    written = out.read_bytes()
+    out.write_bytes(b"")  # as if killed between the two files
+    again = open_judging(POOL, out, "ann")
+    again.save()
+    assert (again.decisions, out.read_bytes()) == (judging.decisions, written)
+
+
+def test_a_pool_may_grow_and_what_is_new_was_not_looked_at(out: Path) -> None:
+    open_judging(POOL, out, "ann").decide(Decision(FIRST, "nothing", refused=(A, B)))
+    deeper = replace(POOL, turns=(PooledTurn(FIRST, (*POOL.turns[0].items, Pooled(C, {}))), *POOL.turns[1:]))
+    again = open_judging(deeper, out, "ann")
+    again.save()
+    assert again.sheet(FIRST).unjudged == [C]
+    assert refused(out) == {FIRST: {A, B}} == refused(out.parent)
+
+
+def test_work_of_another_judge_pool_or_kind_is_refused(out: Path) -> None:
+    open_judging(POOL, out, "ann").decide(Decision(SECOND, "skip"))
+    with pytest.raises(UnusableInput, match="is the work of judge 'ann'"):
+        open_judging(POOL, out, "bob")
+    with pytest.raises(UnusableInput, match=f"judges {SECOND}, which this pool does not have"):
+        open_judging(replace(POOL, turns=POOL.turns[:1]), out, "ann")
+    side_file(out).unlink()
+    with pytest.raises(UnusableInput, match=r"is there already, without gold\.judging"):
+        open_judging(POOL, out, "ann")
+    with pytest.raises(UnusableInput, match="needs a name that ends in"):
+        open_judging(POOL, out.with_suffix(".judging"), "ann")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"turn": FIRST, "what": "grade", "memory": A, "value": "3"}, "no decision of a judge: grade 3"),
+        ({"turn": FIRST, "what": "love", "memory": A}, "no decision of a judge: love"),
+        ({"turn": FIRST, "what": "grade", "value": "1"}, "a decision 'grade' lacks a memory"),
+        ({"turn": FIRST, "what": "skip", "memory": A}, "a decision 'skip' has a memory"),
+        ({"what": "skip"}, "has no field 'turn'"),
+    ],
+)
+def test_a_damaged_decision_is_named_by_line(out: Path, line: dict[str, str], why: str) -> None:
+    Judging(POOL, out, "ann").save()
+    side = side_file(out)
+    side.write_text(side.read_text("utf-8") + json.dumps(line) + "\n", encoding="utf-8")
+    with pytest.raises(UnusableInput, match=rf"gold\.judging:2: .*{why}"):
+        open_judging(POOL, out, "ann")
+    assert len(list(read_json_lines(side))) == 2

@@ -1,0 +1,123 @@
+"""Pools: what several arms return at some turns, shuffled, the same every time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.pool import Pool
+from lab.replay.plan import Asked
+from lab.replay.pool import ARMS, Chosen, make_pool, material
+from lab.replay.run import run_replay
+from lab.replay.tables import read_table
+
+
+@pytest.fixture(scope="module")
+def asked(operators: Path) -> Asked:
+    return Asked(str(operators / "harbor-release.jsonl"), "lab", ARMS, scope="recorded", embedder="hashing")
+
+
+@pytest.fixture(scope="module")
+def pool(asked: Asked) -> Pool:
+    return make_pool(asked, 6, Chosen(number=8))
+
+
+def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: Asked, tmp_path: Path) -> None:
+    run = run_replay(asked, tmp_path / "run").run
+    rows = read_table(run.receipts("harbor-release"), ("arm", "turn", "item_key")).to_pylist()
+    for turn in pool.turns:
+        expected: dict[str, dict[str, int]] = {}
+        for row in rows:
+            if row["turn"] == turn.turn:
+                for rank, key in enumerate(row["item_key"][:6], 1):
+                    expected.setdefault(key, {})[row["arm"]] = rank
+        assert {item.memory: item.arms for item in turn.items} == expected
+        assert set(expected) != {None}
+        assert {arm for arms in expected.values() for arm in arms} <= set(ARMS)
+
+
+def test_the_same_command_gives_the_same_bytes_and_no_text(pool: Pool, asked: Asked) -> None:
+    assert make_pool(asked, 6, Chosen(number=8)).as_bytes() == pool.as_bytes()
+    found = material(pool)["harbor-release"]
+    data = pool.as_bytes().decode()
+    assert not [memory for memory in found.memories if memory.text in data]
+
+
+def test_the_order_says_nothing_of_the_ranks(pool: Pool) -> None:
+    firsts = [turn.items[0].arms.get("hybrid") for turn in pool.turns]
+    assert firsts != [1] * len(firsts)
+    again = [tuple(sorted(turn.items, key=lambda item: min(item.arms.values()))) for turn in pool.turns]
+    assert [turn.items for turn in pool.turns] != again
+
+
+def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smaller(operators: Path) -> None:
+    both = Asked(str(operators), "lab", ("recency",), embedder="hashing", conversation=("harbor-release", "two-desks"))
+    few, more = (make_pool(both, 3, Chosen(number=number)) for number in (4, 7))
+    names = [turn.turn for turn in few.turns]
+    assert [name.split("/")[0] for name in names] == ["harbor-release"] * 2 + ["two-desks"] * 2
+    assert set(names) < {turn.turn for turn in more.turns}
+    assert {turn.turn for turn in make_pool(replace(both, seed=1), 3, Chosen(number=4)).turns} != set(names)
+
+
+def test_turns_by_name_and_every_so_many(asked: Asked) -> None:
+    alone = replace(asked, arms=("recency",))
+    every = make_pool(alone, 3, Chosen(every=10))
+    named = make_pool(alone, 3, Chosen(keys=(every.turns[1].turn,)))
+    assert named.turns == every.turns[1:2]
+    found = material(every)["harbor-release"]
+    by_key = {memory.key: memory for memory in found.memories}
+    at = {turn.key: turn.seq for turn in found.turns}
+    assert {len(turn.items) for turn in every.turns} == {3}
+    assert all(by_key[item.memory].visible_from <= at[turn.turn] for turn in every.turns for item in turn.items)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        (Chosen(keys=("harbor-release/s01/t02",)), "is no user turn"),
+        (Chosen(keys=("harbor-release/s01/t01",)), "at which there is a memory"),
+        (Chosen(every=0), "every 0 is not"),
+        (Chosen(number=0), "turns 0 is not"),
+        (Chosen(every=2, number=2), "choose turns with one of"),
+    ],
+)
+def test_turns_that_cannot_be_pooled(asked: Asked, chosen: Chosen, why: str) -> None:
+    with pytest.raises(UnusableInput, match=why):
+        make_pool(asked, 6, chosen)
+
+
+def test_arms_and_depths_that_cannot_be_pooled(asked: Asked) -> None:
+    with pytest.raises(UnusableInput, match="before there is one"):
+        make_pool(replace(asked, arms=("oracle",)), 6, Chosen())
+    with pytest.raises(UnusableInput, match="depth 0"):
+        make_pool(asked, 0, Chosen())
+    with pytest.raises(UnusableInput, match="500 memories or more"):
+        make_pool(asked, 499, Chosen())
+
+
+def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
+    entries = [{"type": "session", "version": 3, "id": "mine", "timestamp": "2026-03-01T09:00:00Z"}]
+    for at in range(4):
+        message = {"role": "assistant" if at % 2 else "user", "content": f"What about port {at}?"}
+        stamp = f"2026-03-0{at + 2}T09:00:00Z"
+        parent = f"e{at - 1}" if at else None
+        entries.append({"type": "message", "id": f"e{at}", "parentId": parent, "timestamp": stamp, "message": message})
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(one) + "\n" for one in entries), encoding="utf-8")
+    rows = [{"id": f"m{at}", "text": f"Port {at} is open", "createdAt": 1_700_000_000_000 + at} for at in range(5)]
+    store = tmp_path / "export.json"
+    store.write_text(json.dumps({"items": rows}), encoding="utf-8")
+    asked = Asked(
+        str(tmp_path / "mine.jsonl"), "openclaw", ("bm25", "recency"), embedder="hashing", memories_from=str(store)
+    )
+    pool = make_pool(asked, 2, Chosen(every=1))
+    assert [len(turn.turn.split("/")) for turn in pool.turns] == [3, 3]
+    assert {item.memory for turn in pool.turns for item in turn.items} <= {row["id"] for row in rows}
+    assert [memory.key for memory in material(pool)["mine"].memories] == [row["id"] for row in rows]
+    rows[0]["text"] = "Another"
+    store.write_text(json.dumps({"items": rows}), encoding="utf-8")
+    with pytest.raises(UnusableInput, match="has changed since it was pooled"):
+        material(pool)
