@@ -1,87 +1,16 @@
-<<<<<<< HEAD
-"""``lab golden lint`` and ``lab doctor``.
-=======
-"""``lab recordings validate`` and ``lab doctor``.
->>>>>>> goldtools
-
-Things that are checked, and fail with exit code 1.
-"""
+"""``lab doctor``."""
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from lab.cli.output import Json, emit, emit_json, emit_list, emit_table
-=======
-import typer
-
-from lab.cli import options
-from lab.cli.output import Json, emit_json, emit_list, emit_table
->>>>>>> goldtools
+from lab.cli.output import Json, emit_json, emit_table
 from lab.errors import CheckFailed
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
-<<<<<<< HEAD
-    golden = typer.Typer(no_args_is_help=True, help="Golden sets: check them.")
-    golden.command("lint")(lint)
-    app.add_typer(golden, name="golden")
+    """Register the verb."""
     app.command("doctor")(doctor)
-
-
-def lint(
-    path: Annotated[Path, typer.Argument(help="A golden set: a file, or a folder of them.")],
-    recordings: Annotated[
-        Path | None, typer.Option(help="The recordings it judges; by default those beside golden/, in datasets/.")
-    ] = None,
-    format: Annotated[str, typer.Option("--format", help="Format of the recordings.")] = "lab",  # noqa: A002 - the name of the option
-    as_json: Json = False,
-) -> None:
-    """Check a golden set against its recordings: dead keys, contradictions, memories not yet born."""
-    from lab.golden.lint import lint as check
-    from lab.golden.read import read_golden
-    from lab.recordings.readers import read_library
-    from lab.shelf import datasets_beside
-
-    golden = read_golden(path)
-    found = check(golden, read_library(recordings or datasets_beside(path), format).recordings)
-    if as_json:
-        emit_json(found.as_json())
-    else:
-        emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
-=======
-    recordings = typer.Typer(no_args_is_help=True, help="Recordings: check them.")
-    recordings.command("validate")(validate)
-    app.add_typer(recordings, name="recordings")
-    app.command("doctor")(doctor)
-
-
-def validate(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
-    as_json: Json = False,
-) -> None:
-    """Read recordings as a replay would and list what is wrong or was repaired."""
-    from lab.recordings.validate import validate as check
-
-    found = check(path, format)
-    if as_json:
-        emit_json(found.as_json())
-    else:
-        emit_table(
-            ["conversation", "sessions", "turns", "memories", "probes inside"],
-            [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
-        )
->>>>>>> goldtools
-        emit_list("warning", found.warnings)
-        emit_list("error", found.errors)
-    if found.errors:
-        raise CheckFailed(f"{path}: {len(found.errors)} errors")
 
 
 def doctor(as_json: Json = False) -> None:

@@ -10,10 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
-=======
 # Findings of a kind that are printed.
->>>>>>> goldtools
 SHOWN = 20
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -82,14 +79,6 @@ def emit_table(
         console.print(table)
     for line in captured.get().splitlines():
         emit(line.rstrip())
-
-
-def emit_list(kind: str, lines: Sequence[str]) -> None:
-    """Print findings, a line each; of many the first ones."""
-    for line in lines[:SHOWN]:
-        emit(f"{kind}: {line}")
-    if len(lines) > SHOWN:
-        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")
 
 
 def show(value: object) -> str:

@@ -1,45 +1,3 @@
-<<<<<<< HEAD
-"""Golden sets written in the project's own form, so that :mod:`lab.golden.read` reads the same probes again."""
-
-from __future__ import annotations
-
-import json
-from collections.abc import Iterable
-from typing import Any
-
-from lab.errors import UnusableInput
-from lab.golden.model import Judgement, Probe
-
-
-def golden_lines(probes: Iterable[Probe]) -> bytes:
-    """Probes as JSON Lines, in their order; :class:`UnusableInput` for one that the form cannot hold."""
-    return "".join(json.dumps(_line(probe), ensure_ascii=False) + "\n" for probe in probes).encode()
-
-
-def _line(probe: Probe) -> dict[str, Any]:
-    line: dict[str, Any] = {"kind": "probe"}
-    if probe.turn is None:
-        line |= {"id": probe.id, "conversation": probe.conversation, "query": probe.query}
-    elif probe.id == probe.turn:
-        line |= {"turn": probe.turn}
-    else:
-        raise UnusableInput(f"probe {probe.id} is not called as its turn, {probe.turn}, which the form cannot hold")
-    if set(probe.slices) == {"type"}:
-        line |= probe.slices
-    elif probe.slices:
-        line |= {"slices": probe.slices}
-    if probe.reason:
-        line |= {"reason": probe.reason}
-    line |= {"relevant": [_judgement(one) for one in probe.relevant]}
-    return line | ({"forbidden": [_judgement(one) for one in probe.forbidden]} if probe.forbidden else {})
-
-
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    line: dict[str, Any] = {"memory": judgement.memory}
-    if judgement.grade != 1:
-        line |= {"grade": judgement.grade}
-    return line | ({"reason": judgement.reason} if judgement.reason else {})
-=======
 """Golden sets written in the project's own form, and files that replace no others."""
 
 from __future__ import annotations
@@ -54,7 +12,10 @@ from lab.golden.model import Judgement, Probe
 
 
 def golden_bytes(probes: Iterable[Probe]) -> bytes:
-    """A golden set, one probe a line; reading it gives the same probes."""
+    """A golden set, one probe a line; reading it gives the same probes.
+
+    :class:`UnusableInput` for a probe that the form cannot hold.
+    """
     return b"".join(dump_json(_line(probe), indent=None) for probe in probes)
 
 
@@ -78,10 +39,14 @@ def _line(probe: Probe) -> dict[str, Any]:
     where: dict[str, Any] = {"turn": probe.turn}
     if probe.turn is None:
         where = {"id": probe.id, "conversation": probe.conversation, "query": probe.query}
+    elif probe.id != probe.turn:
+        raise UnusableInput(f"probe {probe.id} is not called as its turn, {probe.turn}, which the form cannot hold")
+    # A type alone has a field of its own.
+    slices = probe.slices if set(probe.slices) <= {"type"} else {"slices": probe.slices}
     return {
         "kind": "probe",
         **where,
-        **({"type": probe.slices["type"]} if "type" in probe.slices else {}),
+        **slices,
         "reason": probe.reason,
         "relevant": [_judgement(one, {"grade": one.grade}) for one in probe.relevant],
         "forbidden": [_judgement(one, {}) for one in probe.forbidden],
@@ -90,4 +55,3 @@ def _line(probe: Probe) -> dict[str, Any]:
 
 def _judgement(one: Judgement, grade: dict[str, int]) -> dict[str, Any]:
     return {"memory": one.memory, **grade, "reason": one.reason}
->>>>>>> goldtools

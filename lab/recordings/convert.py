@@ -11,7 +11,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import holds_exactly, sha256_file, whole_folder, write_whole
 from lab.golden.read import read_golden
-from lab.golden.write import golden_lines
+from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import CATALOGUE
 from lab.recordings.readers import Library, read_library
@@ -73,7 +73,7 @@ def _files(library: Library, called: str) -> dict[str, bytes]:
     names = _file_names([one.conversation for one in library.recordings])
     recordings = {f"{names[one.conversation]}.jsonl": recording_lines(one) for one in library.recordings}
     golden = {
-        f"{names[one.conversation]}.jsonl": golden_lines(probes)
+        f"{names[one.conversation]}.jsonl": golden_bytes(probes)
         for one in library.recordings
         if (probes := library.golden.of(one.conversation))
     }

@@ -13,7 +13,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.golden.read import read_golden
-from lab.golden.write import golden_lines
+from lab.golden.write import golden_bytes
 from lab.recordings.convert import convert
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import read as read_native
@@ -131,7 +131,7 @@ def test_the_shipped_set_is_valid_and_reads_back_the_same(
     # A golden set of the project's own goes through as well.
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
     path = tmp_path / "golden.jsonl"
-    path.write_bytes(golden_lines(golden.probes))
+    path.write_bytes(golden_bytes(golden.probes))
     assert read_golden(path) == golden
 
 
@@ -227,10 +227,10 @@ def test_a_probe_keeps_its_slices_and_one_that_is_not_called_as_its_turn_is_refu
         Probe("q1", "c", None, "Which?", (), slices={"type": "a"}),
     )
     path = tmp_path / "golden.jsonl"
-    path.write_bytes(golden_lines(probes))
+    path.write_bytes(golden_bytes(probes))
     assert read_golden(path).probes == probes
     with pytest.raises(UnusableInput, match="probe p is not called as its turn, c/s/1"):
-        golden_lines([replace(probes[0], id="p")])
+        golden_bytes([replace(probes[0], id="p")])
 
 
 def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sample, tmp_path: Path) -> None:
