@@ -31,6 +31,7 @@ from lab.cli import (
     saturation,
     sweep,
     trec,
+    view,
 )
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
@@ -58,6 +59,7 @@ for room in (
     baseline,
     nightly,
     report,
+    view,
     saturation,
     sweep,
     trec,
