@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -62,6 +63,7 @@ def view(
             import webbrowser
 
             webbrowser.open(address)
+        Thread(target=recorded.warm, daemon=True).start()
         try:
             serve(app, sock)
         except KeyboardInterrupt:

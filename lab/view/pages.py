@@ -185,8 +185,9 @@ class Viewer:
             return None, None
         if self._texts is None:
             told = self.recorded.plan()
-            turns = {m.key: m.text.casefold() for one in told.recordings for m in told.moments_of(one)}
-            memories = {m.key: m.text.casefold() for one in told.recordings for m in one.memories}
+            turns = {one.id: (one.query or "").casefold() for one in told.library.golden.probes}
+            turns |= {turn.key: turn.text.casefold() for one in told.recordings for turn in one.turns}
+            memories = {one.key: one.text.casefold() for whole in told.recordings for one in whole.memories}
             self._texts = (
                 [turns.get(key, "") for key in self.index.turns],
                 [memories.get(key, "") for key in self.index.memories],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from functools import cached_property
 from threading import RLock
 from typing import TypeVar
@@ -48,6 +49,11 @@ class Recorded:
             if isinstance(self._plan, LabError):
                 raise self._plan
             return self._plan
+
+    def warm(self) -> None:
+        """Read the recordings ahead of the first page that asks for them; why that fails, the page will say."""
+        with suppress(LabError):
+            self.plan()
 
     def told(self, conversation: str) -> Told:
         """One conversation."""
