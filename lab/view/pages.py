@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -124,6 +125,7 @@ class Viewer:
         place = int(np.searchsorted(others, number))
         after = place + (place < len(others) and int(others[place]) == number)
         explained, problem = "", ""
+        options = [name for name, on in (("--full", full), ("--with-text", self.with_text)) if on]
         if arm is not None:
             try:
                 explained = self.recorded.explanation(name, key, arm, with_text=self.with_text, full=full)
@@ -139,6 +141,7 @@ class Viewer:
             full=full,
             explained=explained,
             problem=problem,
+            command=join(["lab", "explain", str(self.index.run.path), key, "--arm", arm or "", *options]),
             previous=self._address(int(others[place - 1])) if place else None,
             following=self._address(int(others[after])) if after < len(others) else None,
             place=place + 1,

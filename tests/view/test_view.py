@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from html import unescape
@@ -88,6 +89,8 @@ def test_every_page_leads_to_the_next(client: Any, index: Index, walked: RunDire
     assert key
     said = explanation_text(explain(walked, unquoted(key[1]), "tier_quota_v1"), with_text=False)
     assert said in unescape(told.text)
+    command = ["lab", "explain", str(walked.path), unquoted(key[1]), "--arm", "tier_quota_v1"]
+    assert f"<code>{shlex.join(command)}</code>" in unescape(told.text)
     full = next(one for one in links(told.text) if "full=1" in one and "arm=tier_quota_v1" in one)
     assert len(client.get(full.partition("#")[0]).text) > len(told.text)
 
