@@ -30,7 +30,19 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy, strict, over lab/."""
     install(session, "types")
-    session.install("-c", "constraints.txt", "typer", "rich", "numpy", "platformdirs", "jinja2", "orjson", "json5")
+    session.install(
+        "-c",
+        "constraints.txt",
+        "typer",
+        "rich",
+        "numpy",
+        "platformdirs",
+        "jinja2",
+        "orjson",
+        "json5",
+        "starlette",
+        "uvicorn",
+    )
     session.run("mypy")
 
 

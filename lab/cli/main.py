@@ -33,6 +33,7 @@ from lab.cli import (
     saturation,
     sweep,
     trec,
+    view,
 )
 from lab.cli.output import ReaderLeft, complain
 from lab.errors import LabError
@@ -60,6 +61,7 @@ for room in (
     baseline,
     nightly,
     report,
+    view,
     saturation,
     sweep,
     trec,

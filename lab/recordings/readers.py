@@ -216,10 +216,12 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     for recording in recordings:
         if not recording.turns:
             raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
-    library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form))
-    for _, gold in pairs:
-        library = with_golden(library, gold)
-    return library
+    golden = GoldenSet(
+        tuple(probe for _, gold in pairs for probe in gold.probes),
+        tuple(note for _, gold in pairs for note in gold.notes),
+    )
+    # All at once: to check is to go through every recording.
+    return with_golden(Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form)), golden)
 
 
 def with_golden(library: Library, golden: GoldenSet) -> Library:

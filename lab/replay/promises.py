@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from math import inf
 from typing import NamedTuple
@@ -70,15 +70,23 @@ class Promises:
         """Hold what was recalled at a moment against it. A key that the recording does not know breaks nothing."""
         keys = [one.key for one in recall.items[: recall.injected]]
         said = [self._said[key] for key in keys if key in self._said]
-        superseded = [place for place, key in enumerate(keys) if self._until.get(key, inf) <= seq]
+        superseded = [place for place, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
             sum(self._born.get(key, 0) > seq for key in (*keys, *recall.pinned)),
             len(said) - len(set(said)),
             _raw([self._escaped[key] for key in keys if key in self._escaped], recall.context),
             len(superseded),
-            sum(self._newer[keys[place]].isdisjoint((*recall.pinned, *keys[:place])) for place in superseded),
+            sum(self.unreplaced(keys[place], (*recall.pinned, *keys[:place])) for place in superseded),
             bisect_right(self._ends, seq),
         )
+
+    def superseded(self, key: str, seq: int) -> bool:
+        """Whether a memory that is born by then supersedes this one."""
+        return self._until.get(key, inf) <= seq
+
+    def unreplaced(self, key: str, before: Iterable[str]) -> bool:
+        """Whether none of these supersedes a memory."""
+        return self._newer[key].isdisjoint(before)
 
 
 def _raw(escaped: Sequence[str], context: str) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
-from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
 from lab.gate.outputs import cell
 from lab.measures.catalogue import direction, is_better
@@ -19,6 +18,7 @@ from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
 from lab.report import figures
+from lab.report.pair import choose_pair
 from lab.sweep.saturation import Point
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars")
@@ -29,7 +29,7 @@ SHOWN_FLIPS = 12
 def build_report(run: RunDirectory, baseline: str | None = None, candidate: str | None = None) -> list[Path]:
     """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, the page first."""
     run.require_done()
-    base, cand = _pair(run, baseline, candidate)
+    base, cand = choose_pair(run, baseline, candidate)
     summary = summarise(score_run(run), read_gold(run), run.arms)
     comparison = compare_arms(run, base, cand) if cand else None
     drawn = _draw(run, summary, comparison)
@@ -43,16 +43,6 @@ def build_report(run: RunDirectory, baseline: str | None = None, candidate: str 
     for path, content in outputs.items():
         write_whole(path, content)
     return [*outputs, *(file for files in drawn.values() for file in files)]
-
-
-def _pair(run: RunDirectory, baseline: str | None, candidate: str | None) -> tuple[str, str | None]:
-    base = baseline or ("tier_first_v1" if "tier_first_v1" in run.arms else run.arms[0])
-    others = [arm for arm in run.arms if arm != base]
-    cand = candidate or ("tier_quota_v1" if "tier_quota_v1" in others else others[0] if others else None)
-    for arm in (base, cand):
-        if arm is not None and arm not in run.arms:
-            raise UnusableInput(f"{run.path}: has no arm {arm!r}; it has: {', '.join(run.arms)}")
-    return base, cand
 
 
 def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, list[Path]]:

@@ -1,0 +1,54 @@
+// Keys for whoever walks a run; without this file every page works by its links and forms.
+"use strict";
+
+const help = document.getElementById("help");
+const steps = [...document.querySelectorAll("[data-step]")];
+
+function follow(selector, from = document) {
+  const link = from.querySelector(selector);
+  if (link) link.click();
+}
+
+function step(by) {
+  const at = steps.indexOf(document.activeElement?.closest("[data-step]"));
+  const next = steps[at < 0 ? (by > 0 ? 0 : -1) : at + by];
+  if (!next) return follow(by > 0 ? "a[rel=next]" : "a[rel=prev]");
+  next.focus();
+  next.scrollIntoView({ block: next.matches("tr") ? "nearest" : "start" });
+  // The address says where one is, and the way back does not fill with steps.
+  history.replaceState(null, "", `#${next.id}`);
+}
+
+function here() {
+  return document.activeElement?.closest("[data-step]") ?? document;
+}
+
+const keys = {
+  j: () => step(1),
+  k: () => step(-1),
+  e: () => {
+    const links = here().querySelectorAll("[data-explain]");
+    links[links.length - 1]?.click();
+  },
+  u: () => follow("a[data-up]"),
+  "/": () => document.getElementById("q")?.focus(),
+  "?": () => help.showModal(),
+  Enter: () => {
+    if (document.activeElement?.matches("[data-step]")) follow("a", document.activeElement);
+  },
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.target.closest("input, select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const act = keys[event.key];
+  if (!act) return;
+  if (event.key !== "Enter") event.preventDefault();
+  act();
+});
+
+document.getElementById("ask").addEventListener("click", () => help.showModal());
+if (location.hash) document.getElementById(location.hash.slice(1))?.focus();

@@ -1,0 +1,240 @@
+"""The pages of a run: what they say, what they keep to themselves, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from lab.compare.paired import compare_arms
+from lab.measures.score import score_run
+from lab.replay.explain import explain
+from lab.replay.run_directory import RunDirectory
+from lab.report.explanation import explanation_text
+from lab.view.index import FILTERS, Index
+
+MakeClient = Callable[..., Any]
+NAME = 'shop & "<b>co<b>"'
+# What each filter of one arm says, as the measure that counts the same.
+MEASURED = {"wrong scope": "WrongScope", "repeated": "RepeatRate", "stale": "StaleRecall"}
+
+
+@pytest.fixture(scope="module")
+def index(walked: RunDirectory) -> Index:
+    return Index(walked)
+
+
+@pytest.fixture(scope="module")
+def client(client_of: MakeClient, walked: RunDirectory) -> Any:
+    return client_of(walked)
+
+
+@pytest.fixture(scope="module")
+def telling(client_of: MakeClient, walked: RunDirectory) -> Any:
+    return client_of(walked, with_text=True)
+
+
+def turn_address(index: Index, number: int, **more: str) -> str:
+    conversation = index.conversations[index.conversation_of[number]]
+    given = {"conversation": conversation, "turn": index.turns[number], **more}
+    return "/turn?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
+
+
+def test_flips_are_those_of_compare(index: Index, walked: RunDirectory) -> None:
+    for arms in (("tier_first_v1", "tier_quota_v1"), ("quota_repeat", "tier_first_v1")):
+        found, pair = compare_arms(walked, *arms), index.pair(*arms)
+        named = {name: [index.turns[one] for one in index.where(pair, name).nonzero()[0]] for name in FILTERS}
+        assert (sorted(found.gained), sorted(found.lost)) == (sorted(named["gained"]), sorted(named["lost"]))
+        assert len(named["flipped"]) == len(found.gained) + len(found.lost)
+    assert named["flipped"]
+
+
+def test_hit_rates_and_marks_are_those_of_the_measures(index: Index, walked: RunDirectory) -> None:
+    scores = score_run(walked)
+    pair = index.pair(None, None)
+    for arm in walked.arms:
+        values = scores.of_arm(arm)
+        hits = values[f"Success@{pair.cutoff}"]
+        assert index.hits(arm, pair.cutoff).sum() == sum(hits.value)
+        assert index.wanting().sum() == len(hits.value)
+        for name, measure in MEASURED.items():
+            seen = {at for at, value in zip(values[measure].at, values[measure].value, strict=True) if value > 0}
+            assert seen == {index.turns[one] for one in range(len(index.turns)) if name in index.marks(one, arm)}
+    # Every filter finds something, one way round or the other.
+    ways = (pair, index.pair(pair.candidate, pair.baseline))
+    assert [name for name in FILTERS if not any(index.where(way, name).any() for way in ways)] == []
+    tallies = index.tallies(pair, index.where(pair, "flipped"))
+    assert [one.name for one in tallies] == walked.conversations
+    assert sum(one.gained + one.lost for one in tallies) == sum(one.matching for one in tallies)
+
+
+def test_every_page_leads_to_the_next(client: Any, index: Index, walked: RunDirectory) -> None:
+    """From the list, by its links alone, to an explanation."""
+    page = client.get("/")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    first = next(one for one in links(page.text) if one.startswith("/turns?conversation="))
+    turns = client.get(first)
+    assert turns.text.count("<article") == 20  # of a page
+    assert client.get(next(one for one in links(turns.text) if one.endswith("page=2"))).text.count("<article") > 0
+    why = next(one for one in links(turns.text) if "arm=tier_quota_v1" in one)
+    told = client.get(why.partition("#")[0])
+    assert told.status_code == 200
+    key = re.search(r"turn=([^&#]+)", why)
+    assert key
+    said = explanation_text(explain(walked, unquoted(key[1]), "tier_quota_v1"), with_text=False)
+    assert said in unescape(told.text)
+    command = ["lab", "explain", str(walked.path), unquoted(key[1]), "--arm", "tier_quota_v1"]
+    assert f"<code>{shlex.join(command)}</code>" in unescape(told.text)
+    full = next(one for one in links(told.text) if "full=1" in one and "arm=tier_quota_v1" in one)
+    assert len(client.get(full.partition("#")[0]).text) > len(told.text)
+
+
+def test_a_filter_and_a_search_stay_in_the_links(client: Any, index: Index) -> None:
+    pair = index.pair("tier_first_v1", "quota_repeat")
+    flipped = index.where(pair, "flipped").nonzero()[0]
+    query = "show=flipped&cand=quota_repeat"
+    assert f"{len(flipped)} turns match" in client.get(f"/?{query}").text
+    page = client.get(f"/turns?{query}").text
+    assert page.count("<article") == min(20, len(flipped))
+    one = client.get(turn_address(index, flipped[1], show="flipped", cand="quota_repeat")).text
+    for other in (flipped[0], flipped[2]):
+        assert any(f"turn={quote(index.turns[other], safe='')}" in link for link in links(one))
+    assert all(
+        "show=flipped" in link and "cand=quota_repeat" in link for link in links(one) if link.startswith("/turn?")
+    )
+    assert f"2 of {len(flipped)} flipped" in one
+
+
+def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, client: Any) -> None:
+    memory = index.memories[0]
+    found = index.search(memory).nonzero()[0]
+    assert len(found)
+    texts = [client.get(turn_address(index, one)).text for one in (found[0], found[-1])]
+    assert all(memory in unescape(text) for text in texts)
+    turn = index.turns[3]
+    assert turn in [index.turns[one] for one in index.search(turn.upper()).nonzero()[0]]
+    assert not index.search("no such words").any()
+
+
+def test_texts_are_shown_and_searched_only_where_asked_for(client: Any, telling: Any, index: Index) -> None:
+    addresses = ["/", "/turns?conversation=plain", turn_address(index, 5, arm="quota_repeat", full="1")]
+    for address in addresses:
+        assert "wombat" not in client.get(address).text
+        assert "longlong" not in client.get(address).text
+    assert "0 turns match" in client.get("/?q=wombat3").text
+    assert "3 turns match" in telling.get("/?q=wombat3").text
+    assert "wombat0" in telling.get(addresses[1]).text
+    assert "longlong" in telling.get(addresses[2]).text
+
+
+def test_markup_in_texts_names_and_words_stays_text(telling: Any, index: Index) -> None:
+    pages = ["/", f"/turns?conversation={quote(NAME)}", turn_address(index, 3, arm="tier_first_v1", full="1")]
+    pages += ["/?q=<script>alert(1)</script>", "/turn?conversation=<script>&turn=<script>", "/<script>"]
+    for address in pages:
+        text = telling.get(address).text
+        assert text.count("<script") == 1  # our own
+        assert "<img" not in text
+        assert "<b>co" not in text
+        assert "&lt;" in text
+
+
+def test_a_page_may_do_nothing_and_be_framed_by_nobody(client: Any) -> None:
+    for address in ("/", "/nowhere", "/view.js", "/view.css"):
+        headers = client.get(address).headers
+        policy = headers["content-security-policy"].split("; ")
+        assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} <= {*policy}
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        refused = client.request(method, "/")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+    head = client.head("/")
+    assert (head.status_code, head.text) == (200, "")
+    for host in ("evil.example:8642", "127.0.0.1:1", "127.0.0.1", "localhost.evil.example:8642", ""):
+        refused = client.get("/", headers={"host": host})
+        assert refused.status_code == 421
+        assert "conversation" not in refused.text
+    assert client.get("/", headers={"host": "localhost:8642"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/nowhere", "There is nothing at /nowhere"),
+        ("/turns?conversation=nobody", "no conversation 'nobody'"),
+        ("/turn?conversation=plain&turn=x", "no recall happened at 'x'"),
+        ("/turn?conversation=plain&turn=../../etc", "no recall happened"),
+        ("/?cand=nothing", "has no arm 'nothing'"),
+        ("/?base=tier_quota_v1&cand=tier_quota_v1", "beside itself"),
+        ("/?show=odd", "there is no filter 'odd'"),
+        ("/?page=99", "there is no page '99'"),
+        ("/?page=²", "there is no page"),
+        ("/?sort=odd", "cannot be sorted by 'odd'"),
+    ],
+)
+def test_what_is_not_there_is_said_in_plain_words(client: Any, address: str, said: str) -> None:
+    page = client.get(address)
+    assert page.status_code == 404
+    assert said in unescape(page.text)
+    assert "Traceback" not in page.text
+
+
+def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:
+    copied.receipts("plain").write_bytes(b"PAR1 nothing")
+    copied.receipts("other").unlink()
+    client = client_of(copied)
+    page = client.get("/")
+    assert "2 cannot be read" in page.text
+    for name, why in (("plain", "damaged"), ("other", "not replayed yet")):
+        told = client.get(f"/turns?conversation={name}")
+        assert (told.status_code, f"<bdi>{name}</bdi> cannot be read" in told.text) == (200, True)
+        assert why in told.text
+        assert client.get(f"/turn?conversation={name}&turn=x").status_code == 500
+    assert client.get(f"/turns?conversation={quote(NAME)}").text.count("<article") > 5
+    # Damaged after it was read.
+    copied.receipts(NAME).write_bytes(b"")
+    told = client.get(f"/turns?conversation={quote(NAME)}")
+    assert "cannot be read" in told.text
+
+
+def test_without_its_recording_a_run_is_shown_and_not_explained(
+    client_of: MakeClient, copied: RunDirectory, index: Index
+) -> None:
+    copied.manifest["asked"]["path"] = str(copied.path / "gone")
+    page = client_of(copied).get(turn_address(index, 2, arm="tier_first_v1"))
+    assert page.status_code == 200
+    assert "cannot be explained" in page.text
+    assert index.memories[0] in unescape(page.text)
+
+
+def test_a_run_without_gold_or_a_second_arm_has_pages(client_of: MakeClient, copied: RunDirectory) -> None:
+    (copied.path / "golden.jsonl").unlink()
+    copied.manifest["resolved"]["arms"] = copied.manifest["resolved"]["arms"][:1]
+    client = client_of(copied)
+    for address in ("/", "/?show=flipped", "/?show=repeated", "/turns?conversation=plain"):
+        page = client.get(address)
+        assert page.status_code == 200
+        assert "Candidate" not in page.text
+    shutil.rmtree(copied.path / "receipts")
+    assert "cannot be read" in client_of(copied).get("/").text
+
+
+def links(page: str) -> list[str]:
+    return [unescape(one) for one in re.findall(r'href="(/[^"]*)"', page)]
+
+
+def unquoted(text: str) -> str:
+    from urllib.parse import unquote_plus
+
+    return unquote_plus(text)

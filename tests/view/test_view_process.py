@@ -1,0 +1,114 @@
+"""``lab view`` as a process: it says where it is, answers, and ends; and its pages in a real browser."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.replay.run_directory import RunDirectory
+
+
+def view(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lab", "view", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def address(walked: RunDirectory) -> Iterator[str]:
+    """The address of a running viewer; where it is ended, it ends well and says where it was."""
+    process = view(str(walked.path), "--port", "0", "--with-text", "--json")
+    assert process.stdout
+    said = json.loads(process.stdout.readline())
+    assert (said["conversations"], said["damaged"]) == (3, 0)
+    yield said["address"]
+    process.send_signal(signal.SIGINT)
+    rest, complaints = process.communicate(timeout=10)
+    assert (process.returncode, rest) == (0, "")
+    assert complaints == f"ended; {walked.path} was at {said['address']}\n"
+
+
+def test_it_answers_and_on_the_loopback_address_alone(address: str, walked: RunDirectory) -> None:
+    before = {one: one.read_bytes() for one in walked.path.rglob("*") if one.is_file()}
+    with urllib.request.urlopen(address + "turns?conversation=plain") as answer:
+        assert answer.status == 200
+        assert b"wombat0" in answer.read()
+    assert {one: one.read_bytes() for one in walked.path.rglob("*") if one.is_file()} == before
+    port = int(address.rstrip("/").rpartition(":")[2])
+    for host in ("127.0.0.2", "::1"):
+        with pytest.raises(OSError, match=r"refused|assign|unreachable"):
+            socket.create_connection((host, port), 1).close()
+
+
+def test_a_port_in_use_is_one_clear_line(walked: RunDirectory) -> None:
+    from lab.errors import UnusableInput
+    from lab.view.serve import listen
+
+    with listen(0) as taken, pytest.raises(UnusableInput, match=r"in use\); --port names another") as caught:
+        listen(taken.getsockname()[1])
+    assert caught.value.exit_code == 2
+
+
+def test_a_folder_that_is_no_run_is_refused_before_a_port_is_opened(tmp_path: Path) -> None:
+    from lab.cli.main import app
+    from lab.errors import NotARun
+
+    found = CliRunner().invoke(app, ["view", str(tmp_path), "--port", "0"])
+    assert isinstance(found.exception, NotARun)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_in_a_browser(browser: Any, address: str, width: int) -> None:
+    """Nothing runs but ours, nothing is asked for elsewhere, nothing overflows, in light and dark."""
+    turn = f"turn?conversation=plain&turn={quote('plain/s04/t3', safe='')}&arm=quota_repeat&full=1"
+    for page, dark in (("", False), ("turns?conversation=plain&show=stale", True), (turn, False)):
+        browser.open(address + page, width=width, dark=dark)
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        assert browser.value("document.title").endswith("– recall lab")
+        assert browser.value("document.querySelectorAll('script').length") == 1
+        assert browser.complaints() == []
+        assert {one for one in browser.asked_for() if not one.startswith((address, "data:"))} == set()
+    light = browser.value("getComputedStyle(document.body).backgroundColor")
+    browser.open(address, width=width, dark=True)
+    assert browser.value("getComputedStyle(document.body).backgroundColor") != light
+
+
+def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
+    focused = "document.activeElement.id"
+    browser.open(address + "turns?conversation=plain", width=1280)
+    browser.press("j")
+    first = browser.value(focused)
+    browser.press("j")
+    assert browser.value(focused) != first
+    browser.press("k")
+    assert browser.value(focused) == first
+    assert browser.value("location.hash") == f"#{first}"
+    browser.press("?")
+    assert browser.value("document.getElementById('help').open") is True
+    browser.value("document.getElementById('help').close()")
+    browser.press("/")
+    assert browser.value(focused) == "q"
+    browser.press("j")
+    assert browser.value("document.getElementById('q').value") == "j"
+    browser.value("document.activeElement.blur()")
+    browser.press("j")
+    browser.events.clear()
+    browser.press("e")
+    browser.wait("Page.loadEventFired")
+    assert browser.value("location.hash") == "#explained"
+    assert "tier_quota_v1 at plain/s00" in browser.value("document.querySelector('.explained').textContent")
+    browser.events.clear()
+    browser.press("j")
+    browser.wait("Page.loadEventFired")
+    assert "plain/s00/t3" in browser.value("document.querySelector('h1').textContent")
