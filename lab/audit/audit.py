@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ SCHEMA = "lab.receipts.audit.v1"
 LISTED = 20
 _SLOTS = 1 << 21
 _TOLD_EVERY = 256 << 20
+# How a file that holds an audit begins, in lines or in one.
+_BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
 
 
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -35,6 +38,28 @@ def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], No
     for name in logs:
         reading.read(name, tell)
     return reading.as_json()
+
+
+def require_replaceable(out: Path, logs: Sequence[str]) -> None:
+    """Refuse to write an audit over a log that it is of, or over anything else that is no audit."""
+    if any(name != STDIN and _same(Path(name), out) for name in logs):
+        raise UnusableInput(f"--out {out}: is one of the logs, and would be overwritten; name another file")
+    if out.exists() and not _is_audit(out):
+        raise UnusableInput(f"--out {out}: exists and is no audit of receipts; name another file")
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _is_audit(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return _BEGINS.match(file.read(100)) is not None
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 class _Reading:

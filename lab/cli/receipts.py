@@ -34,8 +34,11 @@ def audit(
     Lines of others are passed over. Nothing but counts, shares and places comes out, never a text of a memory.
     """
     from lab.audit.audit import audit as read
+    from lab.audit.audit import require_replaceable
     from lab.files import dump_json, write_whole
 
+    if out is not None:
+        require_replaceable(out, logs)
     found = read(logs, listed=listed, tell=announce)
     if out is not None:
         write_whole(out, dump_json(found))

@@ -147,9 +147,15 @@ def test_stdin_and_a_pipe_are_the_same_as_the_file(lab: Lab, folder: Path) -> No
         (("nowhere.log",), "error: nowhere.log: no such file\n"),
         ((".",), "error: .: cannot be read: Is a directory\n"),
         (("good.log", "good.log"), "error: good.log: named twice; every receipt would count double\n"),
+        (
+            ("good.log", "--out", "good.log"),
+            "error: --out good.log: is one of the logs, and would be overwritten; name another file\n",
+        ),
     ],
 )
 def test_logs_that_cannot_be_read(lab: Lab, folder: Path, logs: tuple[str, ...], complaint: str) -> None:
-    done = lab("receipts", "audit", *logs, "--out", "audit.json", cwd=folder)
+    before = (folder / "good.log").read_bytes()
+    done = lab("receipts", "audit", "--out", "audit.json", *logs, cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", complaint)
+    assert (folder / "good.log").read_bytes() == before
     assert not (folder / "audit.json").exists()

@@ -1,0 +1,42 @@
+"""Where an audit may be written: over an audit, and over nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.audit.audit import SCHEMA, require_replaceable
+from lab.errors import UnusableInput
+from lab.files import dump_json
+
+
+def test_an_audit_may_be_replaced(tmp_path: Path) -> None:
+    log, out = tmp_path / "gateway.log", tmp_path / "audit.json"
+    log.write_text("nothing\n")
+    require_replaceable(out, [str(log), "-"])
+    for written in (dump_json({"schema": SCHEMA, "files": []}), json.dumps({"schema": SCHEMA}).encode()):
+        out.write_bytes(written)
+        require_replaceable(out, [str(log), "-"])
+
+
+@pytest.mark.parametrize("name", ["gateway.log", "./x/../gateway.log", "linked.log", "hard.log"])
+def test_a_log_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x").mkdir()
+    Path("gateway.log").write_text("nothing\n")
+    os.symlink("gateway.log", "linked.log")
+    os.link("gateway.log", "hard.log")
+    with pytest.raises(UnusableInput, match=f"--out {name.removeprefix('./')}: is one of the logs"):
+        require_replaceable(Path(name), ["-", "gateway.log"])
+
+
+@pytest.mark.parametrize("text", ["", "notes", "{}", '{"schema": "lab.verdict.v1"}', f'{{"about": "{SCHEMA}"}}'])
+def test_what_is_no_audit_is_not_overwritten(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.json").write_text(text)
+    with pytest.raises(UnusableInput, match="exists and is no audit of receipts; name another file"):
+        require_replaceable(tmp_path / "mine.json", ["gateway.log"])
+    with pytest.raises(UnusableInput, match="exists and is no audit"):
+        require_replaceable(tmp_path, ["gateway.log"])
