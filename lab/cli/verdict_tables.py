@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def tell(verdict: Verdict) -> None:
     """The verdict first, then what to do and why it is no pass, and then all figures."""
-    from lab.gate.outputs import gravest_first, headline, reason, rollback
+    from lab.gate.outputs import by_reason, gravest_first, headline, rollback
 
     emit_folded(headline(verdict))
     if said := rollback(verdict):
@@ -23,8 +23,8 @@ def tell(verdict: Verdict) -> None:
         known = verdict.audit
         when = f", {known['first_time']} to {known['last_time']}" if known["first_time"] else ""
         emit_folded(f"{known['receipts']} receipts, {known['answered']} of them answered{when}")
-    for line in gravest_first(verdict.lines):
-        emit_folded(f"- {line.status if line.critical else f'({line.status})'}: {reason(line)}")
+    for status, why in by_reason(gravest_first(verdict.lines)):
+        emit_folded(f"- {status}: {why}")
     emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
     differences = [line for line in shown if line.kind in ("guard", "improve")]

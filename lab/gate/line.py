@@ -20,7 +20,8 @@ class Line:
 
     Of a comparison, ``low`` and ``high`` bound the interval of the difference, candidate minus baseline, over so many
     conversations. Of a receipts or latency rule they bound ``candidate``, the value itself. ``n`` is what the rule
-    stands on: places, receipts, turns. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
+    stands on: places, receipts, turns. ``more_recalls`` is what ``settles`` comes to in answered recalls, of a window
+    of live receipts. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Line:
     n: int | None = None
     limit: str | None = None
     slice: str | None = None
+    more_recalls: int | None = None
 
     @property
     def name(self) -> str:

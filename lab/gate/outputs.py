@@ -70,8 +70,20 @@ def headline(verdict: Verdict) -> str:
 
 
 def rollback(verdict: Verdict) -> str | None:
-    """What to do where the verdict is no pass."""
-    return None if verdict.status == PASS or verdict.rollback is None else f"Roll back: {verdict.rollback}"
+    """What to do where the verdict is no pass. What is not decided is no reason to roll back."""
+    if verdict.status == PASS or verdict.rollback is None:
+        return None
+    if verdict.status != INCONCLUSIVE:
+        return f"Roll back: {verdict.rollback}"
+    return f"{_keep_open(verdict)} To roll back anyway: {verdict.rollback}"
+
+
+def _keep_open(verdict: Verdict) -> str:
+    """How much longer, by the rule that decides and needs most."""
+    needs = [one.more_recalls or 0 for one in verdict.lines if one.critical and one.status == INCONCLUSIVE]
+    most = max(needs, default=0)
+    wanted = f"about {most} more answered recalls" if most else "what would settle it stands with each rule"
+    return f"Keep the window open: {wanted}."
 
 
 def gravest_first(lines: Sequence[Line]) -> list[Line]:
@@ -204,6 +216,17 @@ def _annotation(verdict: Verdict, broken: bool, text: str) -> str:
     title = f"gate {verdict.policy}".replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
     title = title.replace("\r", "%0D").replace("\n", "%0A")
     return f"::{'error' if broken else 'warning'} title={title}::{said}"
+
+
+def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
+    """Status and reason of lines, in their order, what several lines say alike but once; in brackets what is told."""
+    alike: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        alike.setdefault((line.status, reason(line).removeprefix(f"{line.measure}: ")), []).append(line)
+    for (status, why), those in alike.items():
+        decides = any(line.critical for line in those)
+        names = (line.measure if line.critical or not decides else f"({line.measure})" for line in those)
+        yield status if decides else f"({status})", f"{', '.join(names)}: {why}"
 
 
 def reason(line: Line) -> str:

@@ -8,6 +8,7 @@ independent of one another. A figure without ``of`` is held against its limit as
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,14 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             found = lacking(rule, "the audit has no figure of it") if value is None else _plain(rule, value)
         else:
             whole = figure(audit, rule.of, f"{where}: of")
-            found = _share(rule, value, whole, policy, where)
+            found = _share(rule, value, whole, answered, policy, where)
         # One case of what must never be is one too many, and what is shown to be beyond is so however few there are.
         shown = rule.of is not None or rule.at_most == 0
         if few > 0 and value is not None and not (found.status == FAIL and shown):
             why = f"{answered:g} answered recalls, and the policy decides over {policy.minimum_receipts} or more"
-            found = line(rule, INCONCLUSIVE, why, f"{few:g} more answered recalls", candidate=value, limit=bounds(rule))
+            more = max(int(few), found.more_recalls or 0)
+            told = f"{few:g} more answered recalls"
+            found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
         yield found
 
 
@@ -102,7 +105,7 @@ def _plain(rule: Rule, value: float) -> Line:
     return line(rule, FAIL if broken else PASS, why, candidate=value, limit=bounds(rule))
 
 
-def _share(rule: Rule, value: float | None, whole: float | None, policy: Policy, where: str) -> Line:
+def _share(rule: Rule, value: float | None, whole: float | None, answered: float, policy: Policy, where: str) -> Line:
     if value is None or not whole:
         return lacking(rule, f"the audit has no {UNITS.get(str(rule.of), rule.of)}")
     part = round(value * whole)
@@ -118,8 +121,16 @@ def _share(rule: Rule, value: float | None, whole: float | None, policy: Policy,
         f"{part} of {whole:g} {unit}, {value:.4g} (one-sided {100 * (1 - policy.level):g} % bounds "
         f"{low:.4g} and {high:.4g}), and the policy wants {bounds(rule)}: {told}"
     )
-    settles = _settles(rule, value, whole, policy) if status == INCONCLUSIVE else None
-    return line(rule, status, why, settles, candidate=value, low=low, high=high, n=int(whole), limit=bounds(rule))
+    numbers = {"candidate": value, "low": low, "high": high, "n": int(whole), "limit": bounds(rule)}
+    if status != INCONCLUSIVE:
+        return line(rule, status, why, **numbers)
+    more = _settles(rule, value, whole, policy)
+    if more is None:
+        settles = f"no number of {unit}, were the share just as it seems; choose another limit"
+        return line(rule, status, why, settles, **numbers)
+    recalls = math.ceil(more * answered / whole)
+    settles = f"about {more:g} more {unit}, were the share as it seems"
+    return line(rule, status, why, settles, more_recalls=recalls, **numbers)
 
 
 def share_bounds(part: float, whole: float, level: float) -> tuple[float, float]:
@@ -142,17 +153,16 @@ def _status(rule: Rule, part: float, whole: float, policy: Policy) -> str:
     return FAIL if low > most or high < least else INCONCLUSIVE
 
 
-def _settles(rule: Rule, share: float, whole: float, policy: Policy) -> str:
-    """How many more would settle it, were the share as it seems."""
-    unit = UNITS.get(str(rule.of), rule.of)
+def _settles(rule: Rule, share: float, whole: float, policy: Policy) -> float | None:
+    """How many more would settle it, were the share as it seems; None where no number would."""
     few, enough = whole, whole
     while _status(rule, share * enough, enough, policy) == INCONCLUSIVE:
         few, enough = enough, enough * 2
         if enough > _MOST:
-            return f"no number of {unit}, were the share just as it seems; choose another limit"
+            return None
     while enough - few > 1:
         middle = (few + enough) // 2
         few, enough = (
             (middle, enough) if _status(rule, share * middle, middle, policy) == INCONCLUSIVE else (few, middle)
         )
-    return f"about {enough - whole:g} more {unit}, were the share as it seems"
+    return enough - whole

@@ -53,6 +53,7 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("baseline", "candidate", "difference", "low", "high"), _MAYBE_NUMBER),
         **dict.fromkeys(("conversations", "n"), _MAYBE_COUNT),
         **dict.fromkeys(("limit", "slice"), _MAYBE_TEXT),
+        "more_recalls": _MAYBE_COUNT,
     }
     audit = {
         "files": {"type": "array", "items": _TEXT},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from scipy.stats import binom
 
 from lab.errors import UnusableInput
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.outputs import by_reason, gravest_first, rollback
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.receipts import judge_receipts, read_audit, share_bounds
 from lab.gate.verdict import judge
@@ -73,6 +75,36 @@ def test_so_many_more_recalls_settle_it(audit: dict[str, Any], failed: int, atte
     for whole, settled in ((enough, True), (int(0.9 * enough), False)):
         low, high = share_bounds(share * whole, whole, 0.05)
         assert (high <= 0.01 or low > 0.01) == settled
+
+
+def test_the_window_stays_open_for_the_rule_that_needs_most(audit: dict[str, Any]) -> None:
+    answered = audit["recalls"]["answered"]
+    policy = replace(POLICY, minimum_receipts=answered + 40, rollback="switch it back")
+    some = Rule("receipts", "must.share", at_most=1.0)
+    items = Rule("receipts", "lanes.neither_share", of="lanes.items", at_most=0.02)
+    few = laid_over(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
+    told = replace(ERRORS, at_most=1e-5, critical=False)
+    verdict = judge(replace(policy, rules=(some, items, told)), audit=few)
+    assert (verdict.status, verdict.lines[0].more_recalls, verdict.lines[1].more_recalls) == (INCONCLUSIVE, 40, 40)
+    assert (
+        rollback(verdict) == "Keep the window open: about 40 more answered recalls. To roll back anyway: switch it back"
+    )
+    # Two items a recall: so many items more are half as many recalls.
+    need = replace(items, at_most=0.001)
+    verdict = judge(replace(policy, rules=(some, need, told)), audit=few)
+    (alone,) = judge_receipts(POLICY, [need], few)
+    more = int(str(alone.settles).split()[1])
+    assert verdict.lines[1].more_recalls == alone.more_recalls == math.ceil(more / 2) > 40
+    assert str(rollback(verdict)).startswith(
+        f"Keep the window open: about {math.ceil(more / 2)} more answered recalls. "
+    )
+    # What all say alike is said once; what decides nothing stands in brackets.
+    (said,) = by_reason(gravest_first(verdict.lines))
+    why = f"{answered} answered recalls, and the policy decides over {answered + 40} or more. What would settle it: "
+    assert said == (
+        "inconclusive",
+        f"must.share, lanes.neither_share, (errors.rate): {why}40 more answered recalls.",
+    )
 
 
 def test_a_share_on_its_limit_is_settled_by_nothing(audit: dict[str, Any]) -> None:
