@@ -6,7 +6,7 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,16 @@ def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], No
     for name in logs:
         reading.read(name, tell)
     return reading.as_json()
+
+
+def nothing_found(found: Mapping[str, Any]) -> str | None:
+    """What to ask where logs tell nothing of recall, not even of one that failed; None where they do."""
+    if found["recalls"]["receipts"] or found["errors"]["attempts"] or found["damage"]["lines"]:
+        return None
+    return (
+        f"no receipt of recall in {found['lines']} lines: is this the gateway's log? "
+        "are receipts enabled (receipts.enabled)?"
+    )
 
 
 def require_replaceable(out: Path, logs: Sequence[str]) -> None:
@@ -124,7 +134,6 @@ class _Reading:
     def as_json(self) -> dict[str, Any]:
         """The audit, keys in a fixed order."""
         names = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
-        found = self._markers.total() + self._damage.lines
         return {
             "schema": SCHEMA,
             "files": self._files,
@@ -134,7 +143,7 @@ class _Reading:
             "last_time": _iso(self._last),
             "timed_lines": self._timed,
             "markers": {name: self._markers[name] for name in names},
-            "damage": {"rate": self._damage.lines / found if found else None} | self._damage.as_json(),
+            "damage": self._damage.as_json(self._markers.total()),
             "stale_todos_dropped": self._dropped["todos"],
             **self._tally.as_json(self._markers[FAILED]),
         }

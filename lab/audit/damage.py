@@ -59,10 +59,19 @@ class Damage:
         """How many lines are damaged."""
         return self.kinds.total()
 
-    def as_json(self) -> dict[str, Any]:
-        """Counts by kind, every kind named, and the places."""
+    def as_json(self, sound: int) -> dict[str, Any]:
+        """Counts by kind, every kind named, and the places; ``rate`` is the share ``of`` so many lines with sound ones.
+
+        A duplicate is a line that was read before, from a log that overlaps: it is in neither.
+        """
+        duplicates = self.kinds["duplicate"]
+        broken = self.lines - duplicates
+        whole = sound + broken
         return {
+            "rate": broken / whole if whole else None,
+            "of": whole,
             "lines": self.lines,
+            "duplicates": duplicates,
             "by_kind": {kind: self.kinds[kind] for kind in KINDS},
             "listed": [place._asdict() for place in self.places],
         }

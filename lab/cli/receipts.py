@@ -34,7 +34,7 @@ def audit(
     Lines of others are passed over. Nothing but counts, shares and places comes out, never a text of a memory.
     """
     from lab.audit.audit import audit as read
-    from lab.audit.audit import require_replaceable
+    from lab.audit.audit import nothing_found, require_replaceable
     from lab.files import dump_json, write_whole
 
     if out is not None:
@@ -42,10 +42,17 @@ def audit(
     found = read(logs, listed=listed, tell=announce)
     if out is not None:
         write_whole(out, dump_json(found))
+    silent = nothing_found(found)
     if as_json:
         emit_json(found)
-    else:
+    elif silent is None:
         _show(found, out)
+    if silent and strict:
+        raise CheckFailed(f"{', '.join(logs)}: {silent}")
+    if silent:
+        announce(silent) if as_json else emit_folded(silent)
+        if out is not None and not as_json:
+            emit(f"written: {out}")
     damaged = found["damage"]["lines"]
     if strict and damaged:
         raise CheckFailed(f"{', '.join(logs)}: {damaged} damaged lines")
@@ -75,7 +82,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     recalls, quota, tiers, scope = found["recalls"], found["quota"], found["tiers"], found["scope"]
     answered = recalls["answered"]
     return [
-        ("damaged lines", found["damage"]["rate"], found["damage"]["lines"] + sum(found["markers"].values())),
+        ("damaged lines", found["damage"]["rate"], found["damage"]["of"]),
         ("recalls that failed", found["errors"]["rate"], found["errors"]["attempts"]),
         ("skipped", found["skips"]["rate"], recalls["receipts"]),
         ("answered with nothing", recalls["empty_rate"], answered),

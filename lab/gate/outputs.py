@@ -73,6 +73,9 @@ def rollback(verdict: Verdict) -> str | None:
     """What to do where the verdict is no pass. What is not decided is no reason to roll back."""
     if verdict.status == PASS or verdict.rollback is None:
         return None
+    silent = verdict.audit["silent"] if verdict.audit else None
+    if verdict.status == ERROR and silent:
+        return f"{silent[0].upper()}{silent[1:]} To roll back anyway: {verdict.rollback}"
     if verdict.status != INCONCLUSIVE:
         return f"Roll back: {verdict.rollback}"
     return f"{_keep_open(verdict)} To roll back anyway: {verdict.rollback}"

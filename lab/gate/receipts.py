@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ ANSWERED = "recalls.answered"
 # What the counts of an audit count.
 UNITS = {
     "errors.attempts": "recalls",
+    "damage.of": "lines of the engine",
     ANSWERED: "answered recalls",
     "recalls.receipts": "receipts",
     "lanes.items": "items",
@@ -71,7 +73,14 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             more = max(int(few), found.more_recalls or 0)
             told = f"{few:g} more answered recalls"
             found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
-        yield found
+        # That logs overlap is not what the engine did wrong.
+        duplicates = figure(audit, "damage.duplicates", where) if rule.measure == "damage.rate" else 0
+        if duplicates:
+            yield replace(
+                found, reason=f"{found.reason} ({duplicates:g} duplicates, of logs that overlap, do not count)"
+            )
+        else:
+            yield found
 
 
 def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:

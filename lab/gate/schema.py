@@ -56,6 +56,7 @@ def verdict_schema() -> dict[str, Any]:
         "more_recalls": _MAYBE_COUNT,
     }
     audit = {
+        "silent": _MAYBE_TEXT,
         "files": {"type": "array", "items": _TEXT},
         **dict.fromkeys(("receipts", "answered"), _COUNT),
         **dict.fromkeys(("first_time", "last_time"), _MAYBE_TEXT),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from lab.audit.audit import nothing_found
 from lab.errors import UnusableInput
 from lab.gate.compared import KINDS, evidence, judge_compared
 from lab.gate.exact import judge_exact
@@ -26,7 +27,7 @@ class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged.
+    says which live receipts were judged, and what to ask where there were none.
     """
 
     policy: str
@@ -154,6 +155,7 @@ def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     recalls = audit["recalls"]
     return {
+        "silent": nothing_found(audit),
         "files": [one["file"] for one in audit["files"]],
         "receipts": recalls["receipts"],
         "answered": recalls["answered"],

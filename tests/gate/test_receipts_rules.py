@@ -191,7 +191,7 @@ def test_an_audit_that_was_edited_is_told(
 # What goes wrong in a canary, and the rule of stage-b that says so.
 WRONG = [
     ({"errors": {"failed": 30, "attempts": 333, "rate": 30 / 333}}, "errors.rate"),
-    ({"damage": {"rate": 0.02}}, "damage.rate"),
+    ({"damage": {"rate": 20 / 400, "of": 400}}, "damage.rate"),
     ({"policy_tier": {"other": {"count": 1}}}, "policy_tier.other.count"),
     ({"lanes": {"items": 800, "neither_share": 0.1}}, "lanes.neither_share"),
     ({"quota": {"recalls": 300, "must_max_exceeded": 0.5}}, "quota.must_max_exceeded"),

@@ -1,0 +1,102 @@
+"""Audits of logs that tell nothing, of damaged ones, and of logs that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.audit.audit import audit as read_logs
+from lab.audit.audit import nothing_found
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
+from lab.gate.outputs import rollback
+from lab.gate.policy import read_policy
+from lab.gate.verdict import Verdict, judge
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+
+Log = Callable[[list[str]], dict[str, Any]]
+SILENT = "no receipt of recall in {} lines: is this the gateway's log? are receipts enabled (receipts.enabled)?"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """The audit of a log of these lines."""
+
+    def read(lines: list[str]) -> dict[str, Any]:
+        path = tmp_path / "gateway.log"
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        return read_logs([str(path)])
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def receipts(run: RunDirectory) -> list[str]:
+    """Lines of a log, a receipt of the new policy each."""
+    return [
+        f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
+        for second, row in enumerate(
+            row
+            for conversation in run.conversations
+            for row in read_table(run.receipts(conversation), ("arm", "receipt")).to_pylist()
+            if row["arm"] == "tier_quota_v1"
+        )
+    ]
+
+
+def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
+    verdict = judge(read_policy("stage-b"), audit=audit)
+    return verdict, {line.measure: line for line in verdict.lines}
+
+
+@pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7])
+def test_a_log_without_receipts_is_asked_about(log: Log, lines: list[str]) -> None:
+    found = log(lines)
+    assert nothing_found(found) == SILENT.format(len(lines))
+    verdict, _ = stage_b(found)
+    assert verdict.status == ERROR
+    said = SILENT.format(len(lines)).replace("no receipt", "No receipt", 1)
+    assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
+
+
+def test_recalls_that_all_failed_are_something(log: Log) -> None:
+    found = log(["2026-03-01T09:00:01Z WARN openclaw-mem-engine: autoRecall failed: TypeError"] * 1)
+    assert nothing_found(found) is None
+    verdict, lines = stage_b(found)
+    assert (lines["errors.rate"].status, str(rollback(verdict))[:11]) == (FAIL, "Roll back: ")
+
+
+@pytest.mark.parametrize(("broken", "status"), [(0, PASS), (1, PASS), (40, FAIL), (12, INCONCLUSIVE)])
+def test_damage_is_judged_by_its_counts(log: Log, receipts: list[str], broken: int, status: str) -> None:
+    sound = [f"2026-03-02T{at:02}{line[13:]}" for at in range(3) for line in receipts]
+    found = log(sound[broken:] + [line[:200] for line in sound[:broken]])
+    assert (found["damage"]["of"], found["damage"]["rate"]) == (len(sound), broken / len(sound))
+    _, lines = stage_b(found)
+    line = lines["damage.rate"]
+    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} lines of the engine")) == (
+        status,
+        True,
+    ), line.reason
+
+
+def test_few_receipts_hide_no_damage(log: Log, receipts: list[str]) -> None:
+    found = log([line[:200] for line in receipts[:20]])
+    assert nothing_found(found) is None
+    verdict, lines = stage_b(found)
+    assert lines["damage.rate"].status == FAIL
+    assert lines["damage.rate"].reason.startswith("damage.rate: 20 of 20 lines of the engine, 1 (")
+    assert str(rollback(verdict)).startswith("Roll back: ")
+
+
+def test_logs_that_overlap_are_no_damage(log: Log, receipts: list[str]) -> None:
+    found = log([*receipts, *receipts[-50:]])
+    damage = found["damage"]
+    assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))
+    verdict, lines = stage_b(found)
+    assert lines["damage.rate"].reason.endswith(" (50 duplicates, of logs that overlap, do not count)")
+    # Whether there are enough lines to decide is another thing; nothing is shown to be wrong.
+    assert lines["damage.rate"].status in (PASS, INCONCLUSIVE)
+    assert FAIL not in {line.status for line in verdict.lines if line.critical}
