@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip
 from lab.errors import NotComparable, UnusableInput
 from lab.measures.catalogue import direction, entry_of
+from lab.measures.names import require_measure
+from lab.measures.ranking import KNOWN
 from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores, Values
 from lab.replay.run_directory import RunDirectory, open_run
@@ -144,6 +146,8 @@ def compare_arms(
     declared = tuple(dict.fromkeys(canonical(name) for name in primary))
     if len(declared) > MOST_PRIMARY:
         raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
+    for name in declared:
+        require_measure(name, "--primary")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
     also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
     base_scores = score_run(base_run, also)
@@ -156,7 +160,8 @@ def compare_arms(
             none = (
                 f"{arms[lacking[name]]} has no value of it" if name in lacking else "no place has a value in both arms"
             )
-            raise UnusableInput(f"--primary {name}: {none}; `lab score` lists what a run has")
+            short = _too_short(name, {baseline: (base_run, base_arm), candidate: (cand_run, cand_arm)})
+            raise UnusableInput(f"--primary {name}: {short or none}; `lab score` lists what a run has")
     chosen = declared or headlines(cutoff)
     hits = by_measure.get(f"Success@{cutoff}", Pairs("", [], [], [], []))
     changes = list(zip(hits.at, hits.baseline, hits.candidate, strict=True))
@@ -172,6 +177,18 @@ def compare_arms(
         tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure]) if slices else (),
     )
+
+
+def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
+    """Where a cutoff is beyond what the arms return: how far they go. None where it is not, or there is none."""
+    stem, _, cutoff = name.partition("@")
+    of_ranking = stem.partition("(rel=")[0] in KNOWN
+    most = {told: (run.depths if of_ranking else run.max_items)[arm] for told, (run, arm) in arms.items()}
+    short = {told: places for told, places in most.items() if cutoff and int(cutoff) > places}
+    if not short:
+        return None
+    who = "these arms return" if len(short) == len(arms) else f"{next(iter(short))} returns"
+    return f"{who} at most {max(short.values())}"
 
 
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:

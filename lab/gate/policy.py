@@ -50,8 +50,11 @@ from lab.errors import UnusableInput
 from lab.files import read_text
 from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, TOTAL, Key, checked
 from lab.measures.catalogue import BY_NAME
+from lab.measures.names import require_measure
 from lab.shape import named
 
+# Rules of what a run is scored by.
+OF_MEASURES = ("guard", "improve", "limit")
 SHIPPED = Path(__file__).parent / "policies"
 
 
@@ -166,6 +169,8 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     some = ONE_OF.get(kind, ())
     if some and not kept.keys() & set(some):
         raise UnusableInput(f"{where}: needs {', '.join(some)} or both")
+    if kind in OF_MEASURES:
+        require_measure(kept["measure"], where)
     if kind == "latency":
         kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
     elif kind == "exact":

@@ -40,7 +40,7 @@ GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
         (GUARD, 50, (), 3),
         (GUARD, 50, ("--inconclusive-as", "pass"), 0),
         (GUARD, 50, ("--inconclusive-as", "fail"), 1),
-        (GUARD.replace("Success", "Nothing"), 2, (), 4),
+        (GUARD.replace("Success@6", "R@999"), 2, (), 4),
     ],
 )
 def test_the_exit_code_is_the_verdict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable
 
@@ -43,8 +44,15 @@ def test_more_than_five_are_refused_and_what_cannot_be_compared(run: RunDirector
         compare_arms(run, "tier_first_v1", "hybrid", primary=[*headlines(6), "RR@6"])
     with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value of it"):
         compare_arms(run, "tier_first_v1", "none", primary=["RepeatRate"])
-    with pytest.raises(UnusableInput, match="--primary Succes@6: no place has a value in both arms"):
+    with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; near: Success@6"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=["Succes@6"])
+    for name, said in (
+        ("R@777", "these arms return at most [0-9]+; "),
+        ("GoldNice@7", "these arms return at most 6; "),
+        ("P(rel=2)@7777", "these arms return at most [0-9]+; "),
+    ):
+        with pytest.raises(UnusableInput, match=re.escape(f"--primary {name}: ") + said):
+            compare_arms(run, "tier_first_v1", "hybrid", primary=[name])
 
 
 def test_hits_are_counted_whatever_was_declared(run: RunDirectory, found: Comparison) -> None:
