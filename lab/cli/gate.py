@@ -118,7 +118,7 @@ def judge(
     from lab.files import cannot_write
     from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
-    from lab.gate.outputs import summary, workflow_commands, write_verdict
+    from lab.gate.outputs import policy_of, summary, workflow_commands, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
     from lab.replay.run_directory import open_run
@@ -132,8 +132,16 @@ def judge(
         against=open_run(against) if against else None,
         audit=read_audit(receipts) if receipts else None,
     )
+    if run and not against and any(rule.kind == "exact" for rule in asked.rules):
+        announce(
+            f"policy {asked.name} is meant for --against DIR2; without it {asked.candidate} is compared with "
+            f"{asked.baseline}, another arm of the same run"
+        )
     folder = out or run or (receipts.parent if receipts else Path())
+    before = policy_of(folder)
     files = write_verdict(verdict, folder)
+    if before not in (None, verdict.policy):
+        announce(f"{folder}: replaces the verdict of policy {before}; --out keeps them apart")
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
         try:
@@ -149,4 +157,9 @@ def judge(
         tell(verdict)
         emit(f"{files[0]}, {files[1].name}, {files[2].name}")
     treated = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
+    if treated != verdict.status:
+        announce(
+            f"exit code {gate.EXIT[treated]}, not {verdict.exit_code}: the verdict is inconclusive, "
+            f"and --inconclusive-as {inconclusive_as} was given"
+        )
     raise typer.Exit(gate.EXIT[treated])

@@ -11,6 +11,31 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_ta
 from lab.errors import CheckFailed
 
 SHOWN = 20
+# The figures that Stage B is judged by, under the names that a policy has for them, each with what it stands on.
+FIGURES = (
+    ("damage.rate", "damaged lines", "damage.of"),
+    ("errors.rate", "recalls that failed", "errors.attempts"),
+    ("skips.rate", "skipped", "recalls.receipts"),
+    ("recalls.empty_rate", "answered with nothing", "recalls.answered"),
+    ("recalls.items_mean", "items a recall", "recalls.answered"),
+    ("policy_tier.other.count", "of no policy tier", "recalls.answered"),
+    ("must.share", "must among items", "scope.items"),
+    ("must.highest_window", "highest of windows", "must.windows"),
+    ("tiers.nice.final_share", "nice among items", "scope.items"),
+    ("repeat.rate", "RepeatRate", "repeat.turns"),
+    ("lanes.fts_share", "found by words", "lanes.items"),
+    ("lanes.vec_share", "found by vectors", "lanes.items"),
+    ("lanes.neither_share", "found by neither", "lanes.items"),
+    ("lanes.listed_share", "in a lane's list", "lanes.items"),
+    ("quota.must_max_reached", "mustMax reached", "quota.recalls"),
+    ("quota.must_max_exceeded", "mustMax exceeded", "quota.recalls"),
+    ("quota.nice_floor_met", "nice floor met", "quota.nice_there"),
+    ("quota.wildcard_rate", "wildcard used", "quota.recalls"),
+    ("scope.fallback_consulted_rate", "fallback consulted", "recalls.answered"),
+    ("scope.outside_share", "items of other scopes", "scope.items"),
+    ("scope.unexplained", "no fallback explains", "scope.items"),
+    ("budget.truncated_rate", "cut to the budget", "budget.recalls"),
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,11 +85,14 @@ def audit(
 
 def _show(found: dict[str, Any], out: Path | None) -> None:
     recalls, damage = found["recalls"], found["damage"]
-    emit(f"{found['lines']} lines of {len(found['files'])} logs, {recalls['receipts']} sound receipts of recall")
+    logs = len(found["files"])
+    emit(
+        f"{found['lines']} lines of {logs} {'log' if logs == 1 else 'logs'}, {recalls['receipts']} sound receipts of recall"
+    )
     if found["first_time"]:
         emit(f"{found['first_time']} to {found['last_time']}")
     emit()
-    emit_table(["what", "value", "of"], [[what, value, whole] for what, value, whole in _rows(found)], whole_keys=True)
+    emit_table(["figure", "what it is", "value", "of"], _cells(found), left=2)
     emit()
     for what, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
         emit_folded(f"{what}: " + _counts({name: one["count"] for name, one in found[key].items()}))
@@ -77,31 +105,15 @@ def _show(found: dict[str, Any], out: Path | None) -> None:
         emit(f"written: {out}")
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The figures that Stage B is judged by, each with how many it stands on."""
-    recalls, quota, tiers, scope = found["recalls"], found["quota"], found["tiers"], found["scope"]
-    answered = recalls["answered"]
-    return [
-        ("damaged lines", found["damage"]["rate"], found["damage"]["of"]),
-        ("recalls that failed", found["errors"]["rate"], found["errors"]["attempts"]),
-        ("skipped", found["skips"]["rate"], recalls["receipts"]),
-        ("answered with nothing", recalls["empty_rate"], answered),
-        ("items a recall", recalls["items_mean"], answered),
-        ("must among items", found["must"]["share"], sum(one["final"] for one in tiers.values())),
-        (f"  highest of {found['must']['window']} recalls", found["must"]["highest_window"], found["must"]["windows"]),
-        ("nice among items", tiers["nice"]["final_share"], sum(one["final"] for one in tiers.values())),
-        ("RepeatRate", found["repeat"]["rate"], found["repeat"]["turns"]),
-        ("found by words", found["lanes"]["fts_share"], found["lanes"]["items"]),
-        ("found by vectors", found["lanes"]["vec_share"], found["lanes"]["items"]),
-        ("found by neither", found["lanes"]["neither_share"], found["lanes"]["items"]),
-        ("mustMax reached", quota["must_max_reached"], quota["recalls"]),
-        ("nice floor met", quota["nice_floor_met"], quota["nice_there"]),
-        ("wildcard used", quota["wildcard_rate"], quota["recalls"]),
-        ("fallback consulted", scope["fallback_consulted_rate"], answered),
-        ("items of other scopes", scope["outside_share"], scope["items"]),
-        ("  that no fallback explains", scope["unexplained_share"], scope["items"]),
-        ("cut to the budget", found["budget"]["truncated_rate"], found["budget"]["recalls"]),
-    ]
+def _cells(found: dict[str, Any]) -> list[list[Any]]:
+    return [[path, what, _at(found, path), _at(found, of)] for path, what, of in FIGURES]
+
+
+def _at(found: dict[str, Any], path: str | None) -> Any:
+    value: Any = found
+    for part in path.split(".") if path else ():
+        value = value[part]
+    return value if path else None
 
 
 def _counts(counts: dict[str, int]) -> str:

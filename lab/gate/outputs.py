@@ -38,6 +38,12 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
     return list(files)
 
 
+def policy_of(folder: Path) -> str | None:
+    """Whose verdict a folder holds; None where it holds none."""
+    path = folder / "verdict.json"
+    return str(json.loads(read_text(path)).get("policy")) if path.exists() and _is_ours(path) else None
+
+
 def _is_ours(path: Path) -> bool:
     text = read_text(path)
     if path.suffix == ".prom":

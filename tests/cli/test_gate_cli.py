@@ -52,6 +52,12 @@ def test_the_exit_code_is_the_verdict(
     assert found == json.loads((place / "run" / "verdict.json").read_text())
     # What a job is told is one thing, what was found another.
     assert found["status"] == {0: "pass", 1: "fail", 3: "inconclusive", 4: "error"}[3 if more else code]
+    told = (
+        f"exit code {code}, not 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
+        if more
+        else ""
+    )
+    assert done.stderr == told
     assert {"verdict.json", "verdict.xml", "verdict.prom"} <= {path.name for path in (place / "run").iterdir()}
 
 
@@ -103,6 +109,16 @@ def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -
     words = shown.stdout.split()
     assert {"--policy", "--receipts", "--against", "--inconclusive-as", "judge", "policies", "schema"} <= set(words)
     shutil.copytree(place / "run", tmp_path / "policies")
+    for form in ("json", "xml", "prom"):
+        (tmp_path / "policies" / f"verdict.{form}").unlink(missing_ok=True)
+    (tmp_path / "policies" / "verdict.json").write_text('{"schema": "lab.verdict.v1", "policy": "other"}')
+    # A verdict of another policy is in the copy, and the arms of a run are not what nightly is meant to compare.
+    alone = lab("gate", "./policies", "--policy", "nightly", cwd=tmp_path)
+    assert alone.returncode == 4
+    assert alone.stderr == (
+        "policy nightly is meant for --against DIR2; without it tier_quota_v1 is compared with tier_first_v1, another "
+        "arm of the same run\npolicies: replaces the verdict of policy other; --out keeps them apart\n"
+    )
     copied = lab("gate", "policies", "--show", "nightly", cwd=place)
     (tmp_path / "own.toml").write_text(copied.stdout.replace('"nightly"', '"own"').replace("= 6", "= 2"))
     done = lab("gate", "./policies", "--policy", "own.toml", "--against", place / "run", "--json", cwd=tmp_path)

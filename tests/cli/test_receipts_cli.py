@@ -18,6 +18,7 @@ from lab.audit.damage import KINDS
 from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
 from lab.engine.recall.select.outcome import Quota, TierCount
 from lab.engine.settings import ReceiptSettings
+from lab.gate.policy import read_policy
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 SECRET = "the door code is four seven one one"
@@ -86,10 +87,15 @@ def test_a_sound_log_at_80_columns(lab: Lab, folder: Path) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.startswith(
-        "6 lines of 1 logs, 2 sound receipts of recall\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
+        "6 lines of 1 log, 2 sound receipts of recall\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
     )
     rows = {tuple(line.rsplit(maxsplit=2)) for line in shown.stdout.splitlines()}
+    rows = {(what.split(maxsplit=1)[-1].strip(), *of) for what, *of in (row for row in rows if len(row) == 3)}
     assert {("recalls that failed", "0.333", "3"), ("wildcard used", "1.000", "2")} <= rows
+    # What a policy judges can be looked up under its name.
+    judged = {rule.measure for rule in read_policy("stage-b").rules if rule.kind == "receipts"}
+    assert len(judged) > 10
+    assert judged <= {line.split()[0] for line in shown.stdout.splitlines() if line}
     assert "\ndamaged lines: none\n" in shown.stdout
 
 
