@@ -75,7 +75,7 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
     emit_table(COLUMNS, [row(one) for one in differences])
     emit()
     emit_table(MORE, [more(one, found.family) for one in differences], left=2)
-    for note in notes(found, differences):
+    for note in notes(found, differences, reach=bool(found.slices)):
         emit_folded(note)
     for measure, some in _by_measure(found):
         emit()

@@ -85,10 +85,8 @@ def audit(
 
 def _show(found: dict[str, Any], out: Path | None) -> None:
     recalls, damage = found["recalls"], found["damage"]
-    logs = len(found["files"])
-    emit(
-        f"{found['lines']} lines of {logs} {'log' if logs == 1 else 'logs'}, {recalls['receipts']} sound receipts of recall"
-    )
+    logs = f"{len(found['files'])} log{'' if len(found['files']) == 1 else 's'}"
+    emit(f"{found['lines']} lines of {logs}, {recalls['receipts']} sound receipts of recall")
     if found["first_time"]:
         emit(f"{found['first_time']} to {found['last_time']}")
     emit()

@@ -90,7 +90,7 @@ class Policy:
     """A policy: which arms, how much evidence at least, and the rules, kind by kind in the order of the file.
 
     ``level`` is the one-sided level at which something counts as shown, ``fail_level`` that of a fail. ``rollback`` is
-    what an operator does where the verdict is no pass.
+    what an operator does where the verdict is no pass, ``file`` where the policy was read.
     """
 
     name: str
@@ -103,6 +103,12 @@ class Policy:
     level: float = 0.05
     fail_level: float = 0.05
     rollback: str | None = None
+    file: str | None = None
+
+    @property
+    def where(self) -> str:
+        """What an error names: the file, else the policy."""
+        return self.file or f"policy {self.name}"
 
 
 def shipped_policies() -> list[str]:
@@ -154,7 +160,7 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
         raise UnusableInput(f"{where}: rollback: has several lines; an operator needs one")
     named_arms = checked(arms, dict.fromkeys(ARMS, Key(TEXT, "")), f"{where}: comparison")
     levels = {"fail_level": kept.get("level", 0.05)}
-    return Policy(**{"minimum_conversations": 6} | ARMS | named_arms | levels | kept, rules=tuple(rules))
+    return Policy(**{"minimum_conversations": 6} | ARMS | named_arms | levels | kept, rules=tuple(rules), file=where)
 
 
 def _rule(kind: str, value: Any, where: str) -> Rule:

@@ -35,16 +35,22 @@ UNITS = {
     "budget.recalls": "recalls with a budget",
 }
 _MOST = 1 << 40
+_MAKE = "make one: lab receipts audit {} --out FILE"
 
 
 def read_audit(path: Path) -> dict[str, Any]:
     """The audit that ``lab receipts audit --out`` wrote; anything else is :class:`UnusableInput`."""
-    value = read_json(path)
+    try:
+        value = read_json(path)
+    except UnusableInput as error:
+        if not path.is_file():
+            raise
+        raise UnusableInput(f"{error}; an audit of receipts is wanted, {_MAKE.format(path)}") from None
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         found = f"schema {value.get('schema')!r}" if isinstance(value, dict) else named(value)
-        raise UnusableInput(
-            f"{path}: is no audit of receipts ({found}, not {SCHEMA}); make one: lab receipts audit LOG --out FILE"
-        )
+        raise UnusableInput(f"{path}: is no audit of receipts ({found}, not {SCHEMA}); {_MAKE.format('LOG')}")
+    if "of" not in field(value, "damage", dict, str(path)):
+        raise UnusableInput(f"{path}: damage: does not say of how many lines; audit the logs again, with this version")
     recalls = field(value, "recalls", dict, str(path))
     for name in ("receipts", "answered"):
         field(recalls, name, int, f"{path}: recalls")
@@ -55,10 +61,10 @@ def read_audit(path: Path) -> dict[str, Any]:
 
 def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
     """A line a rule. A path that the audit does not have is :class:`UnusableInput`; null is a lack of data."""
-    answered = figure(audit, ANSWERED, "receipts") or 0
+    answered = figure(audit, ANSWERED, f"{policy.where}: receipts") or 0
     few = policy.minimum_receipts - answered
     for rule in rules:
-        where = f"receipts {rule.measure}"
+        where = f"{policy.where}: receipts {rule.measure}"
         value = figure(audit, rule.measure, where)
         if rule.of is None:
             whole = None
@@ -130,7 +136,7 @@ def _share(rule: Rule, value: float | None, whole: float | None, answered: float
         f"{part} of {whole:g} {unit}, {value:.4g} (one-sided {100 * (1 - policy.level):g} % bounds "
         f"{low:.4g} and {high:.4g}), and the policy wants {bounds(rule)}: {told}"
     )
-    numbers = {"candidate": value, "low": low, "high": high, "n": int(whole), "limit": bounds(rule)}
+    numbers: dict[str, Any] = {"candidate": value, "low": low, "high": high, "n": int(whole), "limit": bounds(rule)}
     if status != INCONCLUSIVE:
         return line(rule, status, why, **numbers)
     more = _settles(rule, value, whole, policy)

@@ -68,14 +68,11 @@ def judge(
     if against is not None and run is None:
         raise UnusableInput(f"policy {policy.name}: a run to compare with was given, and none to judge; name DIR")
     if not any(_given(rule, run, audit) for rule in policy.rules):
-        wanted = sorted({"--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules})
-        raise UnusableInput(
-            f"policy {policy.name}: nothing that it asks about was given; it needs {' and '.join(wanted)}"
-        )
+        raise UnusableInput(f"policy {policy.name}: nothing that it asks about was given; {_wanted(policy)}")
     lines: list[Line] = []
     for kinds in (KINDS, ("receipts",), ("latency",), ("exact",)):
         rules = [rule for rule in policy.rules if rule.kind in kinds]
-        others = {rule: one for rule in rules if (one := _not_asked(rule, run, against, audit))}
+        others = {rule: one for rule in rules if (one := _not_asked(policy, rule, run, against, audit))}
         asked = [rule for rule in rules if rule not in others]
         if asked:
             lines += _judged(policy, asked, run, against, audit)
@@ -125,8 +122,22 @@ def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None
     return (audit if rule.kind == "receipts" else run) is not None
 
 
+def _wanted(policy: Policy) -> str:
+    """What it needs, and what it takes where there is some."""
+    every = {"--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
+    needs = {
+        "--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data
+    } or every
+    takes = "".join(f", and takes {one} as well" for one in sorted(every - needs))
+    return f"it needs {' and '.join(sorted(needs))}{takes}"
+
+
 def _not_asked(
-    rule: Rule, run: RunDirectory | None, against: RunDirectory | None, audit: Mapping[str, Any] | None
+    policy: Policy,
+    rule: Rule,
+    run: RunDirectory | None,
+    against: RunDirectory | None,
+    audit: Mapping[str, Any] | None,
 ) -> Line | None:
     """The line of a rule that lacks what it needs, or that is not meant for this run."""
     if rule.kind == "receipts":
@@ -141,7 +152,8 @@ def _not_asked(
     for key, wanted in rule.only_where:
         if key not in resolved:
             raise UnusableInput(
-                f"{rule.kind} {rule.measure}: only_where: a run has no {key!r}; it has: {', '.join(sorted(resolved))}"
+                f"{policy.where}: {rule.kind} {rule.measure}: only_where: a run has no {key!r}; "
+                f"it has: {', '.join(sorted(resolved))}"
             )
         if resolved[key] != wanted:
             return line(rule, SKIPPED, f"asked only where {key} is {wanted!r}, and here it is {resolved[key]!r}")

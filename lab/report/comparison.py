@@ -46,7 +46,7 @@ def reading(one: Difference, family: int) -> str:
 
 def row(one: Difference) -> list[str]:
     """The cells under :data:`COLUMNS`."""
-    p = f"({one.p:.3f})" if one.p_holm is None else f"{one.p_holm:.3f}"
+    p = f"({_p(one.p)})" if one.p_holm is None else _p(one.p_holm)
     counts = f"{one.wins}/{one.ties}/{one.losses}"
     return [
         one.measure,
@@ -79,14 +79,17 @@ def sliced(one: Slice) -> list[str]:
     return [f"{one.name} = {one.value}", str(found.n), *means, _interval(found), _reach(found)]
 
 
-def notes(found: Comparison, differences: Sequence[Difference]) -> list[str]:
-    """What must be said beside the numbers."""
+def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool = True) -> list[str]:
+    """What must be said beside the numbers; ``reach`` says whether a column ``could find`` is among them."""
     conversations = max((one.conversations for one in found.differences), default=0)
+    family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
+    counted = "1 conversation" if conversations == 1 else f"{conversations} conversations"
     legend = (
-        f"{conversations} conversations. p: sign-flips of whole conversations, Holm-adjusted over the {found.family} "
-        "primary measures; in brackets: not adjusted, exploratory. deff: the variance over that of independent places. "
-        "could find: the smallest true difference that would be found four times in five."
+        f"{counted}. p: sign-flips of whole conversations, Holm-adjusted over the {family}; "
+        "in brackets: not adjusted, exploratory. deff: the variance over that of independent places."
     )
+    if reach:
+        legend += " could find: the smallest true difference that would be found four times in five."
     said = [legend]
     least = smallest_p(conversations, found.family)
     if found.family and least > LEVEL:
@@ -122,6 +125,11 @@ def gains(found: Comparison) -> str:
 def number(value: float) -> str:
     """Three decimals, or none of what is large."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
+
+
+def _p(value: float) -> str:
+    """Three decimals; none is nothing."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _signed(value: float) -> str:

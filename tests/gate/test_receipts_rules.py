@@ -171,6 +171,33 @@ def test_a_file_that_is_no_audit_is_told(tmp_path: Path, value: Any, found: str)
     )
 
 
+def test_a_log_in_place_of_an_audit_is_told_how_to_make_one(tmp_path: Path) -> None:
+    log = tmp_path / "good.log"
+    log.write_text("2026-03-01T09:00:00Z openclaw-mem-engine:autoRecall.receipt {}\n")
+    with pytest.raises(UnusableInput, match=rf"good\.log:1: not JSON.*make one: lab receipts audit {log} --out FILE$"):
+        read_audit(log)
+    with pytest.raises(UnusableInput, match=r"nowhere\.json: no such file$"):
+        read_audit(tmp_path / "nowhere.json")
+
+
+def test_a_figure_that_is_none_is_told_with_the_file_of_the_policy(tmp_path: Path, audit: dict[str, Any]) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "x"\nabout = "y"\n[[receipts]]\nmeasure = "error.rate"\nat_most = 1\n')
+    with pytest.raises(UnusableInput, match=f"^{path}: receipts error.rate: the audit has no figure"):
+        judge(read_policy(str(path)), audit=audit)
+
+
+def test_an_audit_of_an_earlier_version_is_to_be_made_again(tmp_path: Path, audit: dict[str, Any]) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps(audit | {"damage": {"lines": 0, "rate": 0.0}}))
+    with pytest.raises(UnusableInput, match="does not say of how many lines; audit the logs again, with this version"):
+        read_audit(tmp_path / "audit.json")
+
+
+def test_what_may_be_given_is_not_said_to_be_needed() -> None:
+    with pytest.raises(UnusableInput, match=r"was given; it needs --receipts AUDIT, and takes DIR as well$"):
+        judge(read_policy("stage-b"))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

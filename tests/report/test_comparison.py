@@ -87,6 +87,22 @@ def test_whatever_was_filled_or_left_out_is_told(found: Comparison) -> None:
     assert "So few conversations cannot give an adjusted p below 0.125: read the intervals." in notes(few, [])
 
 
+def test_the_legend_is_of_the_columns_there_are(found: Comparison) -> None:
+    assert "could find: the smallest true difference" in notes(found, [])[0]
+    said = notes(found, [], reach=False)[0]
+    assert "could find" not in said
+    assert "Holm-adjusted over the 2 primary measures;" in said
+    alone = replace(found, differences=found.differences[:1])
+    assert "Holm-adjusted over the one primary measure;" in notes(alone, [])[0]
+
+
+def test_a_p_is_never_nothing() -> None:
+    one = difference(0.1, 0.02, holm=0.0004)
+    assert row(one)[COLUMNS.index("p")] == "<0.001"
+    assert row(replace(one, p_holm=None, p=0.0))[COLUMNS.index("p")] == "(<0.001)"
+    assert row(replace(one, p_holm=0.001))[COLUMNS.index("p")] == "0.001"
+
+
 def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> None:
     assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
     assert gains(replace(found, probes=0)) == "No probe has a hit at 6 to gain or lose."
