@@ -91,8 +91,9 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
     frame = frame.astype({"fts_rank": "float64", "vec_rank": "float64"} | dict.fromkeys(FEW, "category"))
     frame = frame.rename(columns={"key": "memory", "fts_rank": "text_rank", "vec_rank": "vector_rank"})
     grades = {(probe, key): grade for probe, one in read_gold(run).items() for key, grade in one.judged.items()}
-    asked = zip(frame["probe"], frame["memory"], strict=True)
-    frame["grade"] = pd.Series([grades.get(pair) for pair in asked], frame.index, "float64")
+    asked = frame.loc[frame["probe"].notna(), ["probe", "memory"]]
+    found = [grades.get(pair) for pair in zip(asked["probe"], asked["memory"], strict=True)]
+    frame["grade"] = pd.Series(found, asked.index, "float64")
     return _named(run, frame, conversation[rows])
 
 
