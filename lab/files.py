@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,6 +51,54 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Hand out a temporary folder beside ``path``; at the end it is renamed into place.
+
+    So the folder is there with all its files or not at all. Nothing may be at ``path`` but an empty folder; what killed
+    processes left beside it is removed. The files in it are to be written by :func:`whole_file`, which flushes them.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(f".{path.name}.*.part"):
+            owner = old.name.split(".")[-2]
+            if old.is_dir() and owner.isdigit() and not alive(int(owner)):
+                shutil.rmtree(old)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.mkdir()
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        yield part
+        os.replace(part, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise cannot_write(path, error, "; nothing is left of it") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def holds_exactly(folder: Path, checksums: dict[str, str]) -> bool:
+    """Whether a folder holds just the files of these names and sha256; False where there is none, or an empty one.
+
+    A folder that holds anything else is :class:`UnusableInput`: it is somebody's, and nothing in it is replaced.
+    """
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise UnusableInput(f"{folder}: exists and is no folder")
+    found = {one.relative_to(folder).as_posix(): one for one in folder.rglob("*") if not one.is_dir()}
+    if not found and not any(folder.iterdir()):
+        return False
+    if set(found) != set(checksums) or any(sha256_file(found[name]) != one for name, one in checksums.items()):
+        raise UnusableInput(f"{folder}: holds something else already; name a new folder")
+    return True
 
 
 def cannot_write(path: Path, error: OSError, more: str = "") -> CannotMeasure:
@@ -172,13 +221,17 @@ def read_json(path: Path) -> Any:
     return _parse(read_text(path), path, 1)
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each non-blank line of a JSON Lines file as ``(line number, object)``."""
+def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """Each non-blank line of a JSON Lines file as ``(line number, value)``, whatever the value is."""
     # Split at newlines alone: str.splitlines would also cut at U+2028, which JSON allows inside a string.
     for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        value = _parse(line, path, number)
+        if line.strip():
+            yield number, _parse(line, path, number)
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each non-blank line of a JSON Lines file as ``(line number, object)``."""
+    for number, value in read_json_values(path):
         if not isinstance(value, dict):
             raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {named(value)}")
         yield number, value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+SIX = ("harbor-release", "juniper-clinic", "lantern-shop", "orchid-lab", "tea-mountain", "two-desks")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -61,6 +63,15 @@ def vectors() -> Path:
 
 
 @pytest.fixture(scope="session")
-def operators() -> Path:
-    """The recordings that the project ships."""
-    return ROOT / "datasets" / "operators"
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six of the shipped recordings with their gold, beside each other as in the project.
+
+    What must hold of all of them is tested in test_shipped_sets.py; the rest is quicker over six.
+    """
+    own = tmp_path_factory.mktemp("shipped")
+    for kind in ("datasets", "golden"):
+        folder = own / kind / "operators"
+        folder.mkdir(parents=True)
+        for name in SIX:
+            shutil.copyfile(ROOT / kind / "operators" / f"{name}.jsonl", folder / f"{name}.jsonl")
+    return own / "datasets" / "operators"

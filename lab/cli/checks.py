@@ -1,4 +1,4 @@
-"""``lab recordings validate``, ``lab golden lint`` and ``lab doctor``.
+"""``lab golden lint`` and ``lab doctor``.
 
 Things that are checked, and fail with exit code 1.
 """
@@ -6,48 +6,20 @@ Things that are checked, and fail with exit code 1.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from lab.cli import options
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
-
-SHOWN = 20
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
-    recordings = typer.Typer(no_args_is_help=True, help="Recordings: check them.")
-    recordings.command("validate")(validate)
-    app.add_typer(recordings, name="recordings")
     golden = typer.Typer(no_args_is_help=True, help="Golden sets: check them.")
     golden.command("lint")(lint)
     app.add_typer(golden, name="golden")
     app.command("doctor")(doctor)
-
-
-def validate(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
-    as_json: Json = False,
-) -> None:
-    """Read recordings as a replay would and list what is wrong or was repaired."""
-    from lab.recordings.validate import validate as check
-
-    found = check(path, format)
-    if as_json:
-        emit_json(found.as_json())
-    else:
-        emit_table(
-            ["conversation", "sessions", "turns", "memories", "probes inside"],
-            [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
-        )
-        _list("warning", found.warnings)
-        _list("error", found.errors)
-    if found.errors:
-        raise CheckFailed(f"{path}: {len(found.errors)} errors")
 
 
 def lint(
@@ -70,8 +42,8 @@ def lint(
         emit_json(found.as_json())
     else:
         emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
-        _list("warning", found.warnings)
-        _list("error", found.errors)
+        emit_list("warning", found.warnings)
+        emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {len(found.errors)} errors")
 
@@ -92,10 +64,3 @@ def doctor(as_json: Json = False) -> None:
     failed = [check.name for check in checks if not check.ok]
     if failed:
         raise CheckFailed(f"failed: {', '.join(failed)}")
-
-
-def _list(kind: str, lines: Any) -> None:
-    for line in lines[:SHOWN]:
-        emit(f"{kind}: {line}")
-    if len(lines) > SHOWN:
-        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 Recordings = Annotated[Path, typer.Argument(metavar="PATH", help="A recording, or a folder of them.")]
-Format = Annotated[str, typer.Option("--format", help="lab, locomo, openclaw or realmem.")]
+Format = Annotated[
+    str, typer.Option("--format", help="A format of `lab recordings list`: lab, openclaw, realmem, locomo, …")
+]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")]
 Golden = Annotated[
     Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")

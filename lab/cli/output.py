@@ -11,6 +11,7 @@ import typer
 
 from lab.report.tables import folded, text_table
 
+SHOWN = 20
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -52,3 +53,11 @@ def emit_table(
 ) -> None:
     """Print a table; see :func:`lab.report.tables.text_table`."""
     emit(text_table(headers, rows, left, whole_keys=whole_keys))
+
+
+def emit_list(kind: str, lines: Sequence[str]) -> None:
+    """Print findings, a line each; of many the first ones."""
+    for line in lines[:SHOWN]:
+        emit(f"{kind}: {line}")
+    if len(lines) > SHOWN:
+        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")

@@ -4,7 +4,7 @@
      "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
 
 A probe that is no turn of the recording has ``id``, ``conversation`` and ``query`` in place of ``turn``; it is asked
-after the last turn.
+after the last turn. ``slices`` names more subgroups than ``type``: ``{"language": "zh"}``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.shape import optional
+from lab.shape import expect, optional
 
-FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "reason", "relevant", "forbidden"}
+FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "slices", "reason", "relevant", "forbidden"}
 
 
 def read_golden(path: Path) -> GoldenSet:
@@ -61,9 +61,16 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         query,
         relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
         forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
-        slices={"type": optional(line, "type", str, "", at)} if "type" in line else {},
+        slices=_slices(line, at),
         reason=optional(line, "reason", str, "", at),
     )
+
+
+def _slices(line: dict[str, Any], at: str) -> dict[str, str]:
+    named = {"type": optional(line, "type", str, "", at)} if "type" in line else {}
+    for name, value in optional(line, "slices", dict, {}, at).items():
+        named[name] = expect(value, str, f"{at}: slices.{name}")
+    return named
 
 
 def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:

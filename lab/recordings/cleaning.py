@@ -7,9 +7,11 @@ prompt is what the person wrote.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 SILENT = ("NO_REPLY", "HEARTBEAT_OK")
+_CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 # A block without an end was cut off by a budget, so what follows it is not the user's.
 _TO_THE_END = r"(?:{end}|\Z)"
 
@@ -79,3 +81,12 @@ def _gap(found: re.Match[str]) -> str:
     """Nothing, or a space where two words would become one."""
     before, after = found.string[: found.start()][-1:], found.string[found.end() :][:1]
     return " " if before.strip() and after.strip() else ""
+
+
+def language_of(texts: Iterable[str]) -> str:
+    """``zh`` where at least a tenth of the letters are Chinese characters, else ``en``."""
+    letters = chinese = 0
+    for text in texts:
+        letters += sum(map(str.isalpha, text))
+        chinese += len(_CHINESE.findall(text))
+    return "zh" if chinese and chinese * 10 >= letters else "en"

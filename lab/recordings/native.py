@@ -6,7 +6,9 @@
     {"kind": "memory", "text": TEXT, "category": "decision", "importance_label": "must_remember", "scope": "gateway"}
 
 A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled
-from the next turn on.
+from the next turn on. Under a ``key`` of its own it may stand anywhere: before the first turn it is there from the
+start. What other formats know besides (the time, speaker and scope of a turn, the time of a memory, the notes of a
+reader) has fields that a hand-written file does without.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 ROLES = ("user", "assistant", "tool", "system")
 FIELDS = {
     "session": {"kind", "session", "time", "scope"},
-    "turn": {"kind", "turn", "role", "text"},
+    "turn": {"kind", "turn", "role", "text", "time", "speaker", "scope"},
     "memory": {
         "kind",
+        "key",
+        "time",
         "text",
         "index_text",
         "category",
@@ -53,13 +57,19 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     if header.get("kind") != "recording" or header.get("schema") != SCHEMA:
         raise UnusableInput(f'{at}: the first line must be {{"kind": "recording", "schema": "{SCHEMA}", …}}')
     name = _name(header, "conversation", at)
+    noted = optional(header, "notes", list, [], at)
+    notes = tuple(expect(one, str, f"{at}: field 'notes'") for one in noted)
     reader = _Lines(name)
     for number, line in lines:
         reader.take(line, f"{path}:{number}")
     recording = Recording(
-        name, tuple(reader.turns), in_birth_order(reader.memories), language=optional(header, "language", str, "en", at)
+        name,
+        tuple(reader.turns),
+        in_birth_order(reader.memories),
+        language=optional(header, "language", str, "en", at),
+        notes=notes,
     )
-    return [(recording, GoldenSet())]
+    return [(recording, GoldenSet(notes=notes))]
 
 
 class _Lines:
@@ -84,17 +94,11 @@ class _Lines:
         {"session": self.take_session, "turn": self.take_turn, "memory": self.take_memory}[kind](line, at)
 
     def take_session(self, line: dict[str, Any], at: str) -> None:
-        key = f"{self.conversation}/{_name(line, 'session', at)}"
+        # A session may be called a#2: one that was cleared and went on.
+        key = f"{self.conversation}/{_name(line, 'session', at, forbidden='/')}"
         self._once(key, at)
-        time = field(line, "time", str, at)
         optional(line, "scope", str, "global", at)
-        try:
-            moment = datetime.fromisoformat(time)
-        except ValueError:
-            raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
-        if moment.tzinfo is None:
-            raise UnusableInput(f"{at}: time {time!r} has no zone; write for instance 2026-03-02T09:10:00+08:00")
-        start = round(moment.timestamp() * 1000)
+        start = _time_ms(field(line, "time", str, at), at)
         if start <= self.start_ms:
             raise UnusableInput(f"{at}: session {line['session']!r} does not begin after the one before it")
         self.session, self.start_ms = line, start
@@ -105,7 +109,11 @@ class _Lines:
         key = f"{self.conversation}/{self.session['session']}/{_name(line, 'turn', at)}"
         self._once(key, at)
         role = _one_of(field(line, "role", str, at), ROLES, "role", at)
-        previous = self.turns[-1].time_ms if self.turns else -1
+        earliest = max(self.turns[-1].time_ms + 1 if self.turns else 0, self.start_ms)
+        time_ms = _time_ms(field(line, "time", str, at), at) if "time" in line else earliest
+        if time_ms < earliest:
+            raise UnusableInput(f"{at}: turn {line['turn']!r} is not later than the one before, or than its session")
+        scope = optional(self.session, "scope", str, "global", at)
         self.turns.append(
             Turn(
                 key,
@@ -113,20 +121,26 @@ class _Lines:
                 self.session["session"],
                 role,
                 field(line, "text", str, at),
-                max(previous + 1, self.start_ms),
-                scope=optional(self.session, "scope", str, "global", at),
-                speaker=role,
+                time_ms,
+                scope=optional(line, "scope", str, scope, at),
+                speaker=optional(line, "speaker", str, role, at),
             )
         )
         self.ordinal = 0
 
     def take_memory(self, line: dict[str, Any], at: str) -> None:
-        if not self.turns or self.session is None or self.turns[-1].session != self.session["session"]:
-            raise UnusableInput(f"{at}: a memory stands before the first turn of its session")
-        turn = self.turns[-1]
-        key = f"{turn.key}#{self.ordinal}"
-        self.ordinal += 1
+        turn = self.turns[-1] if self.turns else None
+        if "key" in line:
+            key = field(line, "key", str, at)
+            if not key.startswith(f"{self.conversation}/"):
+                raise UnusableInput(f"{at}: key {key!r} does not begin with {self.conversation}/")
+        else:
+            if turn is None or self.session is None or turn.session != self.session["session"]:
+                raise UnusableInput(f"{at}: a memory stands before the first turn of its session")
+            key = f"{turn.key}#{self.ordinal}"
+            self.ordinal += 1
         self._once(key, at)
+        born = turn.time_ms if turn else 0
         text = field(line, "text", str, at)
         label = line.get("importance_label")
         supersedes = tuple(expect(line.get("supersedes", []), list, f"{at}: field 'supersedes'"))
@@ -139,9 +153,9 @@ class _Lines:
                 text,
                 optional(line, "index_text", str, text, at),
                 visible_from=len(self.turns),
-                created_at=turn.time_ms,
+                created_at=_time_ms(field(line, "time", str, at), at) if "time" in line else born,
                 category=_one_of(line.get("category", "fact"), CATEGORIES, "category", at),
-                scope=optional(line, "scope", str, turn.scope, at),
+                scope=optional(line, "scope", str, turn.scope if turn else "global", at),
                 label=None if label is None else _one_of(label, LABELS, "importance_label", at),
                 supersedes=supersedes,
                 trust=optional(line, "trust", str, "user", at),
@@ -155,10 +169,21 @@ class _Lines:
         self.keys.add(key)
 
 
-def _name(line: dict[str, Any], what: str, at: str) -> str:
+def _time_ms(time: str, at: str) -> int:
+    """An ISO 8601 time with its zone as epoch milliseconds."""
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
+    if moment.tzinfo is None:
+        raise UnusableInput(f"{at}: time {time!r} has no zone; write for instance 2026-03-02T09:10:00+08:00")
+    return round(moment.timestamp() * 1000)
+
+
+def _name(line: dict[str, Any], what: str, at: str, *, forbidden: str = "/#") -> str:
     """A name that a key can be made of."""
     name: str = field(line, what, str, at)
-    if not name.strip() or "/" in name or "#" in name:
+    if not name.strip() or any(one in name for one in forbidden):
         raise UnusableInput(f"{at}: {what} {name!r} is blank or holds / or #, which keys are made with")
     return name
 

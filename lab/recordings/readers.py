@@ -6,7 +6,7 @@ A new format is one file and one line in :data:`FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +14,15 @@ from pathlib import Path
 from lab.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
-from lab.recordings import locomo, native, openclaw, realmem
+from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, openclaw, realmem, realtalk
 from lab.recordings.model import Recording
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
+
+
+def nothing_beside(_: Path) -> tuple[Path, ...]:
+    """Most files stand alone."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,8 @@ class Format:
     """A format.
 
     Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
-    default), when recall happens by default.
+    default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
+    many of the last names of its path tell it from the others.
     """
 
     name: str
@@ -35,11 +41,49 @@ class Format:
     recall_turns: str
     about: str
     ignored: tuple[str, ...] = ()
+    beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
+    depth: int = 1
 
 
 FORMATS: dict[str, Format] = {
     form.name: form
     for form in (
+        Format(
+            "aider",
+            aider.read,
+            "*.md",
+            ("turns",),
+            "user",
+            "aider chat histories: one developer's sessions, no gold",
+            aider.IGNORED,
+        ),
+        Format(
+            "beam",
+            beam.read,
+            beam.PATTERN,
+            ("turns",),
+            "none",
+            "BEAM: user and assistant, ten abilities asked for after the chat",
+            beside=beam.questions_of,
+            depth=3,
+        ),
+        Format(
+            "hermes",
+            hermes.read,
+            hermes.PATTERN,
+            ("turns",),
+            "user",
+            "logs of a Hermes agent: a day of chats, no gold",
+            hermes.IGNORED,
+        ),
+        Format(
+            "ikat",
+            ikat.read,
+            "*_topics.json",
+            ("statements",),
+            "user",
+            "TREC iKAT: statements of a user, every utterance judged",
+        ),
         Format(
             "lab",
             native.read,
@@ -55,6 +99,16 @@ FORMATS: dict[str, Format] = {
             ("turns", "observations"),
             "none",
             "LoCoMo-10: two people, questions asked after the last session",
+        ),
+        Format(
+            "madial",
+            madial.read,
+            madial.PATTERN,
+            ("archive",),
+            "user",
+            "MADial-Bench: dialogues over an archive, English and Chinese",
+            madial.IGNORED,
+            madial.memories_of,
         ),
         Format(
             "openclaw",
@@ -73,6 +127,14 @@ FORMATS: dict[str, Format] = {
             "user",
             "RealMem: user and assistant, gold on turns inside the sessions",
         ),
+        Format(
+            "realtalk",
+            realtalk.read,
+            "*.json",
+            ("turns",),
+            "none",
+            "REALTALK: two real people, questions asked after the last session",
+        ),
     )
 }
 
@@ -81,7 +143,8 @@ FORMATS: dict[str, Format] = {
 class Library:
     """What was read: recordings in order of conversation id, their probes, and the files they came from.
 
-    ``stored`` is the digest of the memories that took the place of the recordings' own, if any did.
+    ``names`` has what belongs to those files as well, by names that do not depend on where they lie. ``stored`` is the
+    digest of the memories that took the place of the recordings' own, if any did.
     """
 
     format: Format
@@ -89,6 +152,7 @@ class Library:
     recordings: tuple[Recording, ...]
     golden: GoldenSet
     files: tuple[Path, ...]
+    names: dict[str, Path] = field(default_factory=dict)
     stored: str | None = None
 
 
@@ -111,13 +175,23 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
             child
             for child in path.glob(form.pattern)
             if child.is_file()
-            and not child.name.startswith(".")
+            and not any(name.startswith(".") for name in child.relative_to(path).parts)
             and not any(fnmatchcase(child.name, ignored) for ignored in form.ignored)
         )
     )
     if not found:
         raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
     return found
+
+
+def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:
+    """The files, and those that belong to them, by the last names of their paths."""
+    names: dict[str, Path] = {}
+    for file in files:
+        absolute = file.absolute()
+        root = absolute.parents[min(form.depth, len(absolute.parents)) - 1]
+        names |= {one.absolute().relative_to(root).as_posix(): one for one in (file, *form.beside(file))}
+    return names
 
 
 def read_library(path: Path, format_name: str, *, memories: str | None = None) -> Library:
@@ -142,7 +216,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     for recording in recordings:
         if not recording.turns:
             raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
-    library = Library(form, chosen, recordings, GoldenSet(), files)
+    library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form))
     for _, gold in pairs:
         library = with_golden(library, gold)
     return library

@@ -1,0 +1,110 @@
+"""The project's own form as a JSON Schema (2020-12): one line of a recording, or one of a golden set.
+
+A schema sees one line alone. What lies between lines (keys that occur twice, times that run backwards, memories that
+nothing else knows) is for ``lab recordings validate`` and ``lab golden lint``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.golden.read import FIELDS as PROBE_FIELDS
+from lab.recordings.native import CATEGORIES, FIELDS, LABELS, ROLES, SCHEMA
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT: dict[str, Any] = {"type": "string"}
+_NAME = {"type": "string", "pattern": r"^(?=.*\S)[^/#]+$"}
+_TIME = {
+    "type": "string",
+    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
+    "description": "ISO 8601 with its zone",
+}
+_JUDGEMENTS = {"type": "array", "items": {"$ref": "#/$defs/judgement"}}
+_KNOWN: dict[str, dict[str, Any]] = {
+    "session": {
+        "session": {"type": "string", "pattern": r"^(?=.*\S)[^/]+$"},
+        "time": _TIME,
+        "scope": _TEXT,
+    },
+    "turn": {
+        "turn": _NAME,
+        "role": {"enum": list(ROLES)},
+        "text": _TEXT,
+        "time": _TIME,
+        "speaker": _TEXT,
+        "scope": _TEXT,
+    },
+    "memory": {
+        "key": {"type": "string", "pattern": "^[^/#]+/"},
+        "time": _TIME,
+        "text": _TEXT,
+        "index_text": _TEXT,
+        "category": {"enum": list(CATEGORIES)},
+        "importance_label": {"enum": [*LABELS, None]},
+        "scope": _TEXT,
+        "supersedes": {"type": "array", "items": _TEXT},
+        "trust": _TEXT,
+        "hard_rule": {"type": "boolean"},
+    },
+    "probe": {
+        "turn": {"type": ["string", "null"], "pattern": "^[^/]+/[^/]+/."},
+        "id": _TEXT,
+        "conversation": _TEXT,
+        "query": {"type": ["string", "null"]},
+        "type": _TEXT,
+        "slices": {"type": "object", "additionalProperties": _TEXT},
+        "reason": _TEXT,
+        "relevant": _JUDGEMENTS,
+        "forbidden": _JUDGEMENTS,
+    },
+}
+_NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "memory": ["text"], "probe": []}
+
+
+def line_schema() -> dict[str, Any]:
+    """The schema that every line validates against, by its ``kind``."""
+    fields = FIELDS | {"probe": PROBE_FIELDS}
+    kinds = {kind: _object(kind, fields[kind]) for kind in _KNOWN}
+    kinds["probe"]["oneOf"] = [
+        {"required": ["turn"], "properties": {"turn": {"type": "string"}, "query": {"type": "null"}}},
+        {
+            "required": ["id", "conversation", "query"],
+            "properties": {"query": {"type": "string"}, "turn": {"type": "null"}},
+        },
+    ]
+    recording = {
+        "type": "object",
+        "description": "the first line of a recording; other fields, a title for instance, are free",
+        "properties": {
+            "kind": {"const": "recording"},
+            "schema": {"const": SCHEMA},
+            "conversation": _NAME,
+            "language": _TEXT,
+            "notes": {"type": "array", "items": _TEXT},
+        },
+        "required": ["kind", "schema", "conversation"],
+    }
+    judgement = {
+        "type": "object",
+        "properties": {"memory": _TEXT, "grade": {"type": "integer", "minimum": 1}, "reason": _TEXT},
+        "required": ["memory"],
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:{SCHEMA}",
+        "title": "One line of a recording or of a golden set",
+        "type": "object",
+        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("recording", *kinds)],
+        "$defs": {"recording": recording, **kinds, "judgement": judgement},
+    }
+
+
+def _object(kind: str, fields: set[str]) -> dict[str, Any]:
+    # The reader's own list of fields decides: one that is not described here may hold anything.
+    described = {name: _KNOWN[kind].get(name, {}) for name in sorted(fields - {"kind"})}
+    return {
+        "type": "object",
+        "properties": {"kind": {"const": kind}} | described,
+        "required": ["kind", *_NEEDED[kind]],
+        "additionalProperties": False,
+    }

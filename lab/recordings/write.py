@@ -1,0 +1,93 @@
+"""Recordings written in the project's own form, so that :mod:`lab.recordings.native` reads the same again.
+
+A field is written where reading would not arrive at its value without it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.native import SCHEMA
+
+
+def recording_lines(recording: Recording) -> bytes:
+    """One conversation as JSON Lines.
+
+    Raises :class:`UnusableInput` where the form cannot hold it: a session that is taken up again later, or memories
+    that are not in the order in which they can be recalled.
+    """
+    name = recording.conversation
+    header = {"kind": "recording", "schema": SCHEMA, "conversation": name, "language": recording.language}
+    lines: list[dict[str, Any]] = [header | ({"notes": list(recording.notes)} if recording.notes else {})]
+    for before, after in pairwise(recording.memories):
+        if after.visible_from < before.visible_from:
+            raise UnusableInput(f"{name}: memory {after.key} can be recalled before {before.key}, which is older")
+    writer = _Memories(recording.memories)
+    lines += writer.up_to(0, None)
+    session, begun = None, set[str]()
+    for place, turn in enumerate(recording.turns):
+        if turn.session != session:
+            session = turn.session
+            if session in begun:
+                raise UnusableInput(f"{name}: session {session!r} goes on after another one began")
+            begun.add(session)
+            lines.append({"kind": "session", "session": session, "time": _iso(turn.time_ms), "scope": turn.scope})
+            scope, earliest = turn.scope, turn.time_ms
+        lines.append(_turn(recording, turn, scope, earliest))
+        earliest = turn.time_ms + 1
+        lines += writer.up_to(place + 1, turn)
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+
+
+def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[str, Any]:
+    prefix = f"{recording.conversation}/{turn.session}/"
+    if not turn.key.startswith(prefix):
+        raise UnusableInput(f"{recording.conversation}: turn {turn.key} is not keyed {prefix}…")
+    line = {"kind": "turn", "turn": turn.key.removeprefix(prefix), "role": turn.role, "text": turn.text}
+    line |= {"time": _iso(turn.time_ms)} if turn.time_ms != earliest else {}
+    line |= {"speaker": turn.speaker} if turn.speaker != turn.role else {}
+    return line | ({"scope": turn.scope} if turn.scope != scope else {})
+
+
+class _Memories:
+    """Hands out the memory lines in order; knows which key and time a reader would give."""
+
+    def __init__(self, memories: tuple[Memory, ...]) -> None:
+        self.memories = memories
+        self.done = 0
+        self.born = -1
+
+    def up_to(self, visible_from: int, turn: Turn | None) -> list[dict[str, Any]]:
+        """The lines of the memories that can be recalled from that turn on; ``turn`` is the one above them."""
+        lines = []
+        ordinal = 0
+        while self.done < len(self.memories) and self.memories[self.done].visible_from == visible_from:
+            memory = self.memories[self.done]
+            self.done += 1
+            line: dict[str, Any] = {"kind": "memory"}
+            if turn is not None and memory.key == f"{turn.key}#{ordinal}":
+                ordinal += 1
+            else:
+                line |= {"key": memory.key}
+            born = max(self.born + 1, turn.time_ms if turn else 0)
+            line |= {"time": _iso(memory.created_at)} if memory.created_at != born else {}
+            self.born = memory.created_at
+            line |= {"text": memory.text}
+            line |= {"index_text": memory.index_text} if memory.index_text != memory.text else {}
+            line |= {"category": memory.category} if memory.category != "fact" else {}
+            line |= {"importance_label": memory.label} if memory.label is not None else {}
+            line |= {"scope": memory.scope} if memory.scope != (turn.scope if turn else "global") else {}
+            line |= {"supersedes": list(memory.supersedes)} if memory.supersedes else {}
+            line |= {"trust": memory.trust} if memory.trust != "user" else {}
+            lines.append(line | ({"hard_rule": True} if memory.hard_rule else {}))
+        return lines
+
+
+def _iso(time_ms: int) -> str:
+    """Epoch milliseconds as ISO 8601, UTC."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")

@@ -1,0 +1,58 @@
+"""``lab recordings`` as people use it: list, schema, import and convert."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+HISTORY = """
+# aider chat started at 2024-08-06 09:00:00
+
+#### rename fire to bake
+
+Certainly!
+
+#### /undo
+"""
+
+
+def test_the_known_sets_fit_80_columns_and_one_is_told_in_full(lab: Lab, tmp_path: Path) -> None:
+    for arguments in ((), ("realmem",)):
+        done = lab("recordings", "list", *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert max(map(len, done.stdout.splitlines())) <= 80
+    told = json.loads(lab("recordings", "list", "--json", cwd=tmp_path).stdout)
+    assert [one["format"] for one in told["formats"]] == sorted(one["format"] for one in told["formats"])
+    assert {one["format"]: one["set"] and one["set"]["licence"] for one in told["formats"]}["locomo"] == "CC BY-NC 4.0"
+
+
+def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / ".aider.chat.history.md").write_text(HISTORY, "utf-8")
+    source = ("recordings", "import", ".aider.chat.history.md", "--format", "aider", "--out", "taken")
+    done = lab(*source, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 files are of an unknown version" in done.stdout
+    assert done.stdout.endswith("taken: 1 conversations, 0 probes\n")
+    refused = lab(*source[:-1], "other", "--strict", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert not (tmp_path / "other").exists()
+    words = ("recordings", "convert", ".aider.chat.history.md", "--format", "aider", "--out", "own", "--json")
+    converted = json.loads(lab(*words, cwd=tmp_path).stdout)
+    assert (converted["datasets"], converted["golden"], converted["memories"]) == ("own/datasets/aider", None, 2)
+
+
+def test_the_schema_is_printed_for_people_and_programs(lab: Lab, tmp_path: Path) -> None:
+    from jsonschema import Draft202012Validator
+
+    plain = lab("recordings", "schema", cwd=tmp_path).stdout
+    Draft202012Validator.check_schema(json.loads(plain))
+    assert plain.count("\n") > 50
+
+
+def test_an_unknown_format_is_one_line(lab: Lab, tmp_path: Path) -> None:
+    done = lab("recordings", "import", ".", "--format", "nosuch", "--out", "out", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -1,0 +1,121 @@
+"""BEAM: messages are memories, and what a question wants follows from its ability."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import Judgement, Probe
+from lab.recordings.model import Memory, Turn
+from lab.recordings.readers import read_library
+
+Sample = Callable[[str, Path], Path]
+MARCH_15 = 1710460800000  # 2024-03-15T00:00:00Z
+KEYS = {number: f"100K-7/batch-{1 + number // 4}/{number}#0" for number in range(6)}
+
+
+def _gold(*numbers: int) -> tuple[Judgement, ...]:
+    return tuple(Judgement(KEYS[one]) for one in numbers)
+
+
+def test_a_message_is_a_turn_and_a_memory_without_the_marker(sample: Sample, tmp_path: Path) -> None:
+    (recording,) = read_library(sample("beam", tmp_path), "beam").recordings
+    text = "My kiln fires at 900 degrees."
+    assert recording.turns[0] == Turn("100K-7/batch-1/0", 0, "batch-1", "user", text, MARCH_15, speaker="user")
+    assert recording.memories[0] == Memory(KEYS[0], text, text, visible_from=1, created_at=MARCH_15)
+    assert [turn.role for turn in recording.turns] == ["user", "assistant"] * 3
+    assert [memory.key for memory in recording.memories] == list(KEYS.values())
+    assert [turn.time_ms - MARCH_15 for turn in recording.turns] == [0, 1, 2, 3, 4, 5]
+    assert recording.notes[:2] == (
+        "100K-7: batch-2 has no date (None), it follows the one before",
+        "100K-7: markers of the form '->-> 1,22' taken off: 2",
+    )
+
+
+def test_what_a_probe_wants_follows_from_its_ability(sample: Sample, tmp_path: Path) -> None:
+    golden = read_library(sample("beam", tmp_path), "beam").golden
+    replaced = (Judgement(KEYS[0], reason="replaced since"),)
+    assert [(one.id, one.relevant, one.forbidden) for one in golden.probes] == [
+        ("100K-7/abstention-1", (), ()),
+        ("100K-7/knowledge_update-1", _gold(4), replaced),
+        # One message says old and new: it is wanted, and nothing is forbidden.
+        ("100K-7/knowledge_update-2", _gold(4), ()),
+        ("100K-7/contradiction_resolution-1", _gold(4, 0), ()),
+        ("100K-7/event_ordering-1", _gold(0, 2, 4), ()),
+    ]
+    assert golden.probes[0] == Probe(
+        "100K-7/abstention-1",
+        "100K-7",
+        None,
+        "Who built the kiln?",
+        (),
+        slices={"ability": "abstention", "difficulty": "easy"},
+    )
+    assert golden.notes[2:] == (
+        "100K-7/knowledge_update-2: sources [77] are no messages",
+        "100K-7/summarization-1: left out, it names no source",
+    )
+
+
+def test_a_chat_is_found_however_deep_and_named_by_its_folder(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("beam", tmp_path / "chats")
+    names = {"100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"}
+    for path in (tmp_path, folder, folder / "100K", folder / "100K" / "7", folder / "100K" / "7" / "chat.json"):
+        library = read_library(path, "beam")
+        assert [one.conversation for one in library.recordings] == ["100K-7"]
+        assert set(library.names) == names
+    (folder / "100K").rename(folder / "some")
+    assert [one.conversation for one in read_library(tmp_path, "beam").recordings] == ["7"]
+
+
+def test_without_questions_nothing_is_judged(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("beam", tmp_path)
+    (folder / "100K" / "7" / "probing_questions" / "probing_questions.json").unlink()
+    library = read_library(folder, "beam")
+    assert library.golden.probes == ()
+    assert library.golden.notes[-1] == "100K-7: no probing_questions.json beside the chat, so nothing is judged"
+
+
+def test_a_message_twice_is_refused(sample: Sample, tmp_path: Path) -> None:
+    path = sample("beam", tmp_path) / "100K" / "7" / "chat.json"
+    chat = json.loads(path.read_text("utf-8"))
+    chat[1]["turns"][0][1]["id"] = 0
+    path.write_text(json.dumps(chat), "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "beam")
+    assert str(caught.value) == f"{path}: [1].turns[0][1]: message 0 occurs twice"
+
+
+def test_a_source_that_is_no_number_is_named(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("beam", tmp_path)
+    path = folder / "100K" / "7" / "probing_questions" / "probing_questions.json"
+    path.write_text(json.dumps({"event_ordering": [{"question": "Q", "source_chat_ids": [[1, "2"]]}]}), "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(folder, "beam")
+    place = f"{path}: event_ordering[0]: source_chat_ids"
+    assert str(caught.value) == f"{place}: expected a number, found a string"
+
+
+def test_the_public_chats_hold_160_questions(shared: Callable[..., Path]) -> None:
+    library = read_library(shared("data", "beam", "100K"), "beam")
+    turns = {one.conversation.removeprefix("100K-"): len(one.turns) for one in library.recordings}
+    assert turns == {"1": 188, "4": 212, "6": 258, "8": 268, "11": 388, "13": 310, "16": 322, "18": 362}
+    abilities = Counter(one.slices["ability"] for one in library.golden.probes)
+    left_out = [note for note in library.golden.notes if "left out" in note]
+    assert len(library.golden.probes) + len(left_out) == 160
+    assert {note.split("/")[1].split("-")[0] for note in left_out} == {"summarization"}
+    assert abilities == dict.fromkeys(abilities, 16) | {"summarization": 14}
+    assert len(abilities) == 10
+    # Abstention alone needs nothing; every source id names a message.
+    assert {one.slices["ability"] for one in library.golden.probes if not one.relevant} == {"abstention"}
+    assert not any("are no messages" in note for note in library.golden.notes)
+    assert not any("->->" in turn.text for one in library.recordings for turn in one.turns)
+    assert sum(int(note.rsplit(" ", 1)[1]) for note in library.golden.notes if "markers" in note) == 853
+    stale = [one for one in library.golden.probes if one.forbidden]
+    assert {one.slices["ability"] for one in stale} == {"knowledge_update"}
+    assert (len(stale), sum(len(one.forbidden) for one in stale)) == (15, 17)

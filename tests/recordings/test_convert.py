@@ -1,0 +1,248 @@
+"""Any set in the project's own form: read back it gives the same turns, memories and probes, and the same receipts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import Judgement, Probe
+from lab.golden.read import read_golden
+from lab.golden.write import golden_lines
+from lab.recordings.convert import convert
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.native import read as read_native
+from lab.recordings.readers import FORMATS, Library, read_library, with_golden
+from lab.recordings.schema import line_schema
+from lab.recordings.write import recording_lines
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+
+Sample = Callable[[str, Path], Path]
+FOREIGN = sorted(set(FORMATS) - {"lab"})
+
+
+def _again(out: Path, name: str) -> Library:
+    library = read_library(out / "datasets" / name, "lab")
+    golden = out / "golden" / name
+    return with_golden(library, read_golden(golden)) if golden.is_dir() else library
+
+
+def _same(library: Library, again: Library) -> None:
+    assert again.recordings == library.recordings
+    for one in library.recordings:
+        assert again.golden.of(one.conversation) == library.golden.of(one.conversation)
+    assert len(again.golden.probes) == len(library.golden.probes)
+
+
+@pytest.fixture(scope="module")
+def valid() -> Callable[[Path], int]:
+    """Validates every line of every file below a folder against the schema; gives how many there were."""
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(line_schema())
+    validator = Draft202012Validator(line_schema())
+
+    def check(folder: Path) -> int:
+        lines = [
+            json.loads(line)
+            for path in sorted(folder.rglob("*.jsonl"))
+            for line in path.read_text("utf-8").split("\n")
+            if line
+        ]
+        for line in lines:
+            assert validator.is_valid(line), line
+        return len(lines)
+
+    return check
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_set_of_every_format_reads_back_the_same_and_replays_the_same(
+    sample: Sample, tmp_path: Path, name: str, valid: Callable[[Path], int]
+) -> None:
+    source = sample(name, tmp_path / "in")
+    for memories in FORMATS[name].memories:
+        out = tmp_path / memories
+        done = convert(source, name, out, memories=memories)
+        library = read_library(source, name, memories=memories)
+        _same(library, _again(out, name))
+        assert (done.turns, done.memories) == (
+            sum(len(one.turns) for one in library.recordings),
+            sum(len(one.memories) for one in library.recordings),
+        )
+        assert valid(out) >= done.turns + done.memories + done.probes
+    asked = Asked(str(source), name, ("bm25", "seed_full"), memories=memories, embedder="hashing")
+    own = replace(asked, path=done.datasets, format="lab", memories=None, recall_turns=done.recall_turns)
+    first, second = run_replay(asked, tmp_path / "first"), run_replay(own, tmp_path / "second")
+    assert (first.failures, second.failures) == ((), ())
+    assert len(first.done) == len(library.recordings)
+    for conversation in first.done:
+        rows = [_rows(outcome.run.path, conversation) for outcome in (first, second)]
+        assert rows[0] == rows[1]
+        assert rows[0]
+
+
+def _rows(folder: Path, conversation: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    (path,) = [one for one in (folder / "receipts").glob("*.parquet") if conversation in one.name]
+    return pyarrow.parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "memories"),
+    [
+        ("realtalk", ("realtalk",), None),
+        ("beam", ("beam", "100K", "1"), None),
+        ("ikat", ("ikat",), None),
+        ("madial", ("madial",), None),
+        ("hermes", ("transcripts",), None),
+        ("aider", ("transcripts",), None),
+        ("locomo", ("locomo",), "observations"),
+        ("realmem", ("realmem", "Kenta_Tanaka_dialogues_256k.json"), None),
+    ],
+)
+def test_the_public_sets_read_back_the_same(
+    shared: Callable[..., Path],
+    tmp_path: Path,
+    name: str,
+    place: tuple[str, ...],
+    memories: str | None,
+) -> None:
+    source = shared("data", *place)
+    convert(source, name, tmp_path / "out", memories=memories)
+    _same(read_library(source, name, memories=memories), _again(tmp_path / "out", name))
+
+
+def test_the_shipped_set_is_valid_and_reads_back_the_same(
+    operators: Path, tmp_path: Path, valid: Callable[[Path], int]
+) -> None:
+    assert valid(operators) > 1000
+    assert valid(operators.parents[1] / "golden" / operators.name) > 100
+    library = read_library(operators, "lab")
+    convert(operators, "lab", tmp_path / "out", name="again")
+    _same(library, _again(tmp_path / "out", "again"))
+    # A golden set of the project's own goes through as well.
+    golden = read_golden(operators.parents[1] / "golden" / operators.name)
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes(golden_lines(golden.probes))
+    assert read_golden(path) == golden
+
+
+def test_the_schema_knows_the_fields_that_are_read() -> None:
+    from lab.golden.read import FIELDS as PROBE
+    from lab.recordings.native import FIELDS
+
+    schema = line_schema()
+    for kind, fields in (FIELDS | {"probe": PROBE}).items():
+        described = schema["$defs"][kind]["properties"]
+        assert set(described) == fields
+        assert all(described.values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "note"},
+        {"kind": "recording", "schema": "lab.recording.v2", "conversation": "c"},
+        {"kind": "recording", "schema": "lab.recording.v1", "conversation": "a/b"},
+        {"kind": "session", "session": "s", "time": "2026-03-02T09:10:00"},
+        {"kind": "session", "session": "s", "time": "2026-03-02T09:10:00Z", "scop": "x"},
+        {"kind": "turn", "turn": "t", "role": "User", "text": "x"},
+        {"kind": "turn", "turn": "t#1", "role": "user", "text": "x"},
+        {"kind": "memory", "text": None},
+        {"kind": "memory", "text": "x", "category": "rule"},
+        {"kind": "probe"},
+        {"kind": "probe", "turn": "c/s/t", "id": "q", "conversation": "c", "query": "x"},
+        {"kind": "probe", "id": "q", "query": "x"},
+        {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 0}]},
+    ],
+)
+def test_the_schema_refuses_what_the_reader_refuses(line: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+
+    assert not Draft202012Validator(line_schema()).is_valid(line)
+
+
+def _recording(*turns: Turn, memories: tuple[Memory, ...] = ()) -> Recording:
+    return Recording("c", turns, memories)
+
+
+@pytest.mark.parametrize(
+    ("recording", "problem"),
+    [
+        (
+            _recording(
+                Turn("c/s/1", 0, "s", "user", "x", 0),
+                Turn("c/t/1", 1, "t", "user", "x", 1),
+                Turn("c/s/2", 2, "s", "user", "x", 2),
+            ),
+            "c: session 's' goes on after another one began",
+        ),
+        (_recording(Turn("d/s/1", 0, "s", "user", "x", 0)), "c: turn d/s/1 is not keyed c/s/…"),
+        (
+            _recording(memories=(Memory("c/a#0", "x", "x", 2, 0), Memory("c/a#1", "x", "x", 1, 1))),
+            "c: memory c/a#1 can be recalled before c/a#0, which is older",
+        ),
+    ],
+)
+def test_what_the_form_cannot_hold_is_refused(recording: Recording, problem: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        recording_lines(recording)
+    assert str(caught.value) == problem
+
+
+def test_every_field_of_a_recording_survives(tmp_path: Path) -> None:
+    recording = Recording(
+        "c",
+        (
+            Turn("c/s#2/1", 0, "s#2", "user", "a\u2028b", 1000, "shop", "Ada"),
+            Turn("c/s#2/2", 1, "s#2", "tool", "", 5007, "other", "tool"),
+        ),
+        (
+            Memory("c/before#7", "x", "y", 0, 12, "todo", "shop", "ignore", (), "untrusted", True),
+            Memory("c/s#2/1#0", "x", "x", 1, 1000),
+            Memory("c/s#2/1#2", "x", "x", 1, 3000, scope="shop", supersedes=("c/before#7",)),
+        ),
+        "zh-Hant",
+        ("a note",),
+    )
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(recording_lines(recording))
+    ((again, golden),) = read_native(path, "recorded")
+    assert again == recording
+    assert golden.notes == ("a note",)
+
+
+def test_a_probe_keeps_its_slices_and_one_that_is_not_called_as_its_turn_is_refused(tmp_path: Path) -> None:
+    judged = (Judgement("c/s/1#0", 2, "why"),)
+    probes = (
+        Probe("c/s/1", "c", "c/s/1", None, judged, (Judgement("c/s/1#1"),), {"type": "a", "language": "zh"}, "because"),
+        Probe("q1", "c", None, "Which?", (), slices={"type": "a"}),
+    )
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes(golden_lines(probes))
+    assert read_golden(path).probes == probes
+    with pytest.raises(UnusableInput, match="probe p is not called as its turn, c/s/1"):
+        golden_lines([replace(probes[0], id="p")])
+
+
+def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sample, tmp_path: Path) -> None:
+    source, out = sample("hermes", tmp_path / "in"), tmp_path / "out"
+    assert convert(source, "hermes", out).already_there is False
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert convert(source, "hermes", out).already_there is True
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    (out / "mine.txt").write_text("mine", "utf-8")
+    with pytest.raises(UnusableInput, match="holds something else already; name a new folder"):
+        convert(source, "hermes", out)
+    assert (out / "mine.txt").is_file()
+    with pytest.raises(UnusableInput, match="is no name of a folder"):
+        convert(source, "hermes", tmp_path / "other", name="../up")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]

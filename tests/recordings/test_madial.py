@@ -1,0 +1,101 @@
+"""MADial-Bench: dialogues over one archive, the memory file beside the dialogue file, two languages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import Judgement, Probe
+from lab.recordings.model import Memory, Turn
+from lab.recordings.readers import read_library
+
+Sample = Callable[[str, Path], Path]
+JULY_3 = 1719964800000  # 2024-07-03T00:00:00Z, the day after the last memory
+JUNE_16 = 1718496000000
+
+
+def test_a_user_is_a_conversation_over_an_archive(sample: Sample, tmp_path: Path) -> None:
+    library = read_library(sample("madial", tmp_path), "madial")
+    ada, ben = library.recordings
+    assert (ada.conversation, ada.sessions, ben.conversation) == ("en-user1", ("d001",), "en-user2")
+    assert set(library.names) == {"MADial-Bench-en-dialogue.json", "MADial-Bench-en-memory.json"}
+    assert ada.turns[:2] == (
+        Turn("en-user1/d001/1", 0, "d001", "user", "The kiln is cold again.", JULY_3, speaker="Ada"),
+        # Its speaker is missing: the other one speaks.
+        Turn("en-user1/d001/2", 1, "d001", "assistant", "Shall I call somebody?", JULY_3 + 1, speaker="assistant"),
+    )
+    assert ben.turns[0].time_ms == JUNE_16
+
+
+def test_a_memory_belongs_to_whom_it_is_wanted_by_or_names(sample: Sample, tmp_path: Path) -> None:
+    ada, ben = read_library(sample("madial", tmp_path), "madial").recordings
+    # In order of their dates; what nobody wants and that names nobody is everybody's.
+    assert [memory.key for memory in ada.memories] == [f"en-user1/archive#{one}" for one in (8, 1, 2)]
+    assert [memory.key for memory in ben.memories] == [f"en-user2/archive#{one}" for one in (7, 8)]
+    event = "Ada broke a bowl."
+    assert ada.memories[1] == Memory("en-user1/archive#1", event, event, visible_from=0, created_at=1703462400000)
+
+
+def test_the_probe_is_the_user_turn_before_the_first_test_turn(sample: Sample, tmp_path: Path) -> None:
+    golden = read_library(sample("madial", tmp_path), "madial").golden
+    slices = {"language": "en"}
+    asked, sung = "en-user1/d001/3", "en-user2/d002/1".replace("d002", "d001")
+    assert golden.probes == (
+        Probe(asked, "en-user1", asked, None, (Judgement("en-user1/archive#2"),), slices=slices),
+        Probe(sung, "en-user2", sung, None, (Judgement("en-user2/archive#7"),), slices=slices),
+    )
+    assert golden.notes == (
+        "en-user1/d001: relevant-id ['99'] are no memories of this user",
+        "en-user1: lines without a speaker, read as the other's: 1",
+    )
+
+
+def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("madial", tmp_path)
+    (folder / "MADial-Bench-en-memory.json").rename(folder / "other.json")
+    path = folder / "MADial-Bench-en-dialogue.json"
+    with pytest.raises(UnusableInput) as caught:
+        read_library(folder, "madial")
+    told = f"{path}: its memories are not beside it; put MADial-Bench-en-memory.json into the same folder"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"test-turn": []}, "test-turn [] is no place in a dialogue of 4 lines"),
+        ({"test-turn": [4]}, "test-turn [4] is no place in a dialogue of 4 lines"),
+        ({"relevant-id": None}, "field 'relevant-id': expected a list, found null"),
+        ({"dialogue": ["<BOD>", 1]}, "dialogue: expected a string, found a number"),
+    ],
+)
+def test_a_wrong_shape_is_named_by_file_and_line(
+    sample: Sample, tmp_path: Path, change: dict[str, object], problem: str
+) -> None:
+    path = sample("madial", tmp_path) / "MADial-Bench-en-dialogue.json"
+    first, second = path.read_text("utf-8").splitlines()
+    path.write_text(first + "\n" + json.dumps(json.loads(second) | change) + "\n", "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "madial")
+    assert str(caught.value) == f"{path}:2: {problem}"
+
+
+def test_the_public_user_has_76_probes_in_each_language(shared: Callable[..., Path]) -> None:
+    library = read_library(shared("data", "madial"), "madial")
+    counts = [
+        (one.conversation, one.language, len(one.sessions), len(one.turns), len(one.memories))
+        for one in library.recordings
+    ]
+    assert counts == [("en-user1", "en", 76, 679, 76), ("zh-user1", "zh", 76, 697, 83)]
+    english, chinese = (library.golden.of(one.conversation) for one in library.recordings)
+    assert (len(english), len(chinese)) == (76, 76)
+    # The same dialogues in two languages: 71 of 76 want the very same memories.
+    wanted = [[{gold.memory.split("#")[1] for gold in one.relevant} for one in probes] for probes in (english, chinese)]
+    assert sum(one == other for one, other in zip(*wanted, strict=True)) == 71
+    assert sum(len(one.relevant) for one in english) == 204
+    assert not any("no memories of this user" in note for note in library.golden.notes)
+    assert all("<" not in turn.text[:1] for one in library.recordings for turn in one.turns if turn.role == "user")

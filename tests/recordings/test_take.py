@@ -1,0 +1,134 @@
+"""A downloaded copy is taken in whole, with a card, and told apart from another version."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.files import whole_folder
+from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
+from lab.recordings.readers import FORMATS, read_library
+from lab.recordings.take import take
+
+Sample = Callable[[str, Path], Path]
+
+
+def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
+    assert {one.format for one in CATALOGUE} == set(FORMATS) - {"openclaw"}
+    for one in CATALOGUE:
+        assert one.title
+        assert one.repository
+        assert one.licence
+        assert one.holds
+        assert one.good_for
+        for known in one.files:
+            assert set(known.sha256) <= set("0123456789abcdef")
+            assert 8 <= len(known.sha256) <= 64
+    with pytest.raises(UnusableInput, match="the catalogue has no set of format 'openclaw'; it has: realmem, "):
+        entry_of("openclaw")
+
+
+def test_a_checksum_tells_the_version_by_as_many_digits_as_are_known() -> None:
+    whole, half = Known("a.json", "79fa87e9"), Known("b.json", "ab" * 32, "a half")
+    entry = Entry("x", "X", "somebody/x", "", "", "MIT", "all", "this", (whole, half))
+    assert identified(entry, ["79fa87e9" + "0" * 56, "ab" * 32, "79fa87e8" + "0" * 56]) == [whole, half, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("realmem", ("realmem",)),
+        ("locomo", ("locomo",)),
+        ("beam", ("beam", "100K")),
+        ("realtalk", ("realtalk",)),
+        ("ikat", ("ikat",)),
+        ("madial", ("madial",)),
+        ("aider", ("transcripts",)),
+        ("hermes", ("transcripts",)),
+    ],
+)
+def test_the_public_files_at_hand_are_known(shared: Callable[..., Path], name: str, place: tuple[str, ...]) -> None:
+    names = read_library(shared("data", *place), name).names
+    checksums = {one: hashlib.sha256(path.read_bytes()).hexdigest() for one, path in names.items()}
+    found = identified(entry_of(name), checksums.values())
+    assert [known.name if known else None for known in found] == list(names)
+
+
+def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
+    source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
+    (source / "LICENSE").write_text("theirs\n", "utf-8")
+    taken = take(source, "beam", out)
+    chat, questions = "100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"
+    assert [(one.name, one.version) for one in taken.files] == [
+        (chat, "unknown version"),
+        (questions, "unknown version"),
+        ("LICENSE", "licence"),
+    ]
+    assert (taken.conversations, taken.probes, taken.unknown) == (1, 5, (chat, questions))
+    for name in (chat, questions, "LICENSE"):
+        assert (out / name).read_bytes() == (source / name).read_bytes()
+    card = (out / "README.md").read_text("utf-8")
+    for said in (
+        "# BEAM",
+        "mohammadtavakoli78/BEAM, chats, commit b2a3ee8ba1",
+        "* **Licence**: none stated: research only",
+        "| 100K-7 | en | 2 | 6 | 6 | 5 |",
+        hashlib.sha256((out / chat).read_bytes()).hexdigest(),
+    ):
+        assert said in card
+    done = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert read_library(out, "beam").recordings == read_library(source, "beam").recordings
+
+
+def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sample, tmp_path: Path) -> None:
+    source, out = sample("realtalk", tmp_path / "in"), tmp_path / "out"
+    out.mkdir()
+    assert take(source, "realtalk", out).already_there is False
+    assert take(source, "realtalk", out).already_there is True
+    # The copy can be taken itself.
+    assert take(out, "realtalk", tmp_path / "third").files == take(source, "realtalk", out).files
+    (out / "README.md").write_text("my own card\n", "utf-8")
+    with pytest.raises(UnusableInput, match="out: holds something else already; name a new folder"):
+        take(source, "realtalk", out)
+    assert (out / "README.md").read_text("utf-8") == "my own card\n"
+    with pytest.raises(UnusableInput, match="exists and is no folder"):
+        take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
+
+
+def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sample: Sample, tmp_path: Path) -> None:
+    source = sample("ikat", tmp_path / "in")
+    with pytest.raises(CheckFailed, match=r"2 of 2 files are of an unknown version \(2024_test_topics.json, …\)"):
+        take(source, "ikat", tmp_path / "out", only_known=True)
+    (source / "2025_test_topics.json").write_text("[1]", "utf-8")
+    with pytest.raises(UnusableInput, match="expected an object"):
+        take(source, "ikat", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
+    with whole_folder(place) as part:
+        (part / "a").write_text("a", "utf-8")
+        if end_with:
+            raise end_with
+
+
+def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
+    place = tmp_path / "set"
+    with pytest.raises(ZeroDivisionError):
+        _make(place, end_with=ZeroDivisionError)
+    assert list(tmp_path.iterdir()) == []
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".set.{dead.pid}.part").mkdir()
+    _make(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
+        _make(place)
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]

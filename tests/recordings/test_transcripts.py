@@ -1,0 +1,128 @@
+"""Transcripts without gold: aider's chat history, and the logs of a Hermes agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.recordings.cleaning import language_of
+from lab.recordings.model import Turn
+from lab.recordings.readers import read_library
+
+Sample = Callable[[str, Path], Path]
+AUGUST_6 = 1722934800000  # 2024-08-06T09:00:00Z
+
+
+def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, tmp_path: Path) -> None:
+    library = read_library(sample("aider", tmp_path), "aider")
+    (recording,) = library.recordings
+    session = "2024-08-06T09:00:00"
+    answer = "Certainly! I will rename it:\n\n```python\ndef bake(): ...\n```"
+    said = [
+        (session, "user", "rename `fire`\n\nto `bake`, everywhere"),
+        (session, "assistant", answer),
+        (session, "user", "/undo"),
+        (f"{session}-2", "user", "and now add a test"),
+    ]
+    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == said
+    assert [turn.time_ms - AUGUST_6 for turn in recording.turns] == [0, 1, 2, 3]
+    assert [(one.key, one.visible_from) for one in recording.memories] == [
+        (f"history/{session}/0#0", 1),
+        (f"history/{session}/2#0", 3),
+        (f"history/{session}-2/0#0", 4),
+    ]
+    assert library.golden.probes == ()
+    assert recording.notes == ("history: 3 chats started, 1 in which the user says nothing left out",)
+
+
+def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
+    (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
+    assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("#### hello\n", ": holds no line like '# aider chat started at 2024-08-05 19:33:02'"),
+        ("x\n# aider chat started at 2024-13-05 19:33:02\n#### hi\n", ":2: 2024-13-05 19:33:02 is no time"),
+    ],
+)
+def test_what_is_no_history_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "aider")
+    assert str(caught.value) == f"{path}{problem}"
+
+
+def test_a_history_in_which_nobody_asks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.md"
+    path.write_text("# aider chat started at 2024-08-05 19:33:02\n\n> Aider\n", "utf-8")
+    with pytest.raises(UnusableInput, match="has no turns: nothing to replay"):
+        read_library(path, "aider")
+
+
+def test_the_public_history_is_one_developers(shared: Callable[..., Path]) -> None:
+    library = read_library(shared("data", "transcripts"), "aider")
+    (recording,) = library.recordings
+    assert (recording.language, len(recording.sessions)) == ("en", 395)
+    assert sum(turn.role == "user" for turn in recording.turns) == len(recording.memories) == 1170
+    assert recording.notes == ("aider-chat-history: 660 chats started, 265 in which the user says nothing left out",)
+
+
+def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None:
+    (recording,) = read_library(sample("hermes", tmp_path), "hermes").recordings
+    start = 1778839302315  # 2026-05-15T10:01:42.314671Z
+    assert recording.turns[0] == Turn("hermes_session/c001/0", 0, "c001", "user", "窯爐多少度", start, speaker="user")
+    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == [
+        ("c001", "user", "窯爐多少度"),
+        ("c001", "assistant", "九百度"),
+        ("c001", "user", "改成一千一百度"),
+        ("c001", "assistant", "好的"),
+        ("c002", "assistant", "已重啟"),
+    ]
+    assert [(one.text, one.visible_from) for one in recording.memories] == [("窯爐多少度", 1), ("改成一千一百度", 3)]
+    assert recording.language == "zh"
+    assert recording.notes == (
+        "hermes_session: 3 logged conversations with 8 messages, 5 of them said once",
+        "hermes_session: notes of the host taken off user messages: 2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ({"role": "user"}, ":1: expected a list, found an object"),
+        ([{"role": "user"}], ":1: [0]: expected a list, found an object"),
+        ([[{"role": "user"}]], ":1: [0][0]: has no field 'content'"),
+        (
+            [[{"role": "user", "content": "x", "timestamp": "noon"}]],
+            ":1: timestamp 'noon' is not ISO 8601",
+        ),
+    ],
+)
+def test_a_log_of_another_shape_is_named(tmp_path: Path, line: object, problem: str) -> None:
+    path = tmp_path / "hermes.jsonl"
+    path.write_text(json.dumps(line) + "\n", "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "hermes")
+    assert str(caught.value) == f"{path}{problem}"
+
+
+def test_the_public_log_holds_20_conversations(shared: Callable[..., Path]) -> None:
+    (recording,) = read_library(shared("data", "transcripts"), "hermes").recordings
+    assert (recording.language, len(recording.sessions), len(recording.turns)) == ("zh", 4, 39)
+    assert recording.notes[0] == "hermes-zh: 20 logged conversations with 216 messages, 39 of them said once"
+    assert all(turn.text.startswith(("User:", "[System")) is False for turn in recording.turns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [(["plain words"], "en"), (["我要 deploy 到 production"], "zh"), ([], "en"), (["a" * 99 + "中"], "en")],
+)
+def test_the_language_is_told_by_its_letters(texts: list[str], language: str) -> None:
+    assert language_of(texts) == language
