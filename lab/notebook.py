@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lab.replay.explain import Explanation
     from lab.report.build import Draw
 
-# Pixels a point of the drawing's width; the picture has 144 dots an inch, so that it is sharp.
+# Pixels that an inch of a figure takes on a page; the picture has twice as many, and is sharp on any screen.
 SHOWN_DPI = 72
 
 
@@ -257,7 +257,7 @@ class Drawing:
         width = round(self.figure.get_figwidth() * SHOWN_DPI)
         picture = b64encode(self._png).decode()
         return (
-            f'<figure><img src="data:image/png;base64,{picture}" width="{width}" alt="{escape(self.name)}">'
+            f'<figure style="margin: 0"><img src="data:image/png;base64,{picture}" width="{width}" alt="{escape(self.name)}">'
             f"<figcaption>{escape(self.caption)}</figcaption></figure>"
         )
 

@@ -99,8 +99,8 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int 
     """A table of HTML; the first cell of a row is its header."""
 
     def cell(name: str, place: int, text: str, scope: str = "") -> str:
-        side = "left" if place < left else "right"
-        return f'<{name}{scope} style="text-align: {side}">{escape(text)}</{name}>'
+        style = "text-align: left" if place < left else "text-align: right; white-space: nowrap"
+        return f'<{name}{scope} style="{style}; padding: 0.2em 0.6em">{escape(text)}</{name}>'
 
     head = "".join(cell("th", place, text, ' scope="col"') for place, text in enumerate(headers))
     body = [

@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 
 import lab
+from lab.golden.read import FIELDS as OF_PROBES
+from lab.recordings.native import FIELDS as OF_LINES
 
 
 def test_the_example_runs_in_a_copy_of_the_lab(extended: tuple[Path, str]) -> None:
@@ -46,3 +48,13 @@ def test_the_columns_of_the_frames_are_told_in_their_order(extended: tuple[Path,
         assert told is not None
         columns = [column for column in getattr(run, name).columns if not column.startswith("slice_")]
         assert told[1].split(", ") == columns
+
+
+def test_the_fields_of_the_own_form_are_told(pages: dict[str, str]) -> None:
+    recordings, golden = (
+        pages["formats.md"].split(f"## {name}\n")[1].split("\n## ")[0] for name in ("Recordings", "Golden set")
+    )
+    told = set(re.findall(r"^\| `(\w+)` \|", recordings, re.MULTILINE))
+    assert told == OF_LINES["memory"] - {"kind"}
+    for text, fields in ((recordings, {*OF_LINES["session"], *OF_LINES["turn"]}), (golden, OF_PROBES)):
+        assert [name for name in fields if not re.search(rf"[`\"]{name}[`\"]", text)] == []
