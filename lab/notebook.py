@@ -257,7 +257,8 @@ class Drawing:
         width = round(self.figure.get_figwidth() * SHOWN_DPI)
         picture = b64encode(self._png).decode()
         return (
-            f'<figure style="margin: 0"><img src="data:image/png;base64,{picture}" width="{width}" alt="{escape(self.name)}">'
+            f'<figure style="margin: 0">'
+            f'<img src="data:image/png;base64,{picture}" width="{width}" alt="{escape(self.name)}">'
             f"<figcaption>{escape(self.caption)}</figcaption></figure>"
         )
 
