@@ -128,11 +128,18 @@ class Comparison:
 
 
 def compare_arms(
-    run: RunDirectory, baseline: str, candidate: str, *, primary: Sequence[str] = (), slices: bool = False
+    run: RunDirectory,
+    baseline: str,
+    candidate: str,
+    *,
+    primary: Sequence[str] = (),
+    slices: bool = False,
+    scores: Scores | None = None,
 ) -> Comparison:
     """Compare two arms of one run, or of two (``DIR:ARM``).
 
-    ``primary`` are the measures that decide, five at most; by default the headlines of the run. Raises
+    ``primary`` are the measures that decide, five at most; by default the headlines of the run. ``scores`` are those
+    of ``run``, where they are at hand. Raises
     :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
     :class:`UnusableInput` for an unknown arm, and for a primary measure that cannot be compared.
     """
@@ -146,7 +153,7 @@ def compare_arms(
         raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
     also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
-    base_scores = score_run(base_run, also)
+    base_scores = scores if scores is not None and base_run is run and not also else score_run(base_run, also)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
     pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm)
     by_measure = {pair.measure: pair for pair in pairs}

@@ -69,12 +69,12 @@ class Explanation:
         return _final_score(self.turn, self.rows[key], self.places.get(key))
 
 
-def explain(run: RunDirectory, key: str, arm_name: str) -> Explanation:
-    """Explain the recall of ``arm_name`` at a turn or probe.
+def explain(run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None) -> Explanation:
+    """Explain the recall of ``arm_name`` at a turn or probe; ``plan`` is what the run was asked to do, if at hand.
 
     Raises :class:`UnusableInput` where there is none, or the recording has changed.
     """
-    plan = plan_of(run)
+    plan = plan or plan_of(run)
     arm = next((one for one in plan.arms if one.name == arm_name), None)
     if arm is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
