@@ -120,7 +120,8 @@ def explain(run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
     alike: list[str] = []
     others: list[str] = []
-    for recording in plan.recordings:
+    # A key begins with its conversation: that one is looked through first.
+    for recording in sorted(plan.recordings, key=lambda one: not key.startswith(one.conversation)):
         known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
         if key in known:
             return recording, known[key]

@@ -7,6 +7,7 @@ so that equal runs have equal ones. The page also shows what the run was made wi
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,15 @@ def build_report(
     base, cand = choose_pair(run, baseline, candidate)
     scores = score_run(run)
     summary = summarise(scores, read_gold(run), run.arms)
-    comparison = compare_arms(run, base, cand, slices=True, scores=scores) if cand else None
+    comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
     material = gather(run)
     folder = run.path / "figures"
-    drawn, says = {}, {}
+    drawn: dict[str, list[Path]] = {}
+    says, findings = {}, {}
     for name, draw in drawings(run, summary, comparison, material).items():
         figure = draw()
-        drawn[name], says[name] = figures.save(figure, folder / name), figures.told(figure)
+        drawn[name] = figures.save(figure, folder / name)
+        says[name], findings[name] = figures.told(figure), figures.finding(figure)
     timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
     model = _model(run, summary, comparison) | {
         "figures": {name: inline(files[0], name) for name, files in drawn.items()},
@@ -64,6 +67,7 @@ def build_report(
             {"name": name, "conversation": one, "turns": material.places.turns[one]} for one, name in timelines
         ],
         "says": says,
+        "findings": findings,
         "captions": CAPTIONS,
         "stages": stage_table(material.stages),
         "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
@@ -116,7 +120,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "arms_table": Table(
             "Scores of the arms", ("arm", *names), [[arm, *map(shown_number, values)] for arm, *values in table]
         ),
-        "comparison": comparison.as_json() if comparison else None,
+        "comparison": replace(comparison, slices=()).as_json() if comparison else None,
         "compared": _compared(comparison) if comparison else None,
         "notes": notes(comparison, primary) if comparison else [],
         "gains": gains(comparison) if comparison else "",

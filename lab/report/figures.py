@@ -11,13 +11,14 @@ from lab.report.figures_stages import turn_figure
 from lab.report.figures_tiers import composition_figure, tiers_figure
 from lab.report.figures_timeline import timeline_figure
 from lab.report.figures_tradeoff import pareto_figure, tradeoff_figure, tradeoff_points
-from lab.report.style import COLOURS, MARKS, TIERS, rendered, save, styled, subplots, told
+from lab.report.style import COLOURS, MARKS, TIERS, finding, rendered, save, styled, subplots, told
 
 __all__ = [
     "COLOURS",
     "MARKS",
     "TIERS",
     "composition_figure",
+    "finding",
     "forest_figure",
     "pareto_figure",
     "rendered",

@@ -18,6 +18,8 @@ def timeline_figure(
     selections: Mapping[str, Turns], labels: Mapping[str, str], conversation: str = "", source: str = ""
 ) -> Figure:
     """Which memory was injected in which turn; one that is injected turn after turn is one long line."""
+    from matplotlib.ticker import MaxNLocator
+
     distinct = {arm: len({key for chosen in turns for key in chosen}) for arm, turns in selections.items()}
     turns_of = {arm: len(turns) for arm, turns in selections.items()}
     words = Words(
@@ -53,6 +55,8 @@ def timeline_figure(
                 framealpha=0.8,
                 edgecolor="none",
             )
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
     row[0].set_ylabel("memory, by first appearance")
     return figure
 

@@ -65,7 +65,10 @@ STYLE: dict[str, Any] = {
 SMALL, MIDDLE, LARGE = 12, 15, 21
 # Letters of a line of that size that fit a slide.
 TITLE_WIDTH, SUBTITLE_WIDTH, SOURCE_WIDTH = 66, 104, 150
-CHINESE = ("Noto Sans CJK", "Noto Sans TC", "Noto Sans SC", "Source Han Sans", "WenQuanYi", "PingFang", "Microsoft Jh")
+# Families with Chinese characters, the traditional forms first, and how their files are called.
+CHINESE = ("Noto Sans CJK TC", "Noto Sans CJK SC", "Noto Sans TC", "Noto Sans SC", "WenQuanYi Micro Hei", "PingFang TC")
+FILES = ("NotoSansCJK-", "NotoSansTC-", "NotoSansSC-", "wqy-microhei", "PingFang")
+WEIGHTS = ("Regular", "Bold", "wqy", "PingFang")
 
 
 class Words(NamedTuple):
@@ -78,28 +81,28 @@ class Words(NamedTuple):
 
 @cache
 def chinese_font() -> str | None:
-    """A font for what the default one lacks, Chinese before all, by its family; None where none is installed.
+    """A family for what the default one lacks, Chinese before all; None where none is installed.
 
-    matplotlib keeps a list of fonts that may be older than a font; so files are looked at, too.
+    matplotlib keeps a list of fonts that may be older than a font; so the files are looked at, too.
     """
     from matplotlib.font_manager import findSystemFonts, fontManager
 
-    for wanted in CHINESE:
-        for family in sorted({one.name for one in fontManager.ttflist if one.name.startswith(wanted)}):
-            return family
-    for wanted in CHINESE:
-        stem = wanted.replace(" ", "")
-        # The plain weight comes first where there is one.
-        files = [one for one in findSystemFonts() if Path(one).name.startswith(stem)]
-        for file in sorted(files, key=lambda one: ("Regular" not in one, one)):
-            fontManager.addfont(file)
-            return next(one.name for one in reversed(fontManager.ttflist) if one.fname == file)
-    return None
+    def known() -> str | None:
+        families = {one.name for one in fontManager.ttflist}
+        return next((one for one in CHINESE if one in families), None)
+
+    if known() is None:
+        for file in sorted(findSystemFonts()):
+            name = Path(file).name
+            if name.startswith(FILES) and any(weight in name for weight in WEIGHTS):
+                fontManager.addfont(file)
+    return known()
 
 
 def _style() -> dict[str, Any]:
+    # Named one by one: of a generic family matplotlib takes the first that it finds, and no other for what that lacks.
     fallback = chinese_font()
-    return STYLE | {"font.sans-serif": ["DejaVu Sans", *([fallback] if fallback else [])]}
+    return STYLE | {"font.family": ["DejaVu Sans", *([fallback] if fallback else [])]}
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -158,6 +161,11 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
 def told(figure: Figure) -> str:
     """The words of a slide: its finding, and what is shown."""
     return str(figure.get_label())
+
+
+def finding(figure: Figure) -> str:
+    """The finding alone: what a slide has for a title."""
+    return " ".join(figure.texts[0].get_text().split()) if figure.texts else ""
 
 
 def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], colours: Mapping[str, str]) -> None:
@@ -223,6 +231,8 @@ def rendered(figure: Figure, kind: str) -> bytes:
         # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(buffer, format=kind, metadata=metadata, dpi=150)
+    # Laid out once: whatever it is drawn as next looks the same.
+    figure.set_layout_engine("none")
     return buffer.getvalue()
 
 
