@@ -52,6 +52,7 @@ def build_report(
     scores = score_run(run)
     summary = summarise(scores, read_gold(run), run.arms)
     comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
+    model = _model(run, summary, comparison)
     material = gather(run)
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
@@ -61,7 +62,7 @@ def build_report(
         drawn[name] = figures.save(figure, folder / name)
         says[name], findings[name] = figures.told(figure), figures.finding(figure)
     timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
-    model = _model(run, summary, comparison) | {
+    model |= {
         "figures": {name: inline(files[0], name) for name, files in drawn.items()},
         "timelines": [
             {"name": name, "conversation": one, "turns": material.places.turns[one]} for one, name in timelines
@@ -111,7 +112,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     contract = contract_table(summary["arms"])
     return {
         "title": "Recall report",
-        "sentence": _sentence(comparison, labels_of(run)),
+        "sentence": sentence(comparison, labels_of(run)),
         "verdict": verdict_model(run.path / "verdict.json"),
         "facts": facts,
         "arms": run.arms,
@@ -177,7 +178,7 @@ SAID = {
 }
 
 
-def _sentence(comparison: Comparison | None, labels: str) -> str:
+def sentence(comparison: Comparison | None, labels: str) -> str:
     """The result in one sentence, each part with its interval; ``labels`` says where importance came from."""
     found = {one.measure.split("@")[0]: one for one in shown(comparison)} if comparison else {}
     parts = [
