@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from shlex import join
 from typing import NamedTuple
 
@@ -85,9 +84,3 @@ def _explained(run: RunDirectory, key: str, arm: str, plan: Plan, with_text: boo
         return explanation_text(explain(run, key, arm, plan), with_text=with_text), None
     except LabError as error:
         return None, str(error)
-
-
-def words(found: Flipped) -> Iterator[str]:
-    """How many turns flipped, side by side."""
-    for side in found.sides:
-        yield f"{side.total} {side.name.lower()}"
