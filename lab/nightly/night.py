@@ -43,6 +43,8 @@ NIGHTS = Path("reports/nightly")
 NAMED = 3
 # What is judged of an arm whose receipts are the blessed ones: differences are exactly zero and need no test.
 ALWAYS = ("limit", "latency")
+# What is judged where there is nothing to compare with: who blesses a run should know what is red tomorrow.
+ALONE = ("limit",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,8 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
 def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: str) -> Iterator[Line]:
     """Every arm against the blessed one: exactly, then by the rules of the policy."""
     if exact is None:
+        for arm in run.arms:
+            yield from _judged(policy, run, arm, ALONE)
         return
     # Whether a change fails or is told, the policy says: by its own exact rules.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
@@ -308,14 +312,20 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: st
             n=arm.turns,
         )
         kinds = ALWAYS if not changed else tuple({rule.kind for rule in policy.rules} - {"exact"})
-        rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
-        if rules:
-            own = replace(policy, candidate=arm.arm, rules=rules)
-            for line in judge(own, run, against=open_run(Path(exact.before))).lines:
-                yield replace(line, measure=f"{arm.arm} {line.measure}", reason=f"{arm.arm}: {line.reason}")
+        yield from _judged(policy, run, arm.arm, kinds, open_run(Path(exact.before)))
     for arms, what in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is in the baseline alone")):
         for name in arms:
             yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", bless)
+
+
+def _judged(
+    policy: Policy, run: RunDirectory, arm: str, kinds: Sequence[str], against: RunDirectory | None = None
+) -> Iterator[Line]:
+    """One arm by the rules of some kinds."""
+    rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
+    if rules:
+        for line in judge(replace(policy, candidate=arm, rules=rules), run, against=against).lines:
+            yield replace(line, measure=f"{arm} {line.measure}", reason=f"{arm}: {line.reason}")
 
 
 def _within(within: Within, run: RunDirectory) -> Iterator[Line]:

@@ -104,6 +104,32 @@ def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
 
 
+def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_scopes(plan: NightPlan) -> None:
+    # What would be red tomorrow is not there to be blessed tonight; an arm that is told to bring other scopes may.
+    (one,) = plan.sets
+    arms = ("tier_quota_v1", "hybrid", "fallback=fallback.json")
+    Path("fallback.json").write_text(
+        json.dumps({"scopePolicy": {"fallbackScopes": ["shared"]}, "lab": {"arm": "engine"}}), "utf-8"
+    )
+    plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=arms)),))
+    first = _night(plan)
+    assert (first.status, first.exit_code) == ("inconclusive", 3)
+    lines = _lines(first)
+    assert lines["limit tier_quota_v1 WrongScope"][0] == lines["limit hybrid WrongScope"][0] == "pass"
+    status, reason = lines["limit fallback WrongScope"]
+    assert (status, reason) == (
+        "skipped",
+        "fallback: WrongScope: asked only where arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+    )
+    rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
+    red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
+    assert (red.status, red.exit_code) == ("fail", 1)
+    page = (red.folder / "night.md").read_text("utf-8")
+    assert "**Something is beyond its limit. <b>" not in page
+    assert "Something is beyond its limit." in page
+    assert "Something changed" not in page
+
+
 def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
     night = _night(blessed)
     folder = night.folder
