@@ -88,10 +88,13 @@ def _show(night: Night, files: list[Path]) -> None:
             if line.critical:
                 emit_folded(f"{one.name}: {line.status}: {line.reason}")
                 if line.settles:
-                    emit(f"  {line.settles}")
+                    # Not folded: it is to be copied.
+                    emit(f"  would settle it: {line.settles}")
         told = sum(not line.critical for line in lines)
         if told:
-            emit_folded(f"{one.name}: {told} more that did not pass and decide nothing; the page has them")
+            emit_folded(f"{one.name}: {told} more did not pass; the policy only tells of them (see the page)")
+    if night.bless_all:
+        emit(f"all sets at once: {night.bless_all}")
     emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
 

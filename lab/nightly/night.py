@@ -29,6 +29,7 @@ from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
 from lab.measures.score import read_gold, score_run, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
+from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
 from lab.nightly.trend import append, points_of
 from lab.replay.code import code_key
@@ -37,7 +38,6 @@ from lab.replay.run import run_replay
 from lab.replay.run_directory import RunDirectory, file_name, open_run, packages
 from lab.replay.sources import Announce
 
-KIND = "lab.night.v1"
 NIGHTS = Path("reports/nightly")
 # A changed turn is named, the others are counted.
 NAMED = 3
@@ -85,6 +85,13 @@ class Night:
     folder: Path
     commit: str | None
     sets: tuple[SetNight, ...]
+    baselines: Path
+
+    @property
+    def bless_all(self) -> str | None:
+        """The command that makes this night the baseline of all its sets, where several have none."""
+        without = [one for one in self.sets if one.again and not one.again.changed and one.blessed is None]
+        return _bless(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
     def status(self) -> str:
@@ -150,14 +157,14 @@ def run_night(
         for number, one in enumerate(plan.sets, 1):
             announce(f"{one.name} (set {number} of {len(plan.sets)})")
             sets.append(_night_of(one, plan, out, date, baselines, store, jobs, announce))
-    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets))
+    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
 
 
 def write_night(night: Night) -> list[Path]:
     """Write night.json, night.xml (JUnit) and night.prom (OpenMetrics), a suite and a verdict a set."""
     verdicts = [one.verdict for one in night.sets]
     files = {
-        night.folder / "night.json": dump_json(night.as_json()),
+        night.folder / NIGHT: dump_json(night.as_json()),
         night.folder / "night.xml": junit(*verdicts),
         night.folder / "night.prom": openmetrics(*verdicts).encode(),
     }
@@ -168,7 +175,7 @@ def write_night(night: Night) -> list[Path]:
 
 def _begin(out: Path, key: dict[str, Any]) -> None:
     remove_leftovers(out)
-    path = out / "begun.json"
+    path = out / BEGUN
     if path.exists():
         before = read_json(path)
         differs = [name for name in key if not isinstance(before, dict) or before.get(name) != key[name]]
@@ -202,7 +209,7 @@ def _night_of(
         if not again.changed:
             baseline = find(baselines, one.baseline)
             exact = _exact(lines, one, run, baseline, out, baselines)
-            lines += _against(plan.policy, run, exact, _bless(one, run, baselines))
+            lines += _against(plan.policy, run, exact, _bless(run.path, baselines, one.baseline))
             for within in one.compare:
                 lines += _within(within, run)
             scores = score_run(run)
@@ -254,7 +261,7 @@ def _exact(
     lines: list[Line], one: NightSet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
 ) -> Changes | None:
     """Compare with the blessed run; where that cannot be done, add the line that says why."""
-    bless = _bless(one, run, folder)
+    bless = _bless(run.path, folder, one.baseline)
     if baseline is None:
         reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
         lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, bless))
@@ -268,9 +275,10 @@ def _exact(
         return None
 
 
-def _bless(one: NightSet, run: RunDirectory, folder: Path) -> str:
-    """The command that makes this night's run the baseline."""
-    return join(["lab", "baseline", "bless", str(run.path), "--name", one.baseline, "--baselines", str(folder)])
+def _bless(path: Path, folder: Path, name: str | None = None) -> str:
+    """The command that makes a run of this night the baseline, or all of them."""
+    named = ["--name", name] if name else []
+    return join(["lab", "baseline", "bless", str(path), *named, "--baselines", str(folder)])
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:

@@ -31,6 +31,7 @@ def write_pages(night: Night) -> list[Path]:
         "title": f"Night of {night.date}: {night.status}",
         "sentence": f"{_said(night)} {night.about}",
         "facts": {"plan": night.plan, "commit": night.commit or "no repository"},
+        "bless": night.bless_all,
         "sets": [_set(one) for one in night.sets],
     }
     files = {

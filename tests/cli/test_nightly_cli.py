@@ -42,7 +42,9 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     first = lab(*monday, cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "INCONCLUSIVE" in first.stdout
-    (command,) = [line.strip() for line in first.stdout.splitlines() if line.startswith("  lab baseline bless")]
+    (command,) = [
+        line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  would settle it: ")
+    ]
     # What it says is to be done can be done.
     blessed = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
     assert blessed.returncode == 0, blessed.stderr

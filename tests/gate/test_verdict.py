@@ -199,6 +199,6 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
     (other,) = judge(policy_of(knob.format("scopePolicy.fallbackScopes", '["global"]')), run).lines
     assert (other.status, other.reason.endswith("is ['global'], and here it is []")) == (SKIPPED, True)
     with pytest.raises(
-        UnusableInput, match="only_where: arm .* has no 'arm.config.budget.maxWords'; it has: .*maxChars"
+        UnusableInput, match=r"only_where: arm \w+ has no .arm\.config\.budget\.maxWords.; it has: .*maxChars"
     ):
         judge(policy_of(knob.format("budget.maxWords", "1")), run)

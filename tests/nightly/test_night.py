@@ -13,12 +13,15 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import lab.replay.run
+from lab.cli.main import app
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.errors import OtherArguments, UnusableInput
 from lab.files import digest
 from lab.nightly.baselines import bless, get
+from lab.nightly.blessed_night import runs_of_night
 from lab.nightly.night import Night, run_night, write_night
 from lab.nightly.plan import NightPlan, read_plan
 from lab.nightly.trend import read_store
@@ -125,9 +128,33 @@ def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_sco
     red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
     assert (red.status, red.exit_code) == ("fail", 1)
     page = (red.folder / "night.md").read_text("utf-8")
-    assert "**Something is beyond its limit. <b>" not in page
     assert "Something is beyond its limit." in page
     assert "Something changed" not in page
+
+
+def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightPlan) -> None:
+    (one,) = plan.sets
+    other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
+    plan = replace(plan, sets=(one, other))
+    first = _night(plan)
+    assert first.bless_all == f"lab baseline bless nights/{DAY} --baselines kept"
+    assert f"`{first.bless_all}`" in (first.folder / "night.md").read_text("utf-8")
+    command = [*first.bless_all.split()[1:], "--date", DAY]
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert [entry["name"] for entry in json.loads(done.stdout)["blessed"]] == ["small", "another"]
+    again = _night(plan)
+    assert (again.status, again.bless_all) == ("pass", None)
+    assert CliRunner().invoke(app, command).stdout.count("already; nothing changed") == 2
+    said = str(CliRunner().invoke(app, [*command, "--name", "x"]).exception)
+    assert "leave --name out" in said
+    told = json.loads((again.folder / "night.json").read_text("utf-8"))
+    told["sets"][1]["reproduces"]["changed"] = 1
+    (again.folder / "night.json").write_text(json.dumps(told), "utf-8")
+    with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was blessed"):
+        runs_of_night(again.folder)
+    (again.folder / "night.json").unlink()
+    with pytest.raises(UnusableInput, match="has not ended"):
+        runs_of_night(again.folder)
 
 
 def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
