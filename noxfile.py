@@ -75,3 +75,10 @@ def demo(session: nox.Session) -> None:
     """The main job on what the project ships."""
     session.install("-c", "constraints.txt", ".")
     session.run("lab", "demo", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site of docs/ in reports/site; nothing is fetched, and a broken link fails."""
+    install(session, "docs")
+    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Asked": "lab.replay.plan",
     "compare_arms": "lab.compare.paired",
-    "open_run": "lab.replay.run_directory",
+    "open_run": "lab.notebook",
     "read_golden": "lab.golden.read",
     "read_library": "lab.recordings.readers",
     "run_replay": "lab.replay.run",

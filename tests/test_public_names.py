@@ -21,7 +21,7 @@ def test_every_public_name_resolves_to_a_documented_thing() -> None:
     [
         ("Asked", "lab.replay.plan"),
         ("compare_arms", "lab.compare.paired"),
-        ("open_run", "lab.replay.run_directory"),
+        ("open_run", "lab.notebook"),
         ("read_golden", "lab.golden.read"),
         ("read_library", "lab.recordings.readers"),
         ("run_replay", "lab.replay.run"),

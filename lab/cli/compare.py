@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_json
 from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from lab.compare.paired import Comparison, Difference, Slice
+    from lab.compare.paired import Comparison, Difference
 
 FORMATS = ("text", "markdown", "latex", "json")
-SHOWN_SLICES = 8
 
 
 def add_to(app: typer.Typer) -> None:
@@ -69,22 +67,9 @@ def compare(
 
 
 def _emit_text(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
-    from lab.report.comparison import COLUMNS, MORE, SLICED, gains, more, notes, row, sliced
+    from lab.report.comparison import comparison_text
 
-    emit(f"{found.candidate} minus {found.baseline}")
-    emit_table(COLUMNS, [row(one) for one in differences])
-    emit()
-    emit_table(MORE, [more(one, found.family) for one in differences], left=2)
-    for note in notes(found, differences):
-        emit_folded(note)
-    for measure, some in _by_measure(found):
-        emit()
-        emit(f"{measure} by slice, the worst first; exploratory, intervals are not adjusted")
-        emit_table(SLICED, [sliced(one) for one in some[:SHOWN_SLICES]])
-        if len(some) > SHOWN_SLICES:
-            emit(f"and {len(some) - SHOWN_SLICES} more: --format markdown, or --json")
-    emit()
-    emit_folded(gains(found))
+    emit(comparison_text(found, differences))
     for title, lines in commands.items():
         if lines:
             emit(f"{title}:")
@@ -93,14 +78,14 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
 
 
 def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
-    from lab.report.comparison import SLICED, WIDE, gains, notes, sliced, wide
+    from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
     from lab.report.tables import markdown, markdown_table
 
     emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
     emit(markdown_table(WIDE, [wide(one, found.family) for one in differences], left=2))
     for text in (*notes(found, differences), gains(found)):
         emit(f"\n{markdown(text)}")
-    for measure, some in _by_measure(found):
+    for measure, some in by_measure(found):
         emit(f"\n### {markdown(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
         emit(markdown_table(SLICED, [sliced(one) for one in some]))
     for title, lines in commands.items():
@@ -110,20 +95,16 @@ def _emit_markdown(found: Comparison, differences: list[Difference], commands: d
 
 
 def _emit_latex(found: Comparison, differences: list[Difference], _: dict[str, list[str]]) -> None:
-    from lab.report.comparison import SLICED, WIDE, gains, notes, sliced, wide
+    from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
     from lab.report.tables import latex, latex_table
 
     emit(f"% {' '.join(found.candidate.split())} minus {' '.join(found.baseline.split())}; needs booktabs")
     emit(latex_table(WIDE, [wide(one, found.family) for one in differences], left=2))
-    for measure, some in _by_measure(found):
+    for measure, some in by_measure(found):
         emit(f"\n\\par {latex(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
         emit(latex_table(SLICED, [sliced(one) for one in some]))
     for text in (*notes(found, differences), gains(found)):
         emit(f"\n\\par {latex(text)}")
-
-
-def _by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
-    return [(name, list(some)) for name, some in groupby(found.slices, lambda one: one.difference.measure)]
 
 
 def explain(

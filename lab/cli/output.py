@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Annotated, Any
 
 import typer
+
+from lab.report.tables import folded, text_table
 
 # Findings of a kind that are printed.
 SHOWN = 20
@@ -34,7 +35,7 @@ def emit(text: str = "") -> None:
 
 def emit_folded(text: str) -> None:
     """Print a sentence, folded at 80 columns."""
-    emit(fill(text, 80, break_long_words=False, break_on_hyphens=False))
+    emit(folded(text))
 
 
 def emit_list(kind: str, lines: Sequence[str]) -> None:
@@ -59,32 +60,5 @@ def complain(text: str) -> None:
 def emit_table(
     headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1, *, whole_keys: bool = False
 ) -> None:
-    """Print a table.
-
-    The first ``left`` columns stand to the left, the others to the right; None is a dash. rich keeps it to the width of
-    the terminal. The first column is not broken where there are more than three, or ``whole_keys`` asks for it.
-    """
-    from rich import box
-    from rich.console import Console, JustifyMethod
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for place, header in enumerate(headers):
-        side: JustifyMethod = "left" if place < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and (whole_keys or len(headers) > 3))
-    for row in rows:
-        table.add_row(*(show(cell) for cell in row))
-    console = Console(highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        emit(line.rstrip())
-
-
-def show(value: object) -> str:
-    """A cell: numbers to three decimals, large ones to none, None as a dash."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
-    return str(value)
+    """Print a table; see :func:`lab.report.tables.text_table`."""
+    emit(text_table(headers, rows, left, whole_keys=whole_keys))

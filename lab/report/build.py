@@ -7,8 +7,10 @@ have equal reports.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_whole
@@ -20,6 +22,11 @@ from lab.replay.tables import read_table
 from lab.report import figures
 from lab.report.pair import choose_pair
 from lab.sweep.saturation import Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    Draw = Callable[[], Figure]
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars")
 TIER_OF = {"must_remember": "must", "nice_to_have": "nice", "unknown": "unknown", "ignore": "ignore"}
@@ -48,25 +55,28 @@ def build_report(run: RunDirectory, baseline: str | None = None, candidate: str 
 def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, list[Path]]:
     """Every figure that this run has data for: name to its files."""
     folder = run.path / "figures"
+    return {name: figures.save(draw(), folder / name) for name, draw in drawings(run, summary, comparison).items()}
+
+
+def drawings(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Draw]:
+    """What draws each figure that this run has data for, by its name."""
     rows = {
         name: read_table(run.receipts(name), ("arm", "recalls", "injected", "item_key", "item_label")).to_pylist()
         for name in run.conversations
     }
-    drawn: dict[str, list[Path]] = {}
+    drawn: dict[str, Draw] = {}
     saturation = run.path / "saturation.parquet"
     if saturation.exists():
         points = [Point(**row) for row in read_table(saturation).to_pylist()]
-        drawn["saturation"] = figures.save(figures.saturation_figure(points), folder / "saturation")
+        drawn["saturation"] = partial(figures.saturation_figure, points)
     if comparison:
         primary = [one for one in comparison.differences if one.measure in comparison.primary]
         if any(one.estimate.low is not None for one in primary):
-            drawn["forest"] = figures.save(
-                figures.forest_figure(primary, comparison.baseline, comparison.candidate), folder / "forest"
-            )
+            drawn["forest"] = partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate)
     measures = {arm: one["measures"] for arm, one in summary["arms"].items()}
     if figures.tradeoff_points(measures, run.cutoff):
-        drawn["tradeoff"] = figures.save(figures.tradeoff_figure(measures, run.cutoff), folder / "tradeoff")
-    drawn["composition"] = figures.save(figures.composition_figure(_composition(run, rows)), folder / "composition")
+        drawn["tradeoff"] = partial(figures.tradeoff_figure, measures, run.cutoff)
+    drawn["composition"] = partial(figures.composition_figure, _composition(run, rows))
     longest = max(rows, key=lambda name: (sum(row["recalls"] for row in rows[name]), name))
     if any(row["recalls"] for row in rows[longest]):
         pair = [comparison.baseline, comparison.candidate] if comparison else run.arms[:1]
@@ -79,7 +89,7 @@ def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | N
             for row in rows[longest]
             for key, label in zip(row["item_key"], row["item_label"], strict=True)
         }
-        drawn["timeline"] = figures.save(figures.timeline_figure(turns, labels), folder / "timeline")
+        drawn["timeline"] = partial(figures.timeline_figure, turns, labels)
     return drawn
 
 

@@ -1,17 +1,21 @@
-"""A comparison in words and rows, which a terminal, Markdown and LaTeX show alike."""
+"""A comparison in words and rows, which a terminal, a notebook, Markdown and LaTeX show alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
+from itertools import groupby
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
 from lab.measures.catalogue import entry_of, is_better
+from lab.report.tables import folded, html_table, text_table
 
 LEVEL = 0.05
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
 MORE = ("measure", "reading", "relative", "deff")
 WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "could find")
+SHOWN_SLICES = 8
 SLICED = ("slice", "n", "base", "diff", "95 % interval", "could find")
 
 
@@ -117,6 +121,41 @@ def gains(found: Comparison) -> str:
         f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {found.cutoff} "
         f"({gained} and {lost} of {found.probes})."
     )
+
+
+def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str:
+    """The comparison for a terminal of 80 columns."""
+    lines = [
+        f"{found.candidate} minus {found.baseline}",
+        text_table(COLUMNS, [row(one) for one in differences]),
+        "",
+        text_table(MORE, [more(one, found.family) for one in differences], left=2),
+        *map(folded, notes(found, differences)),
+    ]
+    for measure, some in by_measure(found):
+        lines += ["", f"{measure} by slice, the worst first; exploratory, intervals are not adjusted"]
+        lines.append(text_table(SLICED, [sliced(one) for one in some[:SHOWN_SLICES]]))
+        if len(some) > SHOWN_SLICES:
+            lines.append(f"and {len(some) - SHOWN_SLICES} more: --format markdown, or --json")
+    return "\n".join([*lines, "", folded(gains(found))])
+
+
+def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str:
+    """The comparison as a piece of HTML, everything in it escaped."""
+    parts = [
+        f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
+        html_table(WIDE, [wide(one, found.family) for one in differences], left=2),
+        *(f"<p>{escape(text)}</p>" for text in (*notes(found, differences), gains(found))),
+    ]
+    for measure, some in by_measure(found):
+        parts.append(f"<p><strong>{escape(measure)} by slice, the worst first</strong>; nothing is adjusted</p>")
+        parts.append(html_table(SLICED, [sliced(one) for one in some]))
+    return "\n".join(parts)
+
+
+def by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
+    """The slices of each measure."""
+    return [(name, list(some)) for name, some in groupby(found.slices, lambda one: one.difference.measure)]
 
 
 def number(value: float) -> str:

@@ -239,20 +239,25 @@ def timeline_figure(selections: Mapping[str, Sequence[Sequence[str]]], labels: M
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write ``path.svg`` and ``path.png``."""
-    import matplotlib as mpl
-
     files = []
     for kind in ("svg", "png"):
-        buffer = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        with mpl.rc_context(STYLE), warnings.catch_warnings():
-            # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            figure.savefig(buffer, format=kind, metadata=metadata, dpi=144)
         file = path.with_name(f"{path.name}.{kind}")
-        write_whole(file, buffer.getvalue())
+        write_whole(file, rendered(figure, kind))
         files.append(file)
     return files
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """A figure as ``svg`` or ``png``."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure.savefig(buffer, format=kind, metadata=metadata, dpi=144)
+    return buffer.getvalue()
 
 
 def subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:

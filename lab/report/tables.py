@@ -1,8 +1,10 @@
-"""Tables as text that is pasted elsewhere: Markdown and LaTeX, escaped."""
+"""Tables as text: for a terminal, and escaped for Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
+from textwrap import fill
 
 _MARKDOWN = {one: f"\\{one}" for one in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " "}
 _LATEX = {one: f"\\{one}" for one in "&%$#_{}"} | {
@@ -19,6 +21,44 @@ _LATEX = {one: f"\\{one}" for one in "&%$#_{}"} | {
     "–": "--",
     "\n": " ",
 }
+
+
+def folded(text: str) -> str:
+    """A sentence, folded at 80 columns."""
+    return fill(text, 80, break_long_words=False, break_on_hyphens=False)
+
+
+def text_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1, *, whole_keys: bool = False
+) -> str:
+    """A table for a terminal, as wide as that at most.
+
+    The first ``left`` columns stand to the left, the others to the right; None is a dash. The first column is not
+    broken where there are more than three, or ``whole_keys`` asks for it.
+    """
+    from rich import box
+    from rich.console import Console, JustifyMethod
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for place, header in enumerate(headers):
+        side: JustifyMethod = "left" if place < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and (whole_keys or len(headers) > 3))
+    for row in rows:
+        table.add_row(*(show(cell) for cell in row))
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def show(value: object) -> str:
+    """A cell: numbers to three decimals, large ones to none, None as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
+    return str(value)
 
 
 def markdown(text: str) -> str:
@@ -53,6 +93,22 @@ def latex_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int
             r"\end{tabular}",
         ]
     )
+
+
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table of HTML; the first cell of a row is its header."""
+
+    def cell(name: str, place: int, text: str, scope: str = "") -> str:
+        style = "text-align: left" if place < left else "text-align: right; white-space: nowrap"
+        return f'<{name}{scope} style="{style}; padding: 0.2em 0.6em">{escape(text)}</{name}>'
+
+    head = "".join(cell("th", place, text, ' scope="col"') for place, text in enumerate(headers))
+    body = [
+        "".join([cell("th", 0, row[0], ' scope="row"'), *(cell("td", *one) for one in enumerate(row[1:], 1))])
+        for row in rows
+    ]
+    lines = "\n".join(f"<tr>{line}</tr>" for line in body)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
 
 
 def _escaped(text: str, table: dict[str, str]) -> str:

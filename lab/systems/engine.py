@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab.engine.config import describe
+from lab.engine.memory import Candidate
 from lab.engine.recall.flow import recall
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.select.outcome import Selection
 from lab.engine.recall.select.tier_first import tier_first_v1
 from lab.engine.recall.select.tier_quota import tier_quota_v1
-from lab.engine.recall.tiers import recall_plans
+from lab.engine.recall.tiers import TierPlan, recall_plans
 from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.engine.settings import EngineConfig
+from lab.engine.settings import AutoRecall, EngineConfig
 from lab.systems.contract import Recall, Request, Retrieval
 from lab.systems.finish import RECEIPTS, finish, item_of
 
-POLICIES = ("tier_first_v1", "tier_quota_v1")
+Search = Callable[[TierPlan], Sequence[Candidate]]
+Choose = Callable[[Sequence[TierPlan], AutoRecall, Search], Selection]
+
+
+def _tier_first(plans: Sequence[TierPlan], settings: AutoRecall, search: Search) -> Selection:
+    return tier_first_v1(plans, settings.max_items, search)
+
+
+def _tier_quota(plans: Sequence[TierPlan], settings: AutoRecall, search: Search) -> Selection:
+    return tier_quota_v1(plans, settings.max_items, settings.quota, search, strict_caps=settings.strict_caps)
+
+
+# A new selection policy is one file and one line here.
+POLICIES: dict[str, Choose] = {
+    "tier_first_v1": _tier_first,
+    "tier_quota_v1": _tier_quota,
+}
 
 
 class TieredRecall:
@@ -51,15 +69,7 @@ class TieredRecall:
         """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""
         settings = self.config.auto_recall
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
-        if self.policy == "tier_first_v1":
-            return tier_first_v1(plans, settings.max_items, lambda plan: tiers.fused(plan, scope))
-        return tier_quota_v1(
-            plans,
-            settings.max_items,
-            settings.quota,
-            lambda plan: tiers.fused(plan, scope),
-            strict_caps=settings.strict_caps,
-        )
+        return POLICIES[self.policy](plans, settings, lambda plan: tiers.fused(plan, scope))
 
 
 class FlowRecall:

@@ -159,10 +159,10 @@ def test_the_demo_prints_its_scores_and_comparison(lab: Lab, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["run", "scores", "comparison", "files"]
-    assert {one["n"] for one in found["scores"]["arms"].values()} == {84}
+    assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
     hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
     assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
-    assert found["comparison"]["differences"]["Success@6"]["n"] == 84
+    assert found["comparison"]["differences"]["Success@6"]["n"] == 264
     assert all((tmp_path / file).is_file() for file in found["files"])
 
 

@@ -44,7 +44,7 @@ def shipped(bench: Bench) -> Pack:
     """The recordings that the project ships, with everything embedded."""
 
     def make() -> Pack:
-        plan = make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", POLICIES))
+        plan = make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES)))
         sources = open_sources(plan)
         prepare(plan, plan.recordings, sources, bench.announce)
         pool = pool_of(plan, sources)

@@ -21,7 +21,6 @@ from harness import Bench, Side, Sides, ratio
 
 from lab.engine.memory import LABELS
 from lab.engine.store.exact import BLOCK
-from lab.systems.engine import POLICIES
 
 # Size, and how often a turn may take as long as the product of its size.
 SIZES = {1_000: None, 10_000: 5.0, 100_000: 3.0}
@@ -119,5 +118,5 @@ def both(bench: Bench, kind: str, turns: int) -> Sides:
     shelf, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
     return Sides(
         together(f"both policies over one view, {kind}", shelf, policies(bench), asked),
-        together("tier_quota_v1 alone", shelf, policies(bench, POLICIES[1]), asked),
+        together("tier_quota_v1 alone", shelf, policies(bench, "tier_quota_v1"), asked),
     )

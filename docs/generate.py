@@ -1,0 +1,218 @@
+"""Writes the pages that say what the code says: verbs, measures, knobs, exit codes.
+
+``python docs/generate.py`` from anywhere; a test fails where a page that is committed says something else.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "<!-- Written by docs/generate.py: change the code, not this page. -->"
+CLI = f"""# Commands
+
+{NOTE}
+
+Every verb has `--json` (one object on stdout, progress on stderr) and `--help`.
+
+## Exit codes
+
+What a verb ends with, and the exception of `lab.errors` behind it. A message is one line that says what is wrong,
+where, and what would mend it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3 inconclusive, 4
+error.
+"""
+MEASURES = f"""# Measures
+
+{NOTE}
+
+`lab measures` prints the same; [Statistics](../statistics.md) says how two arms are compared by them. A measure with
+`@k` looks at the first k memories and is named with its number: `Success@6`. `(rel=2)` counts memories of grade 2
+alone, where that says something else. *Missing* is what an arm without a value counts as beside one that has a value; a
+dash: the place is left out of both.
+"""
+KNOBS = f"""# Knobs
+
+{NOTE}
+
+Every key of an engine configuration, as the plugin spells it, and the lab's own below `lab`. [Engine](../engine.md)
+says what the stages do with them; `lab config show FILE` what a configuration comes to. A number out of range is
+clamped; a key that is not here is refused. *Seed alone*: the public plugin has no such key.
+"""
+
+
+def verbs() -> Iterator[tuple[str, Any, Any]]:
+    """Every verb with its command and the context of its help: ``gate judge``, ``replay``."""
+    import typer
+
+    from lab.cli.main import app
+
+    def walk(command: Any, parent: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any, Any]]:
+        context = typer.Context(command, parent=parent, info_name=words[-1] if words else "lab")
+        if not hasattr(command, "commands"):
+            yield " ".join(words), command, context
+            return
+        for name, inner in command.commands.items():
+            yield from walk(inner, context, (*words, name))
+
+    yield from walk(typer.main.get_command(app), None, ())
+
+
+def cli_page() -> str:
+    """Every verb: what it does, its arguments and options; what exit codes say."""
+    from lab.errors import LabError
+
+    codes = [*_codes(LabError), ("0", "", "Done.")]
+    lines = [CLI, _table(("code", "raised", "when"), codes, sort=True), ""]
+    for name, command, context in verbs():
+        lines += [f"## lab {name}", "", f"    {_usage(context)}", "", *_help(command.help or "")]
+        records = [record for one in command.params if (record := one.get_help_record(context))]
+        rows = [(f"`{' '.join(left.split())}`", " ".join(right.split())) for left, right in records]
+        lines += [_table(("argument or option", "what it says"), rows), ""]
+    return "\n".join(lines)
+
+
+def _usage(context: Any) -> str:
+    pieces = context.command.collect_usage_pieces(context)
+    return " ".join([context.command_path, *pieces])
+
+
+def _help(text: str) -> list[str]:
+    return [part for paragraph in text.strip().split("\n\n") for part in (_escaped(" ".join(paragraph.split())), "")]
+
+
+def _codes(root: type) -> Iterator[tuple[str, str, str]]:
+    yield str(root.exit_code), f"`{root.__name__}`", _first(root)  # type: ignore[attr-defined]
+    for below in root.__subclasses__():
+        # Of the tree alone: others may have grown one of their own.
+        if below.__module__ == root.__module__:
+            yield from _codes(below)
+    if root.__name__ == "LabError":
+        from lab.cli.main import INTERRUPTED
+
+        yield str(INTERRUPTED), "", "Interrupted; the same command goes on where it stopped."
+
+
+def _first(thing: type) -> str:
+    text = (thing.__doc__ or "").strip().split("\n\n")[0]
+    if thing.__name__ == "LabError":
+        return "What is none of those below it: a fault while measuring."
+    return " ".join(text.split())
+
+
+def measures_page() -> str:
+    """The catalogue of measures."""
+    from lab.measures.catalogue import CATALOGUE
+
+    units = {
+        "probe": "Of a probe: a turn that the golden set judges",
+        "turn": "Of a recall turn, judged or not",
+        "conversation": "Of a conversation",
+    }
+    lines = [MEASURES]
+    for unit, title in units.items():
+        rows = [
+            (
+                f"`{one.title}`",
+                {"higher": "high", "lower": "low", "neither": "–"}[one.better],
+                one.range,
+                "–" if one.missing is None else f"{one.missing:g}",
+                one.definition,
+                one.source,
+            )
+            for one in CATALOGUE
+            if one.unit == unit
+        ]
+        lines += [f"## {title}", "", _table(("measure", "better", "range", "missing", "what it says", "source"), rows)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def knobs_page() -> str:
+    """Every knob of the engine with its default in each profile."""
+    from lab.engine.config_table import LAB, PLUGIN
+
+    lines = [KNOBS]
+    alone = {name: knob for name, knob in PLUGIN.items() if not hasattr(knob, "keys")}
+    sections = {name: knob for name, knob in PLUGIN.items() if name not in alone}
+    for name, section in {**sections, "lab": LAB}.items():
+        lines += [f"## {name}", "", _knobs(name, section.keys), ""]  # type: ignore[union-attr, arg-type]
+    lines += ["## By themselves", "", _knobs("", alone), ""]
+    return "\n".join(lines)
+
+
+def _knobs(path: str, keys: Mapping[str, Any]) -> str:
+    return _table(("key", "value", "upstream", "seed"), list(_knob_rows(path, keys)))
+
+
+def _knob_rows(path: str, keys: Mapping[str, Any], only_seed: bool = False) -> Iterator[tuple[str, ...]]:
+    for name, knob in keys.items():
+        where = f"{path}.{name}" if path else name
+        if hasattr(knob, "keys"):
+            yield from _knob_rows(where, knob.keys, only_seed or knob.only_seed)
+            continue
+        alone = only_seed or knob.only_seed
+        upstream = "seed alone" if alone else _shown(knob.default_in("upstream"))
+        yield f"`{where}`", _values(knob), upstream, _shown(knob.default_in("seed"))
+
+
+def _values(knob: Any) -> str:
+    words = {"flag": "true or false", "whole": "whole number", "positive": "positive number", "args": "list of words"}
+    words |= {"texts": "list of texts", "scopes": "list of scopes", "map": "object", "secret": "text, never shown"}
+    if knob.choices:
+        return ", ".join(f"`{one}`" for one in knob.choices)
+    if knob.kind not in ("whole", "number"):
+        return words.get(knob.kind, knob.kind)
+    high, most = knob.high_in("upstream"), knob.high_in("seed")
+    upper = "" if math.isinf(high) else f" … {high:g}" + (f" ({most:g} in seed)" if most != high else "")
+    return f"{words.get(knob.kind, knob.kind)} {knob.low:g}{upper}"
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(f"`{one}`" for one in value) or "none"
+    return f"`{value}`" if isinstance(value, str) else "none" if value == {} else f"{value:g}"
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]], *, sort: bool = False) -> str:
+    body = sorted(rows, key=lambda row: (int(row[0]), row[1])) if sort else rows
+    lines = [headers, ("---",) * len(headers), *(tuple(map(_cell, row)) for row in body)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return _escaped(text).replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    """Text whose < > are no markup, outside of code."""
+    parts = text.split("`")
+    return "`".join(
+        part if place % 2 else part.replace("<", "&lt;").replace(">", "&gt;") for place, part in enumerate(parts)
+    )
+
+
+PAGES = {"cli.md": cli_page, "measures.md": measures_page, "knobs.md": knobs_page}
+
+
+def main() -> None:
+    """Write every page whose text has changed."""
+    for name, page in PAGES.items():
+        path, text = REFERENCE / name, page()
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

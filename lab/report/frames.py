@@ -1,0 +1,176 @@
+"""The files of a run as pandas frames.
+
+``arm``, ``conversation`` and other names of which there are few are categories, in the order of the run. A number that
+may be missing is a float64, NaN where it is; text that may be missing is None or NaN there, as pandas has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.compare.paired import Comparison
+from lab.measures.score import read_gold, score_run
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+from lab.report.comparison import reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
+MAYBE = ("duplicates", "evicted")
+PROMISES = ("future", "twins", "raw", "superseded", "stale", "outdated")
+TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *PROMISES, "block")
+FEW = ("tier", "label", "decision")
+LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
+
+
+def turns_frame(run: RunDirectory) -> pd.DataFrame:
+    """A row an arm and moment, in the order of the receipts.
+
+    ======================================== ======== ==================================================
+    conversation, arm                        category
+    turn                                     text     the moment: a turn, or a probe from outside
+    seq                                      int32    the replay clock
+    scope                                    text     of the turn
+    recalls                                  bool     whether it counts for the measures of turns
+    probe                                    text     the probe asked here; missing where there is none
+    injected, visible, visible_nice          int32    memories injected, in reach, and labelled nice of these
+    chars, tokens                            int32    size of the injected block
+    hard_rules, hard_kept                    int32    hard rules in reach, and those that the block holds
+    pinned                                   int32    memories that the digest holds whole
+    duplicates, evicted                      float64  injected twice beside the digest; dropped by the budget
+    future, twins, raw                       int32    broken promises (see :mod:`lab.replay.promises`)
+    superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
+    block                                    text     16 digits of the sha256 of the injected text
+    ======================================== ======== ==================================================
+    """
+    import pyarrow.compute as compute
+
+    table, conversation = _whole(run, run.receipts, TURNS)
+    place = table.column_names.index("pinned")
+    table = table.set_column(place, "pinned", compute.list_value_length(table["pinned"]))
+    frame = table.to_pandas().astype(dict.fromkeys(MAYBE, "float64"))
+    return _named(run, frame, conversation)
+
+
+def items_frame(run: RunDirectory) -> pd.DataFrame:
+    """A row a returned memory, injected or passed over, in the order of its rank.
+
+    ======================== ======== ====================================================================
+    conversation, arm        category
+    turn, probe              text     as in :func:`turns_frame`
+    seq                      int32
+    rank                     int32    from 1
+    injected                 bool
+    memory, id               text     its key in the recording, and the engine's id
+    tier, label, decision    category the tier it came from, its importance label, the step that took it
+    scope                    text     its own
+    score                    float64  final score
+    text_rank, vector_rank   float64  in the two lanes, from 1; NaN where the lane did not list it
+    grade                    float64  of the probe asked here: over 0 wanted, 0 misleading, NaN not judged
+    ======================== ======== ====================================================================
+    """
+    import numpy as np
+    import pandas as pd
+
+    names = tuple(f"item_{name}" for name in LISTED)
+    table, conversation = _whole(run, run.receipts, ("arm", "turn", "seq", "probe", "injected", *names))
+    offsets = table["item_key"].combine_chunks().offsets.to_numpy()
+    sizes = np.diff(offsets)
+    rows = np.repeat(np.arange(table.num_rows), sizes)
+    rank = (np.arange(len(rows)) - np.repeat(offsets[:-1] - offsets[0], sizes) + 1).astype("int32")
+    frame = table.select(["arm", "turn", "probe", "seq"]).to_pandas().iloc[rows].reset_index(drop=True)
+    frame["rank"] = rank
+    frame["injected"] = rank <= table["injected"].to_numpy()[rows]
+    for name, column in zip(LISTED, names, strict=True):
+        frame[name] = table[column].combine_chunks().flatten().to_pandas()
+    frame = frame.astype({"fts_rank": "float64", "vec_rank": "float64"} | dict.fromkeys(FEW, "category"))
+    frame = frame.rename(columns={"key": "memory", "fts_rank": "text_rank", "vec_rank": "vector_rank"})
+    grades = {(probe, key): grade for probe, one in read_gold(run).items() for key, grade in one.judged.items()}
+    asked = frame.loc[frame["probe"].notna(), ["probe", "memory"]]
+    found = [grades.get(pair) for pair in zip(asked["probe"], asked["memory"], strict=True)]
+    frame["grade"] = pd.Series(found, asked.index, "float64")
+    return _named(run, frame, conversation[rows])
+
+
+def scores_frame(run: RunDirectory) -> pd.DataFrame:
+    """A row an arm, a place and a measure. The mean of ``value`` is what ``lab score`` shows.
+
+    ========================== ======== ==================================================================
+    conversation, arm, measure category
+    at                         text     the probe or the turn; the conversation for a measure of all of it
+    value                      float64  NaN where there is none
+    slice_NAME                 category a column a slice of the golden set; missing where ``at`` is no probe
+    ========================== ======== ==================================================================
+    """
+    import numpy as np
+    import pandas as pd
+
+    found = score_run(run)
+    places = np.array(found.places, object)
+    frame = pd.DataFrame(
+        {
+            "conversation": pd.Categorical.from_codes(found.conversation, found.conversations),
+            "arm": pd.Categorical.from_codes(found.arm, found.arms),
+            "at": pd.Series(places[found.at], dtype="str"),
+            "measure": pd.Categorical.from_codes(found.measure, found.measures),
+            "value": found.value,
+        }
+    )
+    gold = read_gold(run)
+    for name in sorted({name for one in gold.values() for name in one.slices}):
+        values = [gold[place].slices.get(name) if place in gold else None for place in found.places]
+        of_place = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
+        frame[f"slice_{name}"] = of_place[found.at]
+    return frame
+
+
+def latency_frame(run: RunDirectory) -> pd.DataFrame:
+    """A row an arm, a turn and a stage.
+
+    ======================== ======== ==================================================
+    conversation, arm, stage category
+    turn                     text
+    ms                       float64  milliseconds
+    cold                     bool     whether it was the first moment of its conversation
+    ======================== ======== ==================================================
+    """
+    table, conversation = _whole(run, run.latency, ("arm", "turn", "stage", "ns", "cold"))
+    frame = table.to_pandas().astype({"stage": "category"})
+    frame.insert(3, "ms", frame.pop("ns") / 1e6)
+    return _named(run, frame, conversation)
+
+
+def comparison_frame(found: Comparison) -> pd.DataFrame:
+    """A row a measure: ``measure, primary, reading``, and what :meth:`Difference.as_json` has."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = [
+        {"measure": one.measure, "primary": one.measure in found.primary, "reading": reading(one, found.family)}
+        | one.as_json()
+        for one in found.differences
+    ]
+    return pd.DataFrame(rows).rename(columns={"mean": "difference"})
+
+
+def _whole(run: RunDirectory, file_of: Callable[[str], Path], columns: Sequence[str]) -> tuple[pa.Table, Any]:
+    """The columns of all conversations end to end, and the number of the conversation of each row."""
+    import numpy as np
+    import pyarrow as pa
+
+    run.require_done()
+    tables = [read_table(file_of(conversation), columns).select(columns) for conversation in run.conversations]
+    return pa.concat_tables(tables), np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+
+
+def _named(run: RunDirectory, frame: pd.DataFrame, conversation: Any) -> pd.DataFrame:
+    """The frame with its arms as categories, and the conversation before them."""
+    import pandas as pd
+
+    frame["arm"] = pd.Categorical(frame["arm"], categories=run.arms)
+    frame.insert(0, "conversation", pd.Categorical.from_codes(conversation, run.conversations))
+    return frame

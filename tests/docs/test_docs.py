@@ -1,0 +1,184 @@
+"""The pages: their commands parse, their links lead somewhere, and the site they make loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from lab.cli.gate import JUDGE
+from lab.cli.main import app
+from lab.gate.policy import shipped_policies
+from lab.recordings.readers import FORMATS
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ROOT_COMMAND: Any = typer.main.get_command(app)
+EXAMPLES = {"README.md", "extending.md"}
+
+
+def _lines(text: str) -> Iterator[str]:
+    """What stands in code: indented and fenced lines, and whatever is between backticks."""
+    text = text.replace("\\\n", " ")
+    fenced = FENCE.findall(text)
+    plain = FENCE.sub("", text)
+    for block in fenced:
+        yield from block.splitlines()[1:-1]
+    yield from (line for line in plain.splitlines() if line.startswith("    "))
+    prose = "\n".join(line for line in plain.splitlines() if not line.startswith("    "))
+    yield from (" ".join(one.split()) for one in re.findall(r"`([^`]+)`", prose))
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words of every command ``lab …``."""
+    for line in _lines(text):
+        if not re.search(r"(?:^|[\s/])lab ", line):
+            continue
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        while words:
+            end = next((place for place, word in enumerate(words) if word in ("|", "&&", ">", ";")), len(words))
+            one, words = words[:end], words[end + 1 :]
+            if len(one) > 1 and (one[0] == "lab" or one[0].endswith("/lab")):
+                yield one[1:]
+
+
+def _problem(words: list[str]) -> str | None:
+    """What is wrong with a command, if anything is."""
+    command = ROOT_COMMAND
+    rest = list(words)
+    while rest and hasattr(command, "commands") and rest[0] in command.commands:
+        command = command.commands[rest.pop(0)]
+    if hasattr(command, "commands"):
+        if JUDGE not in command.commands:
+            return None if not rest or rest[0] in ("--help", "--version") else f"no verb {rest[0]}"
+        command = command.commands[JUDGE]
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    for word in rest:
+        if re.match(r"--?[a-zA-Z]", word) and word.partition("=")[0] not in options | {"--help"}:
+            return f"no option {word}"
+    return None
+
+
+def _values(words: list[str], option: str) -> list[str]:
+    return [value for name, value in pairwise(words) if name == option]
+
+
+@pytest.fixture(scope="module")
+def commands(pages: dict[str, str]) -> list[tuple[str, list[str]]]:
+    texts = {**pages, "README.md": (ROOT / "README.md").read_text("utf-8")}
+    for path in sorted((ROOT / "docs").rglob("*.ipynb")):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        texts[path.name] = "\n\n".join("".join(cell["source"]) for cell in cells)
+    return [(name, words) for name, text in texts.items() for words in _commands(text)]
+
+
+def test_commands_are_found_where_they_stand() -> None:
+    text = "See `lab score DIR\n-m X` and\n\n    journalctl | .venv/bin/lab receipts audit - # well\n"
+    text += "    pip install lab x\n"
+    text += "\n```console\nlab replay a \\\n    --out b && lab score b\n```\n"
+    found = list(_commands(text))
+    assert found == [
+        ["replay", "a", "--out", "b"],
+        ["score", "b"],
+        ["receipts", "audit", "-"],
+        ["score", "DIR", "-m", "X"],
+    ]
+    assert [_problem(words) for words in found] == [None] * 4
+    assert _problem(["scroe", "b"]) == "no verb scroe"
+    assert _problem(["cache", "sweep"]) == "no verb sweep"
+    assert _problem(["score", "b", "--loud"]) == "no option --loud"
+    assert _problem(["gate", "DIR", "--policy", "x"]) is None
+    assert _problem(["gate", "DIR", "--plicy=x"]) == "no option --plicy=x"
+
+
+def test_every_command_that_is_shown_parses(commands: list[tuple[str, list[str]]]) -> None:
+    assert len(commands) > 80
+    assert [(page, " ".join(words), said) for page, words in commands if (said := _problem(words))] == []
+
+
+def test_formats_and_policies_that_are_shown_exist(commands: list[tuple[str, list[str]]]) -> None:
+    recordings = [
+        (page, value)
+        for page, words in commands
+        if page not in EXAMPLES and words[0] in ("replay", "sweep", "ablate", "saturation", "latency", "recordings")
+        for value in _values(words, "--format")
+    ]
+    policies = [(page, value) for page, words in commands for value in _values(words, "--policy")]
+    assert recordings
+    assert policies
+    assert [one for one in recordings if one[1] not in FORMATS] == []
+    assert [one for one in policies if one[1] not in shipped_policies()] == []
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
+
+
+def test_every_link_leads_to_a_page_and_a_heading(pages: dict[str, str]) -> None:
+    texts = {ROOT / "docs" / name: text for name, text in pages.items()}
+    texts[ROOT / "README.md"] = (ROOT / "README.md").read_text("utf-8")
+    links = [(page, target) for page, text in texts.items() for target in LINK.findall(FENCE.sub("", text))]
+    links = [(page, target) for page, target in links if not target.startswith("https://")]
+    assert len(links) > 30
+    broken = []
+    for page, target in links:
+        file, _, anchor = target.partition("#")
+        where = (page.parent / file if file else page).resolve()
+        if not where.is_file() or (anchor and anchor not in _anchors(where.read_text("utf-8"))):
+            broken.append((page.name, target))
+    assert broken == []
+
+
+def test_every_page_can_be_reached(pages: dict[str, str]) -> None:
+    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    assert listed == set(pages)
+
+
+class Loaded(HTMLParser):
+    """What a page loads by itself, and what it leads to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.loaded += [found[name] or "" for name in ("src", "srcset", "data", "poster") if name in found]
+        if tag == "link":
+            self.loaded.append(found.get("href") or "")
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed (dependency group docs)")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={"PATH": "", "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    files = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(files) > 12
+    loaded = {one for file in files for one in Loaded(file.read_text("utf-8")).loaded}
+    assert any(one.endswith(".css") for one in loaded)
+    assert [one for one in loaded if re.match(r"(?:\w+:)?//", one)] == []
+    styles = "".join(file.read_text("utf-8") for file in (tmp_path / "site").rglob("*.css"))
+    assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//[^)\"']*", styles) == []
+    assert not list((tmp_path / "site").rglob("*.py"))

@@ -1,0 +1,217 @@
+"""A run in a notebook: frames that agree with the files, and what shows itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lab
+from lab.compare.paired import Comparison, Difference, compare_arms
+from lab.compare.statistics import Estimate
+from lab.errors import CannotMeasure, NotARun, UnusableInput
+from lab.measures.score import read_gold, score_run, summarise
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+
+if TYPE_CHECKING:
+    from lab.notebook import Run
+
+FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def directory(make_run: Callable[..., RunDirectory]) -> RunDirectory:
+    return make_run("ada", "bo", "cy", arms=(FIRST, QUOTA, "hybrid"))
+
+
+@pytest.fixture(scope="module")
+def run(directory: RunDirectory) -> Run:
+    opened: Run = lab.open_run(str(directory.path))
+    return opened
+
+
+def test_a_run_says_what_it_is(run: Run, directory: RunDirectory) -> None:
+    assert run.arms == [FIRST, QUOTA, "hybrid"]
+    assert run.conversations == directory.conversations
+    assert run.manifest["status"] == "complete"
+    assert repr(run) == f"Run({str(directory.path)!r}: complete, 3 conversations, arms {FIRST}, {QUOTA}, hybrid)"
+
+
+def test_turns_are_the_rows_of_the_receipts(run: Run, directory: RunDirectory) -> None:
+    rows = [
+        {"conversation": name, **row}
+        for name in run.conversations
+        for row in read_table(directory.receipts(name)).to_pylist()
+    ]
+    turns = run.turns
+    assert len(turns) == len(rows)
+    for name in ("conversation", "arm", "turn", "seq", "scope", "injected", "chars", "block", "stale"):
+        assert turns[name].tolist() == [row[name] for row in rows], name
+    assert turns["pinned"].tolist() == [len(row["pinned"]) for row in rows]
+    assert turns["probe"].notna().tolist() == [row["probe"] is not None for row in rows]
+    assert turns["arm"].cat.categories.tolist() == run.arms
+    kinds = {name: str(kind) for name, kind in turns.dtypes.items()}
+    assert {kinds[name] for name in ("conversation", "arm")} == {"category"}
+    assert {kinds[name] for name in ("seq", "injected", "pinned", "future", "outdated")} == {"int32"}
+    assert (kinds["recalls"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
+
+
+def test_items_are_what_came_back_with_what_the_gold_says_of_it(run: Run, directory: RunDirectory) -> None:
+    items = run.items
+    gold = read_gold(directory)
+    name = run.conversations[1]
+    row = next(
+        row
+        for row in read_table(directory.receipts(name)).to_pylist()
+        if row["probe"] in gold and row["arm"] == "hybrid" and len(row["item_key"]) > row["injected"]
+    )
+    own = items.query("conversation == @name and arm == 'hybrid'")
+    own = own[own["turn"] == row["turn"]]
+    assert own["memory"].tolist() == row["item_key"]
+    assert own["rank"].tolist() == list(range(1, len(own) + 1))
+    assert own["injected"].sum() == row["injected"] < len(own)
+    assert own["score"].tolist() == row["item_score"]
+    assert own["text_rank"].fillna(0).tolist() == [rank or 0 for rank in row["item_fts_rank"]]
+    judged = gold[row["probe"]].judged
+    assert own["grade"].fillna(-1).tolist() == [judged.get(key, -1) for key in row["item_key"]]
+    assert items["grade"].gt(0).any()
+    assert items[items["probe"].isna()]["grade"].isna().all()
+
+
+def test_means_of_scores_are_those_of_lab_score(run: Run, directory: RunDirectory) -> None:
+    summary = summarise(score_run(directory), read_gold(directory), run.arms)
+    means = run.scores.groupby(["arm", "measure"], observed=True)["value"].mean()
+    for arm, one in summary["arms"].items():
+        for measure, value in one["measures"].items():
+            assert means[arm, measure] == pytest.approx(value, nan_ok=True) or value is None, (arm, measure)
+    slices = [name for name in run.scores if name.startswith("slice_")]
+    assert slices == ["slice_category_name", "slice_topic"]
+    probes = run.scores["at"].isin(read_gold(directory))
+    assert run.scores["slice_topic"].notna().tolist() == probes.tolist()
+
+
+def test_latency_is_in_milliseconds(run: Run, directory: RunDirectory) -> None:
+    row = read_table(directory.latency(run.conversations[0])).to_pylist()[0]
+    first = run.latency.iloc[0]
+    assert (first["arm"], first["turn"], first["stage"]) == (row["arm"], row["turn"], row["stage"])
+    assert first["ms"] == row["ns"] / 1e6
+    assert run.latency["cold"].any()
+    assert not run.latency["cold"].all()
+
+
+def test_a_frame_that_was_changed_is_whole_when_it_is_asked_for_again(run: Run) -> None:
+    turns = run.turns
+    turns["mine"] = 1
+    turns.loc[0, "seq"] = 999
+    assert "mine" not in run.turns
+    assert run.turns.loc[0, "seq"] == 0
+    assert run._turns is run._turns
+
+
+def test_a_comparison_shows_the_table_that_lab_compare_prints(run: Run, directory: RunDirectory) -> None:
+    compared = run.compare(FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
+    found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
+    assert compared.found == found
+    shown = repr(compared)
+    assert shown.startswith(f"{QUOTA} minus {FIRST}\nmeasure")
+    assert "R@6 by slice, the worst first" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    page = Tags(compared._repr_html_())
+    assert page.tags.count("table") == 3
+    for text in ("Success@6", "could find", f"{QUOTA} minus {FIRST}", "Of 1,000 probes"):
+        assert text in page.text
+    frame = compared.frame
+    assert frame["measure"].tolist() == [one.measure for one in found.differences]
+    assert frame.query("primary")["measure"].tolist() == ["Success@6", "R@6"]
+    assert frame["difference"].tolist() == [one.estimate.mean for one in found.differences]
+    assert len(repr(run.compare(FIRST, QUOTA, every=True))) > 2 * len(repr(run.compare(FIRST, QUOTA)))
+
+
+def test_figures_show_themselves_and_are_saved(run: Run, tmp_path: Path) -> None:
+    assert list(run.figures) == ["forest", "tradeoff", "composition", "timeline"]
+    one = run.figure("composition")
+    assert one is run.figures["composition"]
+    assert one._repr_png_().startswith(b"\x89PNG")
+    page = Tags(one._repr_html_())
+    assert page.tags == ["figure", "img", "figcaption"]
+    assert "importance labels" in page.text
+    assert Tags(run.figures._repr_html_()).tags.count("img") == 4
+    assert [file.name for file in one.save(tmp_path / "slide.png")] == ["slide.svg", "slide.png"]
+    assert (tmp_path / "slide.png").read_bytes() == one._repr_png_()
+    assert run.compare(FIRST, QUOTA).figure._repr_png_() == run.figure("forest")._repr_png_()
+    with pytest.raises(UnusableInput, match=r"has no figure 'pie'; it has: forest, tradeoff"):
+        run.figure("pie")
+
+
+def test_an_explanation_shows_texts_where_they_are_asked_for_alone(run: Run, secret_words: tuple[str, str]) -> None:
+    probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
+    plain, told = run.explain(probe, QUOTA), run.explain(probe, QUOTA, with_text=True)
+    assert repr(plain).startswith(f"{QUOTA} at {probe}")
+    assert Tags(plain._repr_html_()).text == repr(plain)
+    for word in secret_words:
+        assert word not in plain._repr_html_() + json.dumps(plain.as_json())
+        assert word in told._repr_html_()
+    assert repr(run.explain(probe)).startswith(f"{FIRST} at {probe}")
+
+
+def test_what_shows_itself_is_escaped() -> None:
+    from lab.notebook import Compared, Drawing
+    from lab.report.figures import composition_figure
+
+    estimate = Estimate(0.1, 0.0, 0.2, 0.05, 1.0, 0.1)
+    one = Difference(MARKUP, 2, 2, 0.1, 0.2, estimate, 1.0, None, 1, 0, 1)
+    found = Comparison(MARKUP, f"</table>{MARKUP}", 6, (MARKUP,), (one,), (), (), unmeasured=((MARKUP, MARKUP),))
+    page = Compared(found)._repr_html_()
+    assert MARKUP in Tags(page).text
+    assert set(Tags(page).tags) == {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    drawing = Drawing(f'"{MARKUP}', lambda: composition_figure({}), MARKUP)
+    assert Tags(drawing._repr_html_()).tags == ["figure", "img", "figcaption"]
+
+
+def test_a_text_that_is_markup_is_shown_as_text(run: Run) -> None:
+    from dataclasses import replace
+
+    from lab.notebook import Explained
+
+    probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
+    found = run.explain(probe, QUOTA).found
+    rows = {key: replace(row, text=f"</pre>{MARKUP}") for key, row in found.rows.items()}
+    page = Tags(Explained(replace(found, rows=rows), with_text=True, full=False)._repr_html_())
+    assert MARKUP in page.text
+    assert page.tags == ["pre"]
+
+
+def test_what_cannot_be_opened_or_read_is_one_sentence(
+    directory: RunDirectory, copy_of: Callable[[RunDirectory], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(NotARun, match="no such run directory"):
+        lab.open_run(tmp_path / "nothing")
+    broken = lab.open_run(copy_of(directory))
+    broken.directory.receipts(broken.conversations[0]).write_bytes(b"PAR1")
+    with pytest.raises(CannotMeasure, match="damaged"):
+        _ = broken.turns
+    broken.directory.receipts(broken.conversations[0]).unlink()
+    with pytest.raises(UnusableInput, match="1 of 3 conversations are missing"):
+        _ = broken.items
