@@ -20,7 +20,7 @@ from shlex import join
 from typing import Any
 
 from lab import __version__
-from lab.compare.changes import ArmChanges, Changes, changes
+from lab.compare.changes import ArmChanges, Changes, changes, foremost
 from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
@@ -351,7 +351,7 @@ def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
 def _named(arms: Sequence[ArmChanges]) -> str:
     """The first changed turns of some arms, and in which columns they and all others changed."""
     columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
-    turns = [f"{one.turn} of {arm.arm}" for arm in arms for one in arm.changed]
+    turns = [f"{one.turn} of {arm}" for arm, one in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
     return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
 
