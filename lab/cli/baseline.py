@@ -80,24 +80,28 @@ def _tell(found: Blessed) -> None:
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """List the baselines, and whether their files are as they were blessed."""
+    """List the baselines, and whether their files are as they were blessed: 1 where one is not."""
+    from lab.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
     found = [(one, damage(one)) for one in baselines(folder)]
     if as_json:
         emit_json({"baselines": [one.as_json() | {"damage": problems} for one, problems in found]})
-        return
-    emit_table(
-        ["name", "since", "object", "state", "note"],
-        [
-            [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
-            for one, problems in found
-        ],
-        left=5,
-    )
-    for _, problems in found:
-        for problem in problems:
-            emit(problem)
+    else:
+        emit_table(
+            ["name", "since", "object", "state", "note"],
+            [
+                [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
+                for one, problems in found
+            ],
+            left=5,
+        )
+        for _, problems in found:
+            for problem in problems:
+                emit(problem)
+    damaged = [one.name for one, problems in found if problems]
+    if damaged:
+        raise CheckFailed(f"{folder}: not as they were blessed: {', '.join(damaged)}")
 
 
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:

@@ -16,6 +16,17 @@ def is_night(folder: Path) -> bool:
     return (folder / BEGUN).is_file() and not (folder / "manifest.json").exists()
 
 
+def night_of(run: Path) -> Path | None:
+    """The night that a run directory is a part of, or none."""
+    # OUT/sets/<set>/run, and OUT/baselines/<object>.
+    folder = run.absolute()
+    for parent, above in (("sets", 3), ("baselines", 2)):
+        own = folder.parents[min(above, len(folder.parents)) - 1]
+        if folder.parents[min(above - 1, len(folder.parents)) - 1].name == parent and is_night(own):
+            return own
+    return None
+
+
 def runs_of_night(folder: Path) -> dict[str, RunDirectory]:
     """The run of every set of a night that has ended, by the name of its baseline.
 

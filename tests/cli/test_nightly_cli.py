@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -71,4 +72,22 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert "lamps  2026-03-02" in listed.stdout
     shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
     assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
+    # What is kept is no run of one's own, and is not removed as one.
+    listed = CliRunner().invoke(app, ["runs", "list", "."])
+    assert "not listed: 1 blessed" in listed.stdout
+    assert "not listed: 6 of nights" in listed.stdout
+    inside = json.loads(CliRunner().invoke(app, ["runs", "list", "monday", "--json"]).stdout)["runs"]
+    assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
+    kept = next(Path("reports/baselines/objects").iterdir())
+    refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
+    assert "was blessed as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
+    shutil.copytree("monday/sets/lamps/run", far)
+    lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()[2:]
+    assert "".join(line.split(" ")[0] for line in lines if line[0] in "afw") == str(far.relative_to(tmp_path))
+    # A list with a damaged baseline in it is no good news.
+    (kept / "golden.jsonl").write_text("", "utf-8")
+    damaged = CliRunner().invoke(app, ["baseline", "list"])
+    assert isinstance(damaged.exception, CheckFailed)
+    assert "damaged" in damaged.stdout
     assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "forgot lamps; objects removed: 1\n"
