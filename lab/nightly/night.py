@@ -21,7 +21,7 @@ from typing import Any
 
 from lab import __version__
 from lab.compare.changes import ArmChanges, Changes, changes, foremost
-from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments
+from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
@@ -124,9 +124,15 @@ def identity(plan: NightPlan) -> dict[str, Any]:
     Reads and checks what every set names, before anything is replayed: raises :class:`lab.errors.UnusableInput` for
     what cannot be replayed.
     """
+    sets = {}
+    for one in plan.sets:
+        try:
+            sets[one.name] = digest(make_plan(one.asked).resolved())
+        except UnusableInput as error:
+            raise UnusableInput(f"{plan.where}: set {one.name!r}: {error}") from None
     return {
         "plan": plan.name,
-        "sets": {one.name: digest(make_plan(one.asked).resolved()) for one in plan.sets},
+        "sets": sets,
         "code": code_key(),
         "packages": packages(),
     }
@@ -180,7 +186,12 @@ def _begin(out: Path, key: dict[str, Any]) -> None:
         before = read_json(path)
         differs = [name for name in key if not isinstance(before, dict) or before.get(name) != key[name]]
         if differs:
-            raise OtherArguments(f"{out}: this night was begun with another {', '.join(differs)}; choose another --out")
+            raise OtherArguments(
+                f"{out}: holds another night, which differs in: {', '.join(differs)}; choose another --out"
+            )
+    strangers = [] if path.exists() else [one.name for one in out.iterdir() if one.name[0] != "."]
+    if strangers:
+        raise UnusableInput(f"{out}: holds something else ({min(strangers)}); choose another --out")
     write_whole(path, dump_json(key))
 
 

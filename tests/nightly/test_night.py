@@ -330,13 +330,18 @@ def test_a_folder_belongs_to_one_night(plan: NightPlan) -> None:
     _night(plan, out="here")
     (one,) = plan.sets
     other = replace(plan, sets=(replace(one, asked=replace(one.asked, max_items=5)),))
-    with pytest.raises(OtherArguments, match="another sets; choose another --out"):
+    with pytest.raises(OtherArguments, match="differs in: sets; choose another --out"):
         _night(other, out="here")
-    with pytest.raises(OtherArguments, match="another date"):
+    with pytest.raises(OtherArguments, match="in: date"):
         _night(plan, "2026-03-02", out="here")
     with pytest.raises(UnusableInput, match="--date"):
         _night(plan, "today")
     # What cannot be replayed is said before anything is.
-    with pytest.raises(UnusableInput, match="none-such"):
+    with pytest.raises(UnusableInput, match=r"plan.toml: set 'small': .*none-such"):
         _night(replace(plan, sets=(one, replace(one, asked=replace(one.asked, arms=("none-such",))))), out="there")
     assert not Path("there").exists()
+    Path("full").mkdir()
+    Path("full/thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(UnusableInput, match=r"holds something else \(thesis.txt\); choose another --out"):
+        _night(plan, out="full")
+    assert [one.name for one in Path("full").iterdir()] == ["thesis.txt"]
