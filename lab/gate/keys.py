@@ -69,9 +69,14 @@ NAMES = Form(
     {"type": "array", "minItems": 1, "items": dict(TEXT.schema)},
     lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
 )
+_PLAIN = ["string", "number", "boolean"]
 FACTS = Form(
-    "a table of plain values",
-    {"type": "object", "minProperties": 1, "additionalProperties": {"type": ["string", "number", "boolean", "array"]}},
+    "a table of plain values, or of lists of them",
+    {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"type": [*_PLAIN, "array"], "items": {"type": _PLAIN}},
+    },
     lambda value: isinstance(value, Mapping) and bool(value) and all(map(_fact, value.values())),
 )
 

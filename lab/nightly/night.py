@@ -308,8 +308,8 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
 def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: str) -> Iterator[Line]:
     """Every arm against the blessed one: exactly, then by the rules of the policy."""
     if exact is None:
-        for arm in run.arms:
-            yield from _judged(policy, run, arm, ALONE)
+        for name in run.arms:
+            yield from _judged(policy, run, name, ALONE)
         return
     # Whether a change fails or is told, the policy says: by its own exact rules.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)

@@ -29,7 +29,7 @@ def write_pages(night: Night) -> list[Path]:
     """Write ``night.html`` and ``night.md``; return their paths, the page first."""
     model = {
         "title": f"Night of {night.date}: {night.status}",
-        "sentence": f"{_said(night)} {night.about}",
+        "sentence": f"{_said(night)} What is guarded: {night.about}",
         "facts": {"plan": night.plan, "commit": night.commit or "no repository"},
         "bless": night.bless_all,
         "sets": [_set(one) for one in night.sets],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -68,6 +69,11 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert trend.exit_code == 0, trend.output
     assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
     assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
+    # A hundred series that did not step would hide the one that did.
+    shown = CliRunner().invoke(app, ["trend"]).stdout
+    assert re.search(r"^\d+ of \d+ series have no step; --all lists them$", shown, re.MULTILINE)
+    assert "tier_first_v1  " not in shown
+    assert "tier_first_v1  " in CliRunner().invoke(app, ["trend", "--all"]).stdout
     listed = CliRunner().invoke(app, ["baseline", "list"])
     assert "lamps  2026-03-02" in listed.stdout
     shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
@@ -83,8 +89,10 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert "was blessed as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
     far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
     shutil.copytree("monday/sets/lamps/run", far)
-    lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()[2:]
-    assert "".join(line.split(" ")[0] for line in lines if line[0] in "afw") == str(far.relative_to(tmp_path))
+    head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()
+    width = head.index("status")
+    rows = [line[:width].strip() for line in lines if not line.startswith("not listed")]
+    assert "".join(rows) == str(far.relative_to(tmp_path))
     # A list with a damaged baseline in it is no good news.
     (kept / "golden.jsonl").write_text("", "utf-8")
     damaged = CliRunner().invoke(app, ["baseline", "list"])
