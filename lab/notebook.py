@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lab.compare.paired import Comparison
     from lab.replay.explain import Explanation
-    from lab.report.build import Draw
+    from lab.report.drawings import Draw
 
 # Pixels that an inch of a figure takes on a page; the picture has twice as many, and is sharp on any screen.
 SHOWN_DPI = 72
@@ -152,7 +152,7 @@ class Run:
     def _figures(self) -> Figures:
         from lab.compare.paired import compare_arms
         from lab.measures.score import read_gold, score_run, summarise
-        from lab.report.build import CAPTIONS, drawings
+        from lab.report.drawings import CAPTIONS, drawings
         from lab.report.pair import choose_pair
 
         baseline, candidate = choose_pair(self.directory, None, None)
@@ -181,7 +181,7 @@ class Compared:
         """The primary measures with their intervals."""
         from functools import partial
 
-        from lab.report.build import CAPTIONS
+        from lab.report.drawings import CAPTIONS
         from lab.report.comparison import shown
         from lab.report.figures import forest_figure
 

@@ -24,13 +24,20 @@ def report(
     candidate: Annotated[
         str | None, typer.Option(help="The arm to compare; tier_quota_v1 if the run has it, else the second.")
     ] = None,
+    turns: Annotated[
+        int,
+        typer.Option(min=0, help="Turns that were gained, and as many that were lost, which open their explanation."),
+    ] = 12,
+    with_text: Annotated[
+        bool, typer.Option("--with-text", help="Show the texts of these turns and of their memories.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""
     from lab.replay.run_directory import open_run
     from lab.report.build import build_report
 
-    files = build_report(open_run(run), baseline, candidate)
+    files = build_report(open_run(run), baseline, candidate, with_text=with_text, turns=turns)
     if as_json:
         emit_json({"files": [str(file) for file in files]})
     else:

@@ -128,11 +128,19 @@ class Comparison:
 
 
 def compare_arms(
-    run: RunDirectory, baseline: str, candidate: str, *, primary: Sequence[str] = (), slices: bool = False
+    run: RunDirectory,
+    baseline: str,
+    candidate: str,
+    *,
+    primary: Sequence[str] = (),
+    slices: bool = False,
+    tested_slices: bool = True,
+    scores: Scores | None = None,
 ) -> Comparison:
     """Compare two arms of one run, or of two (``DIR:ARM``).
 
-    ``primary`` are the measures that decide, five at most; by default the headlines of the run. Raises
+    ``primary`` are the measures that decide, five at most; by default the headlines of the run. ``scores`` are those
+    of ``run``, where they are at hand. Slices that are not tested have NaN for p, and are found sooner. Raises
     :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
     :class:`UnusableInput` for an unknown arm, and for a primary measure that cannot be compared.
     """
@@ -146,7 +154,7 @@ def compare_arms(
         raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
     also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
-    base_scores = score_run(base_run, also)
+    base_scores = scores if scores is not None and base_run is run and not also else score_run(base_run, also)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
     pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm)
     by_measure = {pair.measure: pair for pair in pairs}
@@ -170,7 +178,7 @@ def compare_arms(
         tuple(at for at, before, after in changes if after < before),
         len(changes),
         tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
-        _slices(base_run, [by_measure[name] for name in chosen if name in by_measure]) if slices else (),
+        _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
     )
 
 
@@ -275,7 +283,7 @@ def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Differ
     return tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
 
 
-def _difference(pairs: Pairs) -> Difference:
+def _difference(pairs: Pairs, *, tested: bool = True) -> Difference:
     changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
     groups: dict[str, list[float]] = {}
     for conversation, change in zip(pairs.conversation, changes, strict=True):
@@ -290,7 +298,7 @@ def _difference(pairs: Pairs) -> Difference:
         baseline,
         sum(pairs.candidate) / len(changes),
         estimate,
-        sign_flip([sum(values) for values in groups.values()]),
+        sign_flip([sum(values) for values in groups.values()]) if tested else math.nan,
         None,
         sum(change > 0 for change in changes),
         sum(change == 0 for change in changes),
@@ -303,7 +311,7 @@ def _difference(pairs: Pairs) -> Difference:
     )
 
 
-def _slices(run: RunDirectory, pairs: Sequence[Pairs]) -> tuple[Slice, ...]:
+def _slices(run: RunDirectory, pairs: Sequence[Pairs], tested: bool) -> tuple[Slice, ...]:
     """The measures by every subgroup of the golden set, and by conversation; the worst of each measure first.
 
     What is the same for all, or different for nearly each, is no subgroup.
@@ -321,7 +329,9 @@ def _slices(run: RunDirectory, pairs: Sequence[Pairs]) -> tuple[Slice, ...]:
             )
             distinct = sorted({value for value in values if value is not None})
             if 1 < len(distinct) <= MAX_SLICE_VALUES:
-                own += [Slice(name, value, _difference(_part(pair, values, value))) for value in distinct]
+                own += [
+                    Slice(name, value, _difference(_part(pair, values, value), tested=tested)) for value in distinct
+                ]
         found += sorted(own, key=_badness)
     return tuple(found)
 

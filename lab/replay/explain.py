@@ -118,10 +118,15 @@ def explain(run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
+    # A key begins with its conversation: that one is looked through before all the others are.
+    for recording in (one for one in plan.recordings if key.startswith(one.conversation)):
+        known = {moment.key: moment for moment in plan.moments_of(recording)}
+        if key in known:
+            return recording, known[key]
     alike: list[str] = []
     others: list[str] = []
     for recording in plan.recordings:
-        known = {moment.key: moment for moment in moments(recording, plan.probes(recording), plan.recall_turns)}
+        known = {moment.key: moment for moment in plan.moments_of(recording)}
         if key in known:
             return recording, known[key]
         alike += [other for other in known if key and other.startswith(key)]

@@ -1,16 +1,15 @@
 """The report of a run: one model of what is shown, rendered as a self-contained HTML page and as its Markdown twin.
 
-The report is a function of the run's receipts and gold alone: it holds no date and no machine, so that equal runs
-have equal reports.
+``report.json`` and ``report.md`` are functions of the run's receipts and gold alone: they hold no date and no machine,
+so that equal runs have equal ones. The page also shows what the run was made with and what its turns took.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from functools import partial
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_whole
@@ -18,29 +17,64 @@ from lab.gate.outputs import cell
 from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report import figures
+from lab.report.comparison import WIDE, gains, notes, shown, wide
+from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, labels_of, timeline_names
+from lab.report.flipped import SHOWN, flipped
+from lab.report.material import busiest
 from lab.report.pair import choose_pair
-from lab.sweep.saturation import Point
+from lab.report.reproduce import configs, hashes, replay_command, versions
+from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
+from lab.report.tables import markdown, markdown_table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 
-    Draw = Callable[[], Figure]
-
-EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars")
-TIER_OF = {"must_remember": "must", "nice_to_have": "nice", "unknown": "unknown", "ignore": "ignore"}
-SHOWN_FLIPS = 12
+EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
+# Beyond these the manifest has the rest.
+MOST_HASHES, MOST_CONFIGS = 60, 12
 
 
-def build_report(run: RunDirectory, baseline: str | None = None, candidate: str | None = None) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, the page first."""
+def build_report(
+    run: RunDirectory,
+    baseline: str | None = None,
+    candidate: str | None = None,
+    *,
+    with_text: bool = False,
+    turns: int = SHOWN,
+) -> list[Path]:
+    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, the page first.
+
+    So many ``turns`` that were gained, and as many that were lost, open their explanations; with the texts of turns and
+    memories only where ``with_text`` asks for them.
+    """
     run.require_done()
     base, cand = choose_pair(run, baseline, candidate)
-    summary = summarise(score_run(run), read_gold(run), run.arms)
-    comparison = compare_arms(run, base, cand) if cand else None
-    drawn = _draw(run, summary, comparison)
-    model = _model(run, summary, comparison, drawn)
+    scores = score_run(run)
+    summary = summarise(scores, read_gold(run), run.arms)
+    comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
+    model = _model(run, summary, comparison)
+    material = gather(run)
+    folder = run.path / "figures"
+    drawn: dict[str, list[Path]] = {}
+    says, findings = {}, {}
+    for name, draw in drawings(run, summary, comparison, material).items():
+        figure = draw()
+        drawn[name] = figures.save(figure, folder / name)
+        says[name], findings[name] = figures.told(figure), figures.finding(figure)
+    timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
+    model |= {
+        "figures": {name: inline(files[0], name) for name, files in drawn.items()},
+        "timelines": [
+            {"name": name, "conversation": one, "turns": material.places.turns[one]} for one, name in timelines
+        ],
+        "says": says,
+        "findings": findings,
+        "captions": CAPTIONS,
+        "stages": stage_table(material.stages),
+        "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
+        "with_text": with_text,
+    }
+    model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
     data = {key: model[key] for key in ("title", "facts", "arms", "table", "comparison", "slices")}
     outputs = {
         run.path / "report.html": render("page.html.j2", model),
@@ -52,77 +86,14 @@ def build_report(run: RunDirectory, baseline: str | None = None, candidate: str 
     return [*outputs, *(file for files in drawn.values() for file in files)]
 
 
-def _draw(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, list[Path]]:
-    """Every figure that this run has data for: name to its files."""
-    folder = run.path / "figures"
-    return {name: figures.save(draw(), folder / name) for name, draw in drawings(run, summary, comparison).items()}
-
-
-def drawings(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Draw]:
-    """What draws each figure that this run has data for, by its name."""
-    rows = {
-        name: read_table(run.receipts(name), ("arm", "recalls", "injected", "item_key", "item_label")).to_pylist()
-        for name in run.conversations
-    }
-    drawn: dict[str, Draw] = {}
-    saturation = run.path / "saturation.parquet"
-    if saturation.exists():
-        points = [Point(**row) for row in read_table(saturation).to_pylist()]
-        drawn["saturation"] = partial(figures.saturation_figure, points)
-    if comparison:
-        primary = [one for one in comparison.differences if one.measure in comparison.primary]
-        if any(one.estimate.low is not None for one in primary):
-            drawn["forest"] = partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate)
-    measures = {arm: one["measures"] for arm, one in summary["arms"].items()}
-    if figures.tradeoff_points(measures, run.cutoff):
-        drawn["tradeoff"] = partial(figures.tradeoff_figure, measures, run.cutoff)
-    drawn["composition"] = partial(figures.composition_figure, _composition(run, rows))
-    longest = max(rows, key=lambda name: (sum(row["recalls"] for row in rows[name]), name))
-    if any(row["recalls"] for row in rows[longest]):
-        pair = [comparison.baseline, comparison.candidate] if comparison else run.arms[:1]
-        turns = {
-            arm: [row["item_key"][: row["injected"]] for row in rows[longest] if row["arm"] == arm and row["recalls"]]
-            for arm in pair
-        }
-        labels = {
-            key: TIER_OF[label]
-            for row in rows[longest]
-            for key, label in zip(row["item_key"], row["item_label"], strict=True)
-        }
-        drawn["timeline"] = partial(figures.timeline_figure, turns, labels)
-    return drawn
-
-
-def _composition(run: RunDirectory, rows: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    shares = {}
-    for arm in run.arms:
-        counts = Counter(
-            TIER_OF[label]
-            for some in rows.values()
-            for row in some
-            if row["arm"] == arm
-            for label in row["item_label"][: row["injected"]]
-        )
-        shares[arm] = {tier: counts[tier] / counts.total() if counts else 0.0 for tier in figures.TIERS}
-    return shares
-
-
-def _model(
-    run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None, drawn: dict[str, list[Path]]
-) -> dict[str, Any]:
+def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Any]:
     resolved = run.manifest["resolved"]
-    labels = resolved["labels"]
-    drawn_labels = (
-        labels["mode"]
-        if labels["mode"] == "recorded"
-        else "{mode}, must {must_share:.2f}, nice {nice_share:.2f}, seed {seed}".format(**labels)
-    )
     facts = {
         "conversations": len(resolved["conversations"]),
         "probes with gold": next(iter(summary["arms"].values()))["n"],
         "format": resolved["format"],
         "memories": resolved["memories"],
-        "labels": drawn_labels,
+        "labels": labels_of(run),
         "scope": resolved["scope"],
         "profile": resolved["profile"],
         "store": resolved["store"],
@@ -135,42 +106,69 @@ def _model(
         for name in (*headlines(run.cutoff), *EXTRA_COLUMNS)
         if any(one["measures"].get(name) is not None for one in summary["arms"].values())
     ]
+    primary = shown(comparison) if comparison else []
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
-    svg = {name: inline(files[0]) for name, files in drawn.items()}
+    known, arms = hashes(run), configs(run)
+    contract = contract_table(summary["arms"])
     return {
         "title": "Recall report",
-        "sentence": _sentence(comparison, drawn_labels),
+        "sentence": sentence(comparison, labels_of(run)),
+        "verdict": verdict_model(run.path / "verdict.json"),
         "facts": facts,
         "arms": run.arms,
         "columns": names,
         "table": table,
-        "comparison": comparison.as_json() if comparison else None,
-        "primary": list(comparison.primary) if comparison else [],
+        "arms_table": Table(
+            "Scores of the arms", ("arm", *names), [[arm, *map(shown_number, values)] for arm, *values in table]
+        ),
+        "comparison": replace(comparison, slices=()).as_json() if comparison else None,
+        "compared": _compared(comparison) if comparison else None,
+        "notes": notes(comparison, primary) if comparison else [],
+        "gains": gains(comparison) if comparison else "",
         "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
         "slices": summary["slices"],
-        "gained": list(comparison.gained[:SHOWN_FLIPS]) if comparison else [],
-        "lost": list(comparison.lost[:SHOWN_FLIPS]) if comparison else [],
-        "figures": svg,
-        "captions": CAPTIONS,
+        "slice_tables": slice_tables(summary["slices"], run.arms, run.cutoff, comparison),
+        "contract": contract,
+        "meanings": meanings(contract),
+        "versions": versions(run),
+        "hashes": dict(list(known.items())[:MOST_HASHES]),
+        "more_hashes": max(0, len(known) - MOST_HASHES),
+        "configs": arms[:MOST_CONFIGS],
+        "more_configs": max(0, len(arms) - MOST_CONFIGS),
+        "command": replay_command(run.manifest["asked"]),
     }
 
 
-CAPTIONS = {
-    "saturation": (
-        "Each share of must_remember memories was drawn several times; the band is the range over draws. "
-        "Upper row: none of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on "
-        "an ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is "
-        "must_remember and the tiers cease to matter."
-    ),
-    "forest": "The conversation is the unit: the interval says what another set of conversations would show.",
-    "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing.",
-    "composition": "The importance labels of everything that was injected at recall turns.",
-    "timeline": (
-        "The conversation with the most recall turns. A long horizontal line is one memory that is injected turn after "
-        "turn."
-    ),
+def _compared(comparison: Comparison) -> Table:
+    rows = [wide(one, comparison.family) for one in shown(comparison)]
+    return Table(f"{comparison.candidate} minus {comparison.baseline}", WIDE, rows)
+
+
+SECTIONS = {
+    "verdict": "The verdict, rule by rule",
+    "comparison": "How sure",
+    "saturation": "When the must_remember pool grows",
+    "arms": "The arms",
+    "turns": "Turn after turn",
+    "flips": "Turns that flipped",
+    "slices": "Slices",
+    "contract": "What is promised of every block",
+    "latency": "Latency by stage",
+    "run": "The run",
 }
+
+
+def _has(model: dict[str, Any], section: str) -> bool:
+    """Whether a page has something to say there."""
+    return {
+        "verdict": bool(model["verdict"]),
+        "comparison": bool(model["compared"]),
+        "saturation": "saturation" in model["figures"],
+        "flips": bool(model["flipped"] and model["comparison"]["probes"]),
+        "contract": bool(model["contract"].rows),
+        "latency": bool(model["stages"]),
+    }.get(section, True)
 
 
 SAID = {
@@ -180,13 +178,9 @@ SAID = {
 }
 
 
-def _sentence(comparison: Comparison | None, labels: str) -> str:
+def sentence(comparison: Comparison | None, labels: str) -> str:
     """The result in one sentence, each part with its interval; ``labels`` says where importance came from."""
-    found = (
-        {one.measure.split("@")[0]: one for one in comparison.differences if one.measure in comparison.primary}
-        if comparison
-        else {}
-    )
+    found = {one.measure.split("@")[0]: one for one in shown(comparison)} if comparison else {}
     parts = [
         f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_interval(found[name])})"
         for name, said in SAID.items()
@@ -209,10 +203,32 @@ def _interval(one: Difference) -> str:
     return f"{side}: {one.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 
-def inline(svg: Path) -> str:
-    """The figure's markup without its XML prologue."""
+# Colours of a figure that change with the page from light to dark.
+THEMED = {
+    "#1d1d1f": "var(--ink)",
+    "#5c5c66": "var(--soft)",
+    "#e4e4e4": "var(--line)",
+    "#ffffff": "var(--paper)",
+    "#333333": "var(--ink)",
+    "#555555": "var(--soft)",
+}
+
+
+def inline(svg: Path, name: str) -> str:
+    """A figure's markup as a part of a page: its names its own, its paper and ink those of the page."""
     text = svg.read_text(encoding="utf-8")
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<title>.*?</title>", "", text, flags=re.DOTALL)
+    text = re.sub("|".join(THEMED), lambda found: THEMED[found[0]], text)
+    # Most of a figure is letters and digits: names become short, and places end at a hundredth of a point.
+    text = re.sub(r'(\bid="|href="#|url\(#)(?:DejaVuSans(-Bold)?-)?', rf"\g<1>{name}\g<2>-", text)
+    text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text.replace("xlink:href", "href"))
+    return re.sub(r"\s*\n\s*", "\n", text)
+
+
+def shown_number(value: float | None) -> str:
+    """Three decimals, or none of what is large; a dash where there is nothing."""
+    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
 
 
 def render(template: str, model: dict[str, Any]) -> bytes:
@@ -227,9 +243,8 @@ def render(template: str, model: dict[str, Any]) -> bytes:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["number"] = lambda value: (
-        "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
-    )
+    environment.filters["number"] = shown_number
     environment.filters["cell"] = cell
-    environment.filters["signed"] = lambda value: "–" if value is None else f"{value:+.3f}"
+    environment.filters["markdown"] = markdown
+    environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
     return environment.get_template(template).render(model).encode()

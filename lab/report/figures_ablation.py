@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.compare.ablation import Step
 from lab.measures.catalogue import is_better
-from lab.report.figures import MARKS, styled, subplots
+from lab.report.style import MARKS, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

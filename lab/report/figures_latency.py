@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from lab.report.figures import COLOURS, styled, subplots
+from lab.report.style import COLOURS, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import UnusableInput
 from lab.nightly.trend import Series
-from lab.report.figures import COLOURS, styled, subplots
+from lab.report.style import COLOURS, styled, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import pytest
 
-from lab.compare.paired import Difference
+from lab.compare.paired import Difference, Slice
 from lab.compare.statistics import Estimate
 from lab.report.figures import (
     COLOURS,
     TIERS,
     composition_figure,
+    finding,
     forest_figure,
+    pareto_figure,
+    rendered,
     saturation_figure,
     save,
+    slices_figure,
+    tiers_figure,
     timeline_figure,
+    told,
     tradeoff_figure,
+    turn_figure,
 )
+from lab.report.style import chinese_font
 from lab.sweep.saturation import Point
 
 if TYPE_CHECKING:
@@ -53,22 +64,36 @@ POINTS = [
     Point("reference", None, None, "oracle", None, 1.0, None, None),
 ]
 MEASURES: dict[str, dict[str, float | None]] = {
-    "vector": {"Success@6": 0.5, "RepeatRate": 0.4},
-    "house_arm": {"Success@6": 0.25, "RepeatRate": 0.75},
-    "none": {"Success@6": 0.0, "RepeatRate": None},
+    "vector": {"Success@6": 0.5, "RepeatRate": 0.4, "InjectedTokens": 100.0},
+    "house_arm": {"Success@6": 0.25, "RepeatRate": 0.75, "InjectedTokens": 120.0},
+    "none": {"Success@6": 0.0, "RepeatRate": None, "InjectedTokens": 0.0},
+    "oracle": {"Success@6": 1.0, "RepeatRate": None, "InjectedTokens": 20.0},
 }
 SHARES = {
     "first": {"must": 1.0},
     "none": {"must": 0.0, "nice": 0.0},
     "quota": {"must": 0.25, "nice": 0.7, "ignore": 0.05},
 }
+SLICES = [Slice("type", f"kind {place}", one) for place, one in enumerate(DIFFERENCES[:2])]
+PARTS = {"first": [{"must": 0.5, "nice": 0.5}, {"must": 1.0}], "quota": [{}, {"nice": 1.0}]}
+STAGES = {"first": {"search": 1.0, "select": 3.0, "own": 0.5}, "none": {"select": 0.1}}
 DRAW: dict[str, Callable[[], Figure]] = {
     "saturation": lambda: saturation_figure(POINTS),
     "tradeoff": lambda: tradeoff_figure(MEASURES),
     "forest": lambda: forest_figure(DIFFERENCES, "base", "cand"),
     "composition": lambda: composition_figure(SHARES),
     "timeline": lambda: timeline_figure(TURNS, LABELS),
+    "slices": lambda: slices_figure(SLICES, "base", "cand"),
+    "pareto": lambda: pareto_figure(MEASURES),
+    "tiers": lambda: tiers_figure(PARTS),
+    "stages": lambda: turn_figure(STAGES, {"first": "p50 4 ms"}),
 }
+
+
+@cache
+def drawn(name: str) -> Figure:
+    """One of the figures, drawn once."""
+    return DRAW[name]()
 
 
 def _points(line: Any) -> list[tuple[float, float]]:
@@ -76,21 +101,26 @@ def _points(line: Any) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_equal_data_give_equal_bytes(name: str, tmp_path: Path) -> None:
-    first, second = save(DRAW[name](), tmp_path / "first"), save(DRAW[name](), tmp_path / "second")
+def test_equal_data_give_equal_bytes(name: str) -> None:
+    first, second = (rendered(DRAW[name](), "svg") for _ in range(2))
+    assert first == second
+    assert first.startswith(b"<?xml")
+    # Neither a date nor a program's version may say when or where it was drawn.
+    assert b"<dc:date>" not in first
+
+
+def test_a_figure_is_saved_as_svg_and_as_png_with_no_trace_of_a_machine(tmp_path: Path) -> None:
+    first, second = (save(DRAW["forest"](), tmp_path / name) for name in ("first", "second"))
     assert [file.name for file in first] == ["first.svg", "first.png"]
     assert [one.read_bytes() == other.read_bytes() for one, other in zip(first, second, strict=True)] == [True, True]
-    assert first[0].read_bytes().startswith(b"<?xml")
     assert first[1].read_bytes().startswith(b"\x89PNG")
-    # Neither a date nor a program's version may say when or where it was drawn.
-    assert b"<dc:date>" not in first[0].read_bytes()
     assert b"Software" not in first[1].read_bytes()
 
 
 @pytest.mark.parametrize("name", DRAW)
 def test_a_drawing_leaves_the_style_of_others_alone(name: str) -> None:
     before = dict(mpl.rcParams)
-    DRAW[name]()
+    drawn(name)
     assert dict(mpl.rcParams) == before
 
 
@@ -137,38 +167,121 @@ def test_a_forest_leaves_out_what_has_no_interval() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Success@6 (higher is better)"]
 
 
-def test_a_timeline_places_each_memory_in_its_row_by_first_appearance() -> None:
-    figure = timeline_figure(TURNS, LABELS)
+@pytest.mark.parametrize("name", DRAW)
+def test_every_figure_is_a_slide_that_says_its_finding(name: str) -> None:
+    figure = drawn(name)
+    width, height = figure.get_size_inches()
+    assert width / height == pytest.approx(16 / 9)
+    assert len(finding(figure)) > 20
+    assert told(figure).startswith(finding(figure))
+    # Read from the back of a room: a finding of 20 points, and nothing but the source below 12.
+    sizes = [
+        text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
+    ]
+    assert max(sizes) >= 20
+    assert min(sizes) >= 12
+
+
+@pytest.mark.parametrize(
+    ("some", "said"),
+    [
+        (DIFFERENCES, "cand is better in Success@6 and RepeatRate and open in R@6 and nDCG@6"),
+        (DIFFERENCES[:1], "cand is better in Success@6"),
+        (DIFFERENCES[1:2], "Nothing is shown between cand and base: every interval holds zero"),
+        ([_difference("R@6", -0.2, -0.3, -0.1)] * 2, "cand is worse in all 2 measures"),
+    ],
+)
+def test_a_forest_finds_what_its_intervals_show(some: list[Difference], said: str) -> None:
+    assert finding(forest_figure(some, "base", "cand")) == said
+
+
+def test_slices_name_the_worst_only_where_it_is_shown_to_be_worse() -> None:
+    assert finding(slices_figure(SLICES, "base", "cand")) == "No slice is shown to be worse by Success@6"
+    worse = Slice("type", "rule", _difference("Success@6", -0.4, -0.6, -0.2))
+    figure = slices_figure([worse, *SLICES], "base", "cand")
+    assert finding(figure) == "Success@6 is worse in 1 slice, first of all type = rule"
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == "type = rule (10)"
+
+
+def test_a_timeline_joins_the_turns_in_which_a_memory_stays() -> None:
+    figure = timeline_figure(TURNS, LABELS, "den")
     drawn = [
-        {(line.get_label(), line.get_color(), spot) for line in axes.lines for spot in _points(line)}
+        {
+            (line.get_label(), line.get_color(), round(begin[0] + 0.42, 9), round(end[0] - 0.42, 9), begin[1])
+            for line in axes.lines
+            for begin, end in zip(_points(line)[::3], _points(line)[1::3], strict=True)
+        }
         for axes in figure.axes
     ]
     must, nice, unknown = TIERS["must"], TIERS["nice"], TIERS["unknown"]
+    # First turn, last turn, row.
     assert drawn == [
-        {("must", must, (1, 0)), ("nice", nice, (1, 1)), ("must", must, (2, 0))},
-        {("unknown", unknown, (1, 0)), ("must", must, (2, 1)), ("unknown", unknown, (2, 0)), ("nice", nice, (3, 2))},
+        {("must", must, 1, 2, 0), ("nice", nice, 1, 1, 1)},
+        {("unknown", unknown, 1, 2, 0), ("must", must, 2, 2, 1), ("nice", nice, 3, 3, 2)},
     ]
-    assert [axes.get_title() for axes in figure.axes] == [
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "tier_first_v1: 2 different memories",
         "hybrid: 3 different memories",
     ]
     # One scale for both, so that a short list of memories looks short.
     assert {axes.get_ylim() for axes in figure.axes} == {(-1, 3)}
+    assert told(figure).split(". ")[1].startswith("den: which memory")
 
 
 def test_a_timeline_of_an_arm_that_injects_nothing_can_be_drawn() -> None:
     figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
-    assert [axes.get_title() for axes in figure.axes] == ["none: 0 different memories", "hybrid: 1 different memories"]
+    assert finding(figure) == "Over 2 turns none shows 0 different memories, hybrid shows 1 different memory"
 
 
-def test_a_tradeoff_places_each_arm_that_has_both_values() -> None:
+def test_a_tradeoff_places_and_names_each_arm_that_has_both_values() -> None:
     axes = tradeoff_figure(MEASURES).axes[0]
     assert [(_points(line), line.get_color()) for line in axes.lines] == [
         ([(0.4, 0.5)], COLOURS["vector"]),
         ([(0.75, 0.25)], "#333333"),
     ]
-    named = [text.get_text().split()[0] for text in axes.get_legend().get_texts()]
-    assert named == ["vector", "house_arm"]
+    assert [text.get_text() for text in axes.texts] == ["house_arm  0.25 / 0.75", "vector  0.50 / 0.40"]
+
+
+def test_names_of_points_that_lie_close_together_do_not_overlap() -> None:
+    close = {f"arm{place}": {"Success@6": 0.9 + place / 1000, "RepeatRate": 0.5} for place in range(6)}
+    figure = tradeoff_figure(close)
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    heights = sorted(axes.transData.transform((0, text.xyann[1]))[1] for text in axes.texts)
+    letters = axes.texts[0].get_fontsize() * figure.dpi / 72
+    assert len(heights) == 6
+    assert min(above - below for below, above in pairwise(heights)) >= letters
+
+
+def test_a_front_joins_what_nothing_beats_and_leaves_the_oracle_out() -> None:
+    figure = pareto_figure(MEASURES)
+    (front,) = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert _points(front) == [(0.0, 0.0), (100.0, 0.5)]
+    assert finding(figure) == "Nothing hits more often than vector: 50% of the probes for 100 tokens a turn"
+
+
+def test_tiers_over_time_stack_to_what_they_hold() -> None:
+    figure = tiers_figure(PARTS)
+    heights = [round(sum(bar.get_height() for bar in axes.patches), 9) for axes in figure.axes]
+    assert heights == [2.0, 1.0]
+    assert finding(figure) == "must_remember goes from 50% to 100% under first, from 0% to 0% under quota"
+
+
+def test_stages_stack_to_the_mean_of_a_turn() -> None:
+    figure = turn_figure(STAGES, {"first": "p50 4 ms"})
+    assert finding(figure) == "first waits longest: 4.50 ms a turn, 67% of it select"
+    assert "p50 4 ms" in [text.get_text().strip() for text in figure.axes[0].texts]
+
+
+def test_chinese_is_drawn_where_a_font_for_it_is_installed(tmp_path: Path) -> None:
+    if chinese_font() is None:
+        pytest.skip("no font with Chinese characters is installed")
+    svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
+    drawn = svg.read_text("utf-8")
+    # A glyph of the other font for every character.
+    fonts = re.findall(r'<path id="([A-Za-z]+)-\S*" d=', drawn)
+    assert len([one for one in fonts if not one.startswith("DejaVu") and len(one) > 1]) == len("半山喝茶")
+    assert "LastResort" not in drawn
 
 
 def test_a_composition_stacks_shares_to_one() -> None:
@@ -179,6 +292,7 @@ def test_a_composition_stacks_shares_to_one() -> None:
     # Where each bar begins, and how long it is.
     assert rows == [[0.0, 0.25, 0.25, 0.7, 0.95, 0.05], [0.0, 1.0]]
     assert [text.get_text() for text in axes.texts] == ["25%", "70%", "100%"]
+    assert finding(composition_figure(SHARES)).startswith("must_remember takes 100% of the places under first")
 
 
 def test_a_saturation_draws_the_mean_over_draws_and_the_range_as_a_band() -> None:
@@ -192,3 +306,4 @@ def test_a_saturation_draws_the_mean_over_draws_and_the_range_as_a_band() -> Non
     assert flat == {"hybrid (no tiers)": {0.55}, "oracle": {1.0}}
     lower = next(line for line in figure.axes[3].lines if line.get_label() == "tier_quota_v1")
     assert _points(lower) == [(0.1, 0.8)]
+    assert finding(figure) == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"

@@ -150,18 +150,18 @@ def test_a_comparison_shows_the_table_that_lab_compare_prints(run: Run, director
 
 
 def test_figures_show_themselves_and_are_saved(run: Run, tmp_path: Path) -> None:
-    assert list(run.figures) == ["forest", "tradeoff", "composition", "timeline"]
+    assert {"forest", "tradeoff", "pareto", "composition", "tiers", "timeline", "stages"} <= {*run.figures}
     one = run.figure("composition")
     assert one is run.figures["composition"]
     assert one._repr_png_().startswith(b"\x89PNG")
     page = Tags(one._repr_html_())
     assert page.tags == ["figure", "img", "figcaption"]
     assert "importance labels" in page.text
-    assert Tags(run.figures._repr_html_()).tags.count("img") == 4
+    assert Tags(run.figures._repr_html_()).tags.count("img") == len(run.figures)
     assert [file.name for file in one.save(tmp_path / "slide.png")] == ["slide.svg", "slide.png"]
     assert (tmp_path / "slide.png").read_bytes() == one._repr_png_()
-    assert run.compare(FIRST, QUOTA).figure._repr_png_() == run.figure("forest")._repr_png_()
-    with pytest.raises(UnusableInput, match=r"has no figure 'pie'; it has: forest, tradeoff"):
+    assert run.compare(FIRST, QUOTA).figure.figure.axes[0].get_xlim() == run.figure("forest").figure.axes[0].get_xlim()
+    with pytest.raises(UnusableInput, match=r"has no figure 'pie'; it has: forest, "):
         run.figure("pie")
 
 

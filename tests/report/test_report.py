@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer
 
+from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
+from lab.files import dump_json, write_whole
+from lab.gate.outputs import headline
+from lab.gate.policy import read_policy
+from lab.gate.verdict import judge
 from lab.measures.score import read_gold, score_run, summarise
+from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory, open_run
-from lab.report.build import build_report
+from lab.report.build import build_report, sentence
+from lab.report.explanation import explanation_text
+from lab.report.flipped import flipped
+from lab.report.reproduce import replay_command
+from lab.report.sections import verdict_model
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
 
+POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = f"{SCRIPT} & \"double\" 'single'"
@@ -78,16 +91,12 @@ def html(hostile: RunDirectory) -> str:
     return (hostile.path / "report.html").read_text("utf-8")
 
 
-def test_every_file_that_is_named_is_written(hostile: RunDirectory) -> None:
-    files = build_report(hostile)
-    figures = ["saturation", "forest", "tradeoff", "composition", "timeline"]
-    assert [str(file.relative_to(hostile.path)) for file in files] == [
-        "report.html",
-        "report.md",
-        "report.json",
-        *(f"figures/{name}.{kind}" for name in figures for kind in ("svg", "png")),
-    ]
-    assert all(file.stat().st_size for file in files)
+def test_every_figure_is_written_as_a_slide(hostile: RunDirectory) -> None:
+    names = ["forest", "saturation", "tradeoff", "pareto", "timeline", "timeline-2", "tiers", "composition", "stages"]
+    expected = {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
+    files = {file.name: file.stat().st_size for file in (hostile.path / "figures").iterdir()}
+    assert expected == set(files) - {"slices.svg", "slices.png"}
+    assert all(files.values())
 
 
 def test_a_page_loads_nothing(html: str) -> None:
@@ -98,10 +107,12 @@ def test_a_page_loads_nothing(html: str) -> None:
     loads = [
         (tag, name, value) for tag, name, value in page.attributes if name in LOADING and not value.startswith("#")
     ]
-    assert loads == []
+    # The slides beside the page may be followed, and are not loaded.
+    assert [one for one in loads if (one[0], one[1]) != ("a", "href") or not one[2].startswith("figures/")] == []
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert "@import" not in html
     assert set(re.findall(r"url\((.)", html)) <= {"#"}
+    assert len(html.encode()) < 2_000_000
 
 
 def test_a_page_forbids_loading_and_scripts(html: str) -> None:
@@ -110,6 +121,7 @@ def test_a_page_forbids_loading_and_scripts(html: str) -> None:
     directives = dict(part.strip().split(" ", 1) for part in policies[0].split(";"))
     assert directives["default-src"] == "'none'"
     assert "script-src" not in directives
+    assert (directives["base-uri"], directives["form-action"]) == ("'none'", "'none'")
     # A policy rules what stands after it.
     assert html.index("Content-Security-Policy") < html.index("<style")
 
@@ -126,10 +138,8 @@ def test_names_out_of_recordings_are_shown_as_text(html: str) -> None:
     words = [" ".join(data.split()) for data in page.words]
     # As a value of the slices topic, category and conversation.
     assert words.count(HOSTILE) >= 3
-    # In the commands of flipped turns, too, if there are any.
-    assert all("lab explain" in word for word in words if SCRIPT in word and word != HOSTILE)
     labels = {value for _, name, value in page.attributes if name == "aria-label"}
-    assert {"Scores of the arms", "Slice topic", "Slice category_name"} <= labels
+    assert {"Scores of the arms", "Success@6 by topic", "Success@6 by category_name"} <= labels
 
 
 def test_hostile_names_stay_text_in_the_figures(hostile: RunDirectory) -> None:
@@ -172,6 +182,7 @@ def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDire
             for name in ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak", "NicePresence")
         ),
         first["InjectedChars"],
+        first["InjectedTokens"],
     ]
     assert (data["facts"]["probes with gold"], data["facts"]["conversations"]) == (11, 2)
     assert data["facts"]["labels"] == "sampled, must 0.40, nice 0.50, seed 0"
@@ -180,34 +191,89 @@ def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDire
 def test_the_markdown_twin_tells_the_same_numbers(hostile: RunDirectory) -> None:
     text = (hostile.path / "report.md").read_text("utf-8")
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
-    rows = [line for line in text.splitlines() if line.startswith("| tier_")]
-    assert rows == [
+    rows = [line for line in text.splitlines() if line.startswith("| tier\\_")][: len(data["table"])]
+    assert [line.replace("\\", "") for line in rows] == [
         f"| {arm} | " + " | ".join(f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}" for value in values) + " |"
         for arm, *values in data["table"]
     ]
     head = text[text.index("| arm |") :].splitlines()
     assert head[0].count("|") == head[1].count("|") == head[2].count("|")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
-    assert len(pictures) == 5
+    # Timings are no part of what equal runs have in common.
+    assert {"figures/forest.svg", "figures/timeline-2.svg"} <= set(pictures)
+    assert "figures/stages.svg" not in pictures
     assert all((hostile.path / picture).is_file() for picture in pictures)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        # Names that a drawing library takes for formulas, letters that a default font lacks, names that are paths.
-        "price in $, tax in $",
-        "$\\frac{broken$",
-        "半山喝茶",
-        "../up",
-        "_quiet",
-    ],
-)
-def test_a_conversation_of_any_name_can_be_reported(make_run: MakeRun, name: str) -> None:
-    run = make_run(name, sessions=3)
+# Names that a drawing library takes for formulas, letters that a default font lacks, names that are paths.
+NAMES = ("$\\frac{broken in $", "半山喝茶", "../_up")
+
+
+def test_conversations_of_any_name_can_be_reported(make_run: MakeRun) -> None:
+    run = make_run(*NAMES, sessions=2)
     build_report(run)
-    page = Page((run.path / "report.html").read_text("utf-8"))
-    assert name in page.words
+    words = Page((run.path / "report.html").read_text("utf-8")).words
+    assert set(NAMES) <= set(words)
+
+
+def test_flipped_turns_open_their_explanation_and_show_texts_only_where_asked(
+    hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path], secret_words: tuple[str, str]
+) -> None:
+    run = open_run(copy_of(hostile))
+    found = compare_arms(run, *POLICIES)
+    assert found.gained
+    silent = flipped(run, found, with_text=False, most=1)
+    told = flipped(run, found, with_text=True, most=1)
+    gained = silent.sides[0]
+    assert (silent.problem, gained.total, len(gained.turns)) == (None, len(found.gained), 1)
+    assert gained.more == gained.total - 1
+    # The arm that missed comes first; both tell the turn as `lab explain` does.
+    (one,) = gained.turns
+    assert [side.arm for side in one.sides] == list(POLICIES)
+    assert [side.text for side in one.sides] == [
+        explanation_text(explain(run, one.turn, arm), with_text=False) for arm in POLICIES
+    ]
+    assert not [word for side in one.sides for word in secret_words if word in str(side.text)]
+    assert secret_words[1] in str(told.sides[0].turns[0].sides[0].text)
+
+
+def test_turns_of_recordings_that_are_gone_are_named_and_not_explained(
+    hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
+) -> None:
+    run = open_run(copy_of(hostile))
+    run.manifest["asked"]["path"] = "no-such-folder"
+    gone = flipped(run, compare_arms(run, *POLICIES), with_text=False, most=1)
+    assert "no-such-folder" in str(gone.problem)
+    assert [(side.text, side.command.split()[:2]) for side in gone.sides[0].turns[0].sides] == [
+        (None, ["lab", "explain"])
+    ] * 2
+
+
+def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
+    hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
+) -> None:
+    run = open_run(copy_of(hostile))
+    verdict = judge(read_policy("rollout"), run)
+    write_whole(run.path / "verdict.json", dump_json(verdict.as_json()))
+    model = verdict_model(run.path / "verdict.json")
+    assert model is not None
+    assert model["headline"] == headline(verdict)
+    assert len(model["rules"].rows) == len(verdict.lines)
+    write_whole(run.path / "verdict.json", b'{"verdict": "go"}')
+    with pytest.raises(UnusableInput, match="is no verdict of a gate"):
+        build_report(run)
+
+
+def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
+    asked = hostile.manifest["asked"]
+    words = shlex.split(replay_command(asked | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
+    context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])  # type: ignore[attr-defined]
+    given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
+    assert (str(given["path"]), str(given["out"])) == ("a b", "out")
+    assert (given["format"], given["labels"], given["must_share"]) == ("realmem", "sampled", 0.4)
+    assert list(POLICIES) in given.values()
+    assert ["slow_store=0.1"] in given.values()
+    assert given["limit"] == 3
 
 
 def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> None:
@@ -220,11 +286,8 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
 
 
 def test_one_conversation_is_not_said_to_decide_anything(make_run: MakeRun) -> None:
-    run = make_run("one", sessions=3)
-    build_report(run)
-    lead = re.search(r'<p class="lead">(.*?)</p>', (run.path / "report.html").read_text("utf-8"))
-    assert lead is not None
-    assert "one conversation says nothing about others" in lead[1]
+    found = compare_arms(make_run("one", sessions=3), *POLICIES)
+    assert "one conversation says nothing about others" in sentence(found, "sampled")
 
 
 def test_a_run_without_probes_is_reported(make_run: MakeRun) -> None:

@@ -1,0 +1,119 @@
+"""The chart of the failure that seed 000 describes: what each policy recalls while the must pool grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lab.report.style import COLOURS, SMALL, Words, slide, styled
+from lab.sweep.draws import MODES
+from lab.sweep.saturation import REFERENCES, Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "distractors": "pool of unwanted memories",
+    "independent": "pool of any memories",
+}
+POLICIES = ("tier_first_v1", "tier_quota_v1")
+MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
+
+
+@styled
+def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
+    """Hits, nice gold and repeats against the size of the must pool.
+
+    One row a way of growing it, a band for the range over seeds.
+    """
+    draws = len({point.seed for point in points if point.seed is not None})
+    words = Words(
+        _finding(points),
+        f"What each policy recalls as the must_remember pool grows; mean and range over {draws} draws of labels. "
+        "Orange squares: tier_first_v1. Blue circles: tier_quota_v1. Dashed: no tiers. Dotted: the oracle.",
+        source,
+    )
+    figure, grid = slide(2, 3, words)
+    panels = (
+        ("hit", "hit@6: a wanted memory"),
+        ("gold_nice", "GoldNice@6: a wanted nice one"),
+        ("repeat", "repeat rate, last 6 turns"),
+    )
+    for row, mode in enumerate(MODES):
+        for column, (field, title) in enumerate(panels):
+            axes = grid[row][column]
+            for arm in POLICIES:
+                own = [point for point in points if point.mode == mode and point.arm == arm]
+                _band(axes, own, field, arm)
+                if row == column == 0:
+                    _name_end(axes, _means(own, field), arm)
+            for point in points:
+                value = getattr(point, field)
+                if point.arm in REFERENCES and value is not None:
+                    axes.axhline(
+                        value,
+                        color=COLOURS[point.arm],
+                        linestyle="--" if point.arm == "hybrid" else ":",
+                        linewidth=1.6,
+                        label=f"{point.arm} (no tiers)" if point.arm == "hybrid" else point.arm,
+                    )
+            axes.set(xlim=(0, 1), ylim=(0, 1.03))
+            axes.set_title(title if row == 0 else "", fontsize=SMALL + 2)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+            axes.tick_params(labelsize=SMALL)
+            if row == 1:
+                axes.set_xlabel("must_remember, of all", fontsize=SMALL + 1)
+            if column == 0:
+                axes.set_ylabel(TITLES[mode], fontsize=SMALL)
+    return figure
+
+
+def _finding(points: Sequence[Point]) -> str:
+    """Where the policies lie furthest apart in hits, while the pool of unwanted memories grows."""
+    means = {arm: _means([one for one in points if (one.mode, one.arm) == (MODES[0], arm)], "hit") for arm in POLICIES}
+    first, quota = (means[arm] for arm in POLICIES)
+    common = [share for share in first if share in quota]
+    if not common:
+        return "What each policy recalls as the must_remember pool grows"
+    share = max(common, key=lambda one: (abs(quota[one] - first[one]), -one))
+    return (
+        f"With {share:.0%} must_remember, tier_quota_v1 hits on {quota[share]:.0%} of the probes "
+        f"and tier_first_v1 on {first[share]:.0%}"
+    )
+
+
+def _means(points: Sequence[Point], field: str) -> dict[float, float]:
+    return {share: sum(values) / len(values) for share, values in _by_share(points, field).items()}
+
+
+def _by_share(points: Sequence[Point], field: str) -> dict[float, list[float]]:
+    found: dict[float, list[float]] = {}
+    for point in points:
+        value = getattr(point, field)
+        if value is not None and point.share is not None:
+            found.setdefault(point.share, []).append(value)
+    return dict(sorted(found.items()))
+
+
+def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
+    by_share = _by_share(points, field)
+    means = _means(points, field)
+    axes.fill_between(
+        list(by_share),
+        [min(values) for values in by_share.values()],
+        [max(values) for values in by_share.values()],
+        color=COLOURS[arm],
+        alpha=0.18,
+        linewidth=0,
+    )
+    axes.plot(list(means), list(means.values()), color=COLOURS[arm], marker=MARKERS[arm], markersize=6, label=arm)
+
+
+def _name_end(axes: Axes, means: Mapping[float, float], arm: str) -> None:
+    """Name a policy where its line ends, if there is room beside it."""
+    share = max(means, default=1.0)
+    if share < 0.6:
+        axes.annotate(
+            arm, (share, means[share]), xytext=(8, -10), textcoords="offset points", va="center", fontsize=SMALL
+        )

@@ -1,0 +1,105 @@
+"""What fills the injected places: the importance labels of every arm, and of the arms compared while time goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lab.report.style import INKS, MIDDLE, TIERS, Words, slide, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# A part that is narrower has no room for its number.
+NARROW = 0.07
+
+
+@styled
+def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = "") -> Figure:
+    """What the injected places hold: the share of each importance label, an arm a bar."""
+    arms = [arm for arm, values in shares.items() if sum(values.values())]
+    most = max(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
+    least = min(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
+    title = "Nothing was injected"
+    if most and least and most != least:
+        title = (
+            f"must_remember takes {shares[most].get('must', 0):.0%} of the places under {most}, "
+            f"{shares[least].get('must', 0):.0%} under {least}"
+        )
+    elif most:
+        title = f"must_remember takes {shares[most].get('must', 0):.0%} of the places under {most}"
+    subtitle = f"Importance labels of everything injected at recall turns, {len(arms)} arms."
+    figure, ((axes,),) = slide(1, 1, Words(title, subtitle, source))
+    for place, arm in enumerate(reversed(arms)):
+        start = 0.0
+        for tier, colour in TIERS.items():
+            width = shares[arm].get(tier, 0.0)
+            axes.barh(place, width, left=start, color=colour)
+            if width >= NARROW:
+                axes.text(
+                    start + width / 2,
+                    place,
+                    f"{width:.0%}",
+                    ha="center",
+                    va="center",
+                    color=INKS[tier],
+                    fontsize=MIDDLE - 1,
+                )
+            start += width
+    _key(axes, len(arms))
+    axes.set_yticks(range(len(arms)), list(reversed(arms)))
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(0, 1), ylim=(-0.6, max(1, len(arms)) - 0.4))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+    return figure
+
+
+@styled
+def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: str = "") -> Figure:
+    """The share of each label from the beginning of the conversations to their end, an arm a panel."""
+    arms = list(shares)
+    first, last = (
+        {arm: parts[at].get("must", 0.0) if parts else 0.0 for arm, parts in shares.items()} for at in (0, -1)
+    )
+    goes = (f"from {first[arm]:.0%} to {last[arm]:.0%} under {arm}" for arm in arms)
+    title = f"must_remember goes {', '.join(goes)}"
+    parts = max((len(one) for one in shares.values()), default=0)
+    subtitle = (
+        f"Labels of the injected memories while time goes on: recall turns in {parts} parts of equal number, "
+        "all conversations together."
+    )
+    figure, (row,) = slide(1, len(arms), Words(title, subtitle, source), sharey=True)
+    for axes, (arm, own) in zip(row, shares.items(), strict=True):
+        bottom = [0.0] * len(own)
+        for tier, colour in TIERS.items():
+            heights = [one.get(tier, 0.0) for one in own]
+            axes.bar(range(len(own)), heights, bottom=bottom, width=1.0, color=colour, edgecolor=colour, linewidth=0.3)
+            bottom = [base + height for base, height in zip(bottom, heights, strict=True)]
+        _key(axes, 1)
+        axes.set_title(arm, fontsize=MIDDLE, pad=28, loc="left")
+        axes.set(xlim=(-0.5, max(1, len(own)) - 0.5), ylim=(0, 1), xlabel="from the first recall turn to the last")
+        axes.set_xticks([])
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.grid(visible=False)
+    return figure
+
+
+def _key(axes: object, rows: int) -> None:
+    """The labels above the areas, each with its colour, in their order."""
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
+
+    if isinstance(axes, Axes) and rows:
+        axes.legend(
+            handles=[Patch(color=colour, label=tier) for tier, colour in TIERS.items()],
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=len(TIERS),
+            fontsize=MIDDLE - 2,
+            handlelength=1.0,
+            columnspacing=1.0,
+            borderaxespad=0.2,
+            borderpad=0.1,
+        )

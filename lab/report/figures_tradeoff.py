@@ -1,0 +1,104 @@
+"""Arms as points: what a hit costs in repeats, and in injected tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from lab.report.style import SOFT, Words, colour_of, name_at_right, slide, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Means = Mapping[str, Mapping[str, float | None]]
+# Built with the golden set: what could be reached, and no arm to choose.
+BOUNDS = ("oracle",)
+
+
+@styled
+def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
+    """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
+    points = tradeoff_points(measures, cutoff)
+    words = Words(
+        _finding(points, f"{{arm}} hits most often: {{hit:.0%}} at {{cost:.0%}} repeats; {_reach(points)}"),
+        f"{len(points)} arms. Up and to the left is better. The oracle injects what is wanted and nothing else.",
+        source,
+    )
+    figure = _points_figure(points, words, "repeat rate (lower is better)", cutoff)
+    figure.axes[0].set_xlim(-0.02, 1.02)
+    return figure
+
+
+@styled
+def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
+    """Each arm as a point: how often it hits, and how many tokens it injects. A line joins those that nothing beats."""
+    points = tradeoff_points(measures, cutoff, "InjectedTokens")
+    front = front_of(points)
+    words = Words(
+        _finding(points, "Nothing hits more often than {arm}: {hit:.0%} of the probes for {cost:.0f} tokens a turn"),
+        f"{len(points)} arms. Up and to the left is better. The line joins the arms that no other beats in both; "
+        "tokens are estimated.",
+        source,
+    )
+    figure = _points_figure(points, words, "tokens of the injected block, mean of a turn (lower is better)", cutoff)
+    axes = figure.axes[0]
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+    if front:
+        axes.plot(
+            [points[arm][1] for arm in front],
+            [points[arm][0] for arm in front],
+            "--",
+            color=SOFT,
+            linewidth=1.5,
+            zorder=1,
+        )
+    return figure
+
+
+def tradeoff_points(measures: Means, cutoff: int = 6, cost: str = "RepeatRate") -> dict[str, tuple[float, float]]:
+    """Hit and repeat rate, or another cost, of the arms that have both."""
+    pairs = {arm: (values.get(f"Success@{cutoff}"), values.get(cost)) for arm, values in measures.items()}
+    return {arm: (hit, spent) for arm, (hit, spent) in pairs.items() if hit is not None and spent is not None}
+
+
+def front_of(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Arms that no other beats, by rising cost; the oracle is a bound and no arm."""
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
+    front = [
+        arm
+        for arm, (hit, cost) in real.items()
+        if not any(a >= hit and b <= cost and (a, b) != (hit, cost) for a, b in real.values())
+    ]
+    return sorted(front, key=lambda arm: (real[arm][1], arm))
+
+
+def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, label: str, cutoff: int) -> Figure:
+    figure, ((axes,),) = slide(1, 1, words)
+    for (arm, (hit, cost)), marker in zip(points.items(), cycle("osD^v<>PX"), strict=False):
+        # The policies under study lie on top: good arms lie close together.
+        axes.plot(cost, hit, marker, markersize=13, color=colour_of(arm), zorder=3 if arm.startswith("tier_") else 2)
+    axes.set(ylim=(-0.02, 1.05), xlabel=label, ylabel=f"hit@{cutoff} (higher is better)")
+    spent = "{:.2f}" if all(cost <= 1 for _, cost in points.values()) else "{:.0f}"
+    texts = {arm: f"{arm}  {hit:.2f} / {spent.format(cost)}" for arm, (hit, cost) in points.items()}
+    name_at_right(
+        axes,
+        {texts[arm]: (cost, hit) for arm, (hit, cost) in points.items()},
+        {texts[arm]: colour_of(arm) for arm in points},
+    )
+    return figure
+
+
+def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
+    if not real:
+        return "No arm has both values"
+    arm, (hit, cost) = max(real.items(), key=lambda one: (one[1][0], -one[1][1]))
+    return text.format(arm=arm, hit=hit, cost=cost)
+
+
+def _reach(points: Mapping[str, tuple[float, float]]) -> str:
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
+    hits = [(arm, hit) for arm, (hit, _) in real.items() if hit > 0]
+    least = min(hits, key=lambda one: (real[one[0]][1], -one[1]), default=None)
+    return f"{least[0]} repeats least: {real[least[0]][1]:.0%}" if least else "nothing hits"

@@ -1,0 +1,73 @@
+"""A run as a command again, and the facts that it depends on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from shlex import join
+from typing import Any
+
+from lab.files import digest
+from lab.replay.plan import Asked
+from lab.replay.run_directory import RunDirectory
+
+# Arguments whose options have other names.
+OPTIONS = {"arms": "--arm", "faults": "--fault"}
+
+
+def replay_command(asked: Mapping[str, Any], out: str = "DIR") -> str:
+    """The ``lab replay`` that asks for this, without what it would ask for anyway."""
+    return join(["lab", "replay", str(asked["path"]), *_options(asked), "--out", out])
+
+
+def _options(asked: Mapping[str, Any]) -> Iterator[str]:
+    for field in fields(Asked):
+        value = asked.get(field.name)
+        default = () if field.default is MISSING else field.default
+        if field.name == "path" or value is None or value == default or value == list(_listed(default)):
+            continue
+        option = OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")
+        for one in _listed(value):
+            yield from (option, str(one))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def versions(run: RunDirectory) -> dict[str, str]:
+    """What the run was made with: the lab, its code, Python, the platform and packages."""
+    environment = run.manifest.get("environment") or {}
+    git = environment.get("git") or {}
+    commit = f"{git['commit']}{' and changes' if git.get('dirty') else ''}" if git.get("commit") else None
+    told = {
+        "recall lab": run.manifest["resolved"].get("lab"),
+        "code": environment.get("code"),
+        "git commit": commit,
+        "Python": environment.get("python"),
+        "platform": environment.get("platform"),
+    }
+    return {name: str(value) for name, value in (told | (environment.get("packages") or {})).items() if value}
+
+
+def hashes(run: RunDirectory) -> dict[str, str]:
+    """Keys of the run, what is known of the embedder, and the sha256 of every file that was read."""
+    resolved = run.manifest["resolved"]
+    return {
+        "run key": run.manifest["run_key"],
+        "comparable key": run.manifest["comparable_key"],
+        **{f"embedder {name}": str(value) for name, value in resolved.get("embedder", {}).items()},
+        **{f"golden {name}": value for name, value in resolved.get("golden", {}).items()},
+        **{f"recording {name}": value for name, value in resolved.get("recordings", {}).items()},
+    }
+
+
+def configs(run: RunDirectory) -> list[dict[str, Any]]:
+    """Each configuration, as JSON over several lines, with the hash of it and the arms that have it."""
+    found: dict[str, dict[str, Any]] = {}
+    for arm in run.manifest["resolved"]["arms"]:
+        key = digest(arm["config"])
+        config = json.dumps(arm["config"], ensure_ascii=False, indent=1)
+        found.setdefault(key, {"hash": key, "config": config, "arms": []})["arms"].append(arm["name"])
+    return list(found.values())

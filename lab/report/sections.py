@@ -1,0 +1,128 @@
+"""The tables of a report as rows of text, each cut to what a page can hold, with the command that shows the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.compare.paired import Comparison
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.gate.line import PASS, SKIPPED, Line
+from lab.gate.outputs import gravest_first, headline, reason, rollback
+from lab.gate.verdict import SCHEMA, Verdict
+from lab.latency.quantiles import Quantile, least_n
+from lab.measures.catalogue import direction, entry_of
+from lab.report.comparison import SLICED, number, sliced
+from lab.report.material import Stage
+
+# What an engine promises, or is told of every block; the rest of the measures are in the table of the arms.
+CONTRACT = (
+    *("Future", "Twins", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
+    *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
+)
+MOST_LINES, MOST_SLICES = 40, 30
+
+
+class Table(NamedTuple):
+    """Headers and rows; ``more`` rows were left out, which ``command`` shows."""
+
+    name: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    more: int = 0
+    command: str = ""
+
+
+def verdict_model(path: Path) -> dict[str, Any] | None:
+    """The verdict of a gate in words, if the run has one; a file that is none of ours is :class:`UnusableInput`."""
+    if not path.is_file():
+        return None
+    found = read_json(path)
+    try:
+        if found["schema"] != SCHEMA:
+            raise UnusableInput(f"{path}: is no verdict of this version; judge again with lab gate")
+        own = {name: value for name, value in found.items() if name not in ("schema", "lines")}
+        verdict = Verdict(**own, lines=tuple(Line(**one) for one in found["lines"]))
+    except (KeyError, TypeError) as error:
+        raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
+    order = [*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))]
+    rows = [[one.status if one.critical else f"({one.status})", one.name, reason(one)] for one in order[:MOST_LINES]]
+    return {
+        "status": verdict.status,
+        "headline": headline(verdict),
+        "about": verdict.about,
+        "rollback": rollback(verdict),
+        "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
+    }
+
+
+def contract_table(arms: Mapping[str, Any]) -> Table:
+    """What every arm kept of what it promises; where a harm never happened, how often it may all the same."""
+    names = [name for name in CONTRACT if any(one["measures"].get(name) is not None for one in arms.values())]
+    rows = [[arm, *(_kept(one, name) for name in names)] for arm, one in arms.items()] if names else []
+    return Table("What every arm kept", ("arm", *names), rows)
+
+
+def _kept(arm: Mapping[str, Any], name: str) -> str:
+    value, unseen = arm["measures"].get(name), arm["unseen"].get(name)
+    if value is None:
+        return "–"
+    return f"0 (≤ {unseen['at_most']:.2%})" if unseen else f"{value:.4f}"
+
+
+def meanings(table: Table) -> dict[str, str]:
+    """What the measures of a table say, and which way is better."""
+    entries = {name: entry_of(name) for name in table.headers}
+    return {name: f"{one.definition} {direction(name).capitalize()} is better." for name, one in entries.items() if one}
+
+
+def slice_tables(
+    slices: Mapping[str, Any], arms: Sequence[str], cutoff: int, comparison: Comparison | None
+) -> list[Table]:
+    """Differences by slice, the worst first, and then the hits of every arm by each slice."""
+    tables = []
+    if comparison:
+        for measure in dict.fromkeys(one.difference.measure for one in comparison.slices):
+            own = [one for one in comparison.slices if one.difference.measure == measure]
+            command = f"lab compare DIR --baseline {comparison.baseline} --candidate {comparison.candidate} --json"
+            rows = [sliced(one) for one in own[:MOST_SLICES]]
+            tables.append(
+                Table(f"{measure}: differences, the worst first", SLICED, rows, max(0, len(own) - MOST_SLICES), command)
+            )
+    for name, values in slices.items():
+        rows = [
+            [
+                value,
+                str(means[arms[0]]["n"]),
+                *(_number(means[arm]["measures"].get(f"Success@{cutoff}")) for arm in arms),
+            ]
+            for value, means in list(values.items())[:MOST_SLICES]
+        ]
+        more = max(0, len(values) - MOST_SLICES)
+        tables.append(Table(f"Success@{cutoff} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
+    return tables
+
+
+def stage_table(stages: Sequence[Stage]) -> Table | None:
+    """Milliseconds by arm and stage; a quantile only where there are turns enough for its interval."""
+    if not stages:
+        return None
+    rows = [
+        [f"{one.arm}: {one.stage}", f"{one.n:,}", f"{one.mean:.3f}", *map(_quantile, (one.p50, one.p95, one.p99))]
+        for one in stages
+    ]
+    return Table(
+        f"Milliseconds by stage; p95 needs {least_n(0.95)} turns, p99 {least_n(0.99)}",
+        ("arm and stage", "turns", "mean", "p50", "p95", "p99"),
+        rows,
+    )
+
+
+def _quantile(one: Quantile | None) -> str:
+    return "n too small" if one is None else f"{one.value:.3f} ({one.low:.3f} … {one.high:.3f})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else number(value)

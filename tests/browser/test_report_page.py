@@ -1,0 +1,137 @@
+"""The report as a browser shows it: nothing is loaded, nothing runs, nothing overflows, everything is reachable."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.report.build import build_report
+
+# Would change the title of a page in which it ran.
+ATTACK = "<script>document.title='owned'</script><img src=http://127.0.0.1:9/x onerror=\"document.title='owned'\">"
+NAME = "半山 <img src=x onerror=alert(1)> &amp; 茶"
+
+
+def _recording(name: str) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = [{"kind": "recording", "schema": "lab.recording.v1", "conversation": name}]
+    for number in range(1, 7):
+        time = f"2026-03-{number:02}T09:00:00+00:00"
+        lines.append({"kind": "session", "session": f"s{number:02}", "time": time, "scope": "shop"})
+        lines.append({"kind": "turn", "turn": "t01", "role": "user", "text": f"{ATTACK} which lamp {number - 1}?"})
+        lines += [
+            {
+                "kind": "memory",
+                "text": f"{ATTACK} lamp {number} shelf {part}",
+                "importance_label": ("must_remember", "nice_to_have")[part % 2],
+                "scope": "shop",
+            }
+            for part in range(6)
+        ]
+        lines.append({"kind": "turn", "turn": "t02", "role": "assistant", "text": "fine"})
+    return lines
+
+
+def _probes(name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "probe",
+            "turn": f"{name}/s{number:02}/t01",
+            "type": "a <i>kind</i>",
+            "reason": "it was said",
+            "relevant": [{"memory": f"{name}/s{number - 1:02}/t01#{part}", "grade": 2, "reason": "said"}],
+        }
+        for part, number in enumerate(range(2, 7))
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with the texts of turns and memories, all of which would like to be markup."""
+    folder = tmp_path_factory.mktemp("page")
+    for name, lines in (("datasets", _recording), ("golden", _probes)):
+        (folder / name / "set").mkdir(parents=True)
+        for place, conversation in enumerate((NAME, "den")):
+            text = "".join(json.dumps(line) + "\n" for line in lines(conversation))
+            (folder / name / "set" / f"{place}.jsonl").write_text(text, "utf-8")
+    arms = ("tier_first_v1", "tier_quota_v1", "recency", "none")
+    asked = Asked(
+        str(folder / "datasets/set"),
+        "lab",
+        arms,
+        golden=str(folder / "golden/set"),
+        embedder="hashing",
+        scope="recorded",
+    )
+    run = run_replay(asked, folder / "run").run
+    # Recency against nothing: every turn flips.
+    build_report(run, "none", "recency", with_text=True)
+    return run.path / "report.html"
+
+
+def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
+    browser.open(page)
+    assert browser.asked == [page.as_uri()]
+    assert browser.said == []
+    assert browser.ask("document.title") == "Recall report: recency against none"
+    assert (
+        browser.ask("document.scripts.length + document.images.length + document.querySelectorAll('[onerror]').length")
+        == 0
+    )
+    # The texts are there, as texts.
+    assert browser.ask(
+        "[...document.querySelectorAll('pre')].some(one => one.textContent.includes('<script>document'))"
+    )
+    # Whatever came in would be stopped by the page's own policy.
+    stopped = "const one = document.createElement('script'); one.textContent = \"document.title='owned'\"; "
+    browser.ask(f"{{ {stopped} document.body.append(one); }}")
+    browser.ask("{ const one = new Image(); one.src = 'http://127.0.0.1:9/x'; document.body.append(one); }")
+    assert browser.ask("document.title") == "Recall report: recency against none"
+    assert browser.stopped()["blockedReason"] == "csp"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
+def test_nothing_overflows_in_light_or_dark(browser: Any, page: Path, width: int, dark: bool) -> None:
+    browser.open(page, width=width, dark=dark)
+    browser.ask(
+        "document.querySelectorAll('details').forEach(one => { one.removeAttribute('name'); one.open = true; })"
+    )
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    beyond = """[...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll, pre, .skip')
+        && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.tagName)"""
+    assert browser.ask(beyond) == []
+    colours = browser.ask("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
+    ink, paper = (sum(int(one) for one in colour.strip("rgb()").split(",")) for colour in colours)
+    assert (ink > paper) is dark
+    # The letters of figures take the page's ink.
+    assert browser.ask("getComputedStyle(document.querySelector('svg [id$=text_1] g')).fill") == colours[0]
+
+
+def test_links_lead_somewhere_and_a_screen_reader_finds_its_way(browser: Any, page: Path) -> None:
+    browser.open(page)
+    links = browser.ask("[...document.querySelectorAll('a')].map(one => one.getAttribute('href'))")
+    inside = [one for one in links if one.startswith("#")]
+    assert len(inside) > 6
+    assert [one for one in inside if not browser.ask(f"!!document.querySelector('{one}')")] == []
+    assert [one for one in links if not one.startswith("#") and not (page.parent / one).is_file()] == []
+    ids = browser.ask("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert len(ids) == len(set(ids))
+    levels = browser.ask("[...document.querySelectorAll('h1, h2, h3')].map(one => +one.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert browser.ask("['header', 'nav', 'main'].map(one => document.querySelectorAll(one).length)") == [1, 1, 1]
+    names = browser.ask("[...document.querySelectorAll('[role=img]')].map(one => one.getAttribute('aria-label'))")
+    assert names
+    assert all(len(name) > 40 for name in names)
+    assert browser.ask("[...document.querySelectorAll('th')].every(one => one.scope)")
+    # What scrolls can be scrolled by keyboard, and shows where the focus is.
+    assert browser.ask("[...document.querySelectorAll('.scroll, pre')].every(one => one.tabIndex === 0)")
+    browser("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    assert browser.ask("document.activeElement.className") == "skip"
+    assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"

@@ -1,0 +1,88 @@
+"""What a report reads of a run, and the tables it is cut to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from lab.compare.paired import compare_arms
+from lab.measures.score import read_gold, score_run, summarise
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+from lab.report import sections
+from lab.report.material import PARTS, TIER_OF, busiest, places, stages, timeline
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "none")
+
+
+@pytest.fixture(scope="module")
+def run(make_run: Callable[..., RunDirectory]) -> RunDirectory:
+    """Two conversations, one of which is longer."""
+    return make_run("den", "attic", arms=ARMS)
+
+
+def test_places_count_the_labels_of_what_was_injected(run: RunDirectory) -> None:
+    found = places(run)
+    counts: dict[str, Counter[str]] = {arm: Counter() for arm in ARMS}
+    for name in run.conversations:
+        for row in read_table(run.receipts(name)).to_pylist():
+            if row["recalls"]:
+                counts[row["arm"]].update(TIER_OF[one] for one in row["item_label"][: row["injected"]])
+    for arm, own in counts.items():
+        total = own.total() or 1
+        assert found.overall[arm] == pytest.approx({tier: own[tier] / total for tier in found.overall[arm]})
+        assert len(found.by_part[arm]) == PARTS
+        assert {round(sum(part.values()), 9) for part in found.by_part[arm]} <= {0.0, 1.0}
+    assert sum(found.overall["none"].values()) == 0
+    assert busiest(found.turns, 1) == ["attic"]
+
+
+def test_a_timeline_holds_every_recall_turn_of_its_arms(run: RunDirectory) -> None:
+    found = timeline(run, "attic", ARMS[:2])
+    assert {arm: len(turns) for arm, turns in found.turns.items()} == dict.fromkeys(
+        ARMS[:2], places(run).turns["attic"]
+    )
+    assert {key for turns in found.turns.values() for chosen in turns for key in chosen} <= set(found.tiers)
+
+
+def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
+    found = {(one.arm, one.stage): one for one in stages(run)}
+    warm = sum(
+        not row["cold"]
+        for name in run.conversations
+        for row in read_table(run.latency(name)).to_pylist()
+        if (row["arm"], row["stage"]) == (ARMS[1], "select")
+    )
+    assert found[ARMS[1], "select"].n == warm
+    parts = [one.mean for (arm, stage), one in found.items() if arm == ARMS[1] and stage != "total"]
+    assert found[ARMS[1], "total"].mean == pytest.approx(sum(parts))
+    # Too few turns for a quantile far out.
+    assert found[ARMS[1], "total"].p99 is None
+
+
+def test_tables_are_cut_and_say_what_shows_the_rest(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = score_run(run)
+    found = compare_arms(run, *ARMS[:2], slices=True, tested_slices=False, scores=scores)
+    assert found.slices
+    assert all(math.isnan(one.difference.p) for one in found.slices)
+    tested = compare_arms(run, *ARMS[:2], slices=True)
+    assert [one.difference.estimate for one in tested.slices] == [one.difference.estimate for one in found.slices]
+    monkeypatch.setattr(sections, "MOST_SLICES", 1)
+    slices = summarise(scores, read_gold(run), run.arms)["slices"]
+    (table, *_) = sections.slice_tables(slices, run.arms, run.cutoff, found)
+    assert (len(table.rows), table.more) == (1, 1)
+    assert table.command == "lab compare DIR --baseline tier_first_v1 --candidate tier_quota_v1 --json"
+
+
+def test_a_contract_tells_harms_that_never_happened_with_their_bound(run: RunDirectory) -> None:
+    arms = summarise(score_run(run), read_gold(run), run.arms)["arms"]
+    table = sections.contract_table(arms)
+    by_arm = {row[0]: dict(zip(table.headers[1:], row[1:], strict=True)) for row in table.rows}
+    bound = arms["none"]["unseen"]["AnyWrongScope"]["at_most"]
+    assert by_arm["none"]["AnyWrongScope"] == f"0 (≤ {bound:.2%})"
+    assert by_arm["none"]["Future"] == "–"
+    assert by_arm["tier_first_v1"]["Future"] == "0.0000"
+    assert set(sections.meanings(table)) == set(table.headers[1:])
