@@ -181,8 +181,8 @@ class Compared:
         """The primary measures with their intervals."""
         from functools import partial
 
-        from lab.report.drawings import CAPTIONS
         from lab.report.comparison import shown
+        from lab.report.drawings import CAPTIONS
         from lab.report.figures import forest_figure
 
         draw = partial(forest_figure, shown(self.found), self.found.baseline, self.found.candidate)

@@ -6,18 +6,39 @@ from pathlib import Path
 
 from lab.errors import CannotMeasure, UnusableInput
 
+SHIPPED = "shipped:"
+
+
+def recordings_at(text: str) -> Path:
+    """Where recordings lie that are named by a path, or as a shipped set: ``shipped:NAME``."""
+    if not text.startswith(SHIPPED):
+        return Path(text)
+    name, known = text.removeprefix(SHIPPED), shipped_sets()
+    if name not in known:
+        raise UnusableInput(f"{text}: no such set is shipped; there are: {', '.join(SHIPPED + one for one in known)}")
+    return shipped("datasets", name)
+
+
+def shipped_sets() -> list[str]:
+    """The names of the shipped sets of recordings."""
+    return sorted({path.name for root in _roots() for path in (root / "datasets").glob("*") if path.is_dir()})
+
 
 def shipped(kind: str, name: str) -> Path:
     """The folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
 
     In the package once installed, in the source tree before that.
     """
-    package = Path(__file__).resolve().parent
-    for root in (package / "shipped", package.parent):
+    for root in _roots():
         folder = root / kind / name
         if folder.is_dir():
             return folder
     raise CannotMeasure(f"the shipped set {kind}/{name} is missing; install the package again")
+
+
+def _roots() -> tuple[Path, Path]:
+    package = Path(__file__).resolve().parent
+    return package / "shipped", package.parent
 
 
 def golden_beside(path: Path) -> Path | None:

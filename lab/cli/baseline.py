@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+
+if TYPE_CHECKING:
+    from lab.nightly.baselines import Blessed
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a baseline.")]
 SHOWN = 12
@@ -31,25 +34,43 @@ def today() -> str:
 
 
 def bless(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A finished run directory.")],
-    name: Annotated[str, typer.Option(help="What the baseline is called.")],
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A finished run directory, or the folder of a night.")],
+    name: Annotated[
+        str | None, typer.Option(help="What the baseline is called; the sets of a night have their own names.")
+    ] = None,
     note: Annotated[str | None, typer.Option(help="Why: a sentence that stays with the name.")] = None,
     folder: options.BaselinesFolder = options.BASELINES,
     date: options.Day = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a run as what later runs are compared with.
+    """Keep a run, or every set of a night, as what later runs are compared with.
 
     A copy of its manifest, receipts and gold, named by its content. A name that meant another run remembers it.
     """
+    from lab.errors import UnusableInput
     from lab.nightly.baselines import bless as keep
+    from lab.nightly.blessed_night import is_night, runs_of_night
     from lab.replay.run_directory import open_run
 
-    found = keep(folder, open_run(run), name, date=date or today(), note=note)
+    if is_night(run):
+        if name is not None:
+            raise UnusableInput(f"{run}: is a night, whose sets have names of their own; leave --name out")
+        runs = runs_of_night(run)
+    elif name is None:
+        raise UnusableInput(f"{run}: a run needs a name: --name NAME")
+    else:
+        runs = {name: open_run(run)}
+    found = [keep(folder, one, called, date=date or today(), note=note) for called, one in runs.items()]
     if as_json:
-        emit_json(found.baseline.as_json() | {"replaced": found.replaced, "changed": found.changed})
+        told = [one.baseline.as_json() | {"replaced": one.replaced, "changed": one.changed} for one in found]
+        emit_json({"blessed": told} if is_night(run) else told[0])
         return
-    now = found.baseline.now.object[:SHOWN]
+    for one in found:
+        _tell(one)
+
+
+def _tell(found: Blessed) -> None:
+    name, now = found.baseline.name, found.baseline.now.object[:SHOWN]
     if not found.changed:
         emit(f"{name} is {now} already; nothing changed")
     elif found.replaced:
@@ -59,24 +80,28 @@ def bless(
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """List the baselines, and whether their files are as they were blessed."""
+    """List the baselines, and whether their files are as they were blessed: 1 where one is not."""
+    from lab.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
     found = [(one, damage(one)) for one in baselines(folder)]
     if as_json:
         emit_json({"baselines": [one.as_json() | {"damage": problems} for one, problems in found]})
-        return
-    emit_table(
-        ["name", "since", "object", "state", "note"],
-        [
-            [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
-            for one, problems in found
-        ],
-        left=5,
-    )
-    for _, problems in found:
-        for problem in problems:
-            emit(problem)
+    else:
+        emit_table(
+            ["name", "since", "object", "state", "note"],
+            [
+                [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
+                for one, problems in found
+            ],
+            left=5,
+        )
+        for _, problems in found:
+            for problem in problems:
+                emit(problem)
+    damaged = [one.name for one, problems in found if problems]
+    if damaged:
+        raise CheckFailed(f"{folder}: not as they were blessed: {', '.join(damaged)}")
 
 
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:

@@ -88,10 +88,13 @@ def _show(night: Night, files: list[Path]) -> None:
             if line.critical:
                 emit_folded(f"{one.name}: {line.status}: {line.reason}")
                 if line.settles:
-                    emit(f"  {line.settles}")
+                    # Not folded: it is to be copied.
+                    emit(f"  would settle it: {line.settles}")
         told = sum(not line.critical for line in lines)
         if told:
-            emit_folded(f"{one.name}: {told} more that did not pass and decide nothing; the page has them")
+            emit_folded(f"{one.name}: {told} more did not pass; the policy only tells of them (see the page)")
+    if night.bless_all:
+        emit(f"all sets at once: {night.bless_all}")
     emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
 
@@ -105,6 +108,7 @@ def trend(
     out: Annotated[
         Path | None, typer.Option("--out", help="The chart, without an ending. [default: trend, in the store]")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List series without a step, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the history of nights: levels, and where they stepped, with what moved that night.
@@ -134,20 +138,29 @@ def trend(
             }
         )
         return
-    emit_table(
-        ["set", "arm", "measure", "nights", "first", "last", "steps"],
-        [
-            [one.set, one.arm, one.measure, len(one.points), one.points[0].mean, one.points[-1].mean, len(one.steps)]
-            for one in series
-            if one.points
-        ],
-        left=3,
-    )
     for one in sorted(found, key=lambda one: one["first"]):
         emit_folded(
             f"{one['first']} (after {one['last']}): {one['measure']} of {one['arm']} in {one['set']} "
             f"{one['before']:.4g} -> {one['after']:.4g}; {', '.join(one['moved']) or 'nothing moved that is known'}"
         )
-    if not found:
-        emit("no steps")
+    # Those that stepped most come first; of a hundred that did not, nobody reads the levels.
+    shown = sorted((one for one in series if one.points and (every or one.steps)), key=lambda one: -len(one.steps))
+    if shown:
+        emit_table(
+            ["set", "arm", "measure", "nights", "first", "last", "steps"],
+            [
+                [
+                    one.set,
+                    one.arm,
+                    one.measure,
+                    len(one.points),
+                    *(one.points[at].mean for at in (0, -1)),
+                    len(one.steps),
+                ]
+                for one in shown
+            ],
+            left=3,
+        )
+    without = sum(not one.steps for one in series)
+    emit(f"{without} of {len(series)} series have no step" + ("" if every or not without else "; --all lists them"))
     emit(f"Charts: {', '.join(str(file) for file in files)}")

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-Recordings = Annotated[Path, typer.Argument(metavar="PATH", help="A recording, or a folder of them.")]
+from lab.shelf import recordings_at
+
+Recordings = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH", parser=recordings_at, help="A recording, a folder of them, or a shipped set: shipped:operators."
+    ),
+]
 Format = Annotated[
     str, typer.Option("--format", help="A format of `lab recordings list`: lab, openclaw, realmem, locomo, …")
 ]

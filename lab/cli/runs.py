@@ -23,18 +23,28 @@ def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder to look in; runs may lie deeper.")] = Path("reports"),
     as_json: Json = False,
 ) -> None:
-    """List the runs below a folder."""
+    """List the runs below a folder. Those that a baseline or a night keeps are counted."""
     from lab.errors import UnusableInput
+    from lab.nightly.baselines import is_object
+    from lab.nightly.blessed_night import night_of
     from lab.replay.run_directory import open_run
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
-    found = []
+    found, blessed, of_nights = [], 0, 0
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
         except UnusableInput:
             continue  # some other program's manifest, or a damaged one: no run that could be opened
+        night = night_of(run.path)
+        if is_object(run.path):
+            blessed += 1
+            continue
+        # Who asks inside of a night wants to see what it holds.
+        if night is not None and night.resolve() not in (root.resolve(), *root.resolve().parents):
+            of_nights += 1
+            continue
         found.append(
             {
                 "run": str(run.path),
@@ -61,17 +71,23 @@ def list_runs(
         ],
         left=4,
     )
+    if blessed:
+        emit(f"not listed: {blessed} blessed; `lab baseline list` does")
+    if of_nights:
+        emit(f"not listed: {of_nights} of nights; name the folder of a night to see its own")
 
 
 def remove(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     as_json: Json = False,
 ) -> None:
-    """Remove a run. A folder that is no run is refused."""
+    """Remove a run. A folder that is no run is refused, and so is a run that was blessed."""
     from lab.files import cannot_write, only_writer
+    from lab.nightly.baselines import require_no_object
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
+    require_no_object(opened.path)
     with only_writer(opened.path):
         try:
             # The manifest goes last: what is left of a removal that was killed is still a run, and can be removed.

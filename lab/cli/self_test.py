@@ -160,14 +160,26 @@ def _sentences(report: Report) -> list[str]:
         f"{caught} of {len(countable)} faults caught ({report.kill_rate:.1%}); of all {len(report.trials)}: {layers}",
         *(f"survived: {one.fault.name}: {one.fault.about} {one.why}" for one in report.survivors),
     ]
-    for pair, statuses in draws.statuses.items():
+    for pair, statuses in draws.statuses.items() if draws.draws else ():
         told = ", ".join(f"{status} {count}" for status, count in statuses.items())
         found.append(f"A/A, {draws.draws} draws over {pair.replay}, {pair.first} and {pair.second}: {told}")
     found.append(
         f"{report.seconds:.0f} s in all; a sound replay of {report.turns} turns took {report.sound_seconds:.1f} s; "
-        f"{'passed' if report.passed else 'FAILED'} (policy {report.policy})"
+        f"{_ending(report)} (policy {report.policy})"
     )
     return found
+
+
+def _ending(report: Report) -> str:
+    """What it came to, in words that cannot be taken for a verdict on the faults."""
+    from lab.gate.selftest.run import WANTED
+
+    enough = report.kill_rate >= WANTED
+    if len(report.trials) == 1:
+        said = "caught" if report.trials[0].caught else "NOT CAUGHT"
+    else:
+        said = "enough of the faults caught" if enough else "TOO FEW FAULTS CAUGHT"
+    return f"{said}, and {report.draws.failed} A/A DRAWS FAILED" if report.draws.failed else said
 
 
 def _markdown(report: Report) -> str:

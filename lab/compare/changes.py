@@ -7,7 +7,7 @@ for bit, or it is told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHOWN = 5
+# What of a receipt is what the model is told; the rest says how it came about.
+RECALLED = frozenset({"item_key", "pinned", "block"})
 
 
 class Changed(NamedTuple):
@@ -69,8 +71,7 @@ class Changes:
         return sum(len(arm.changed) for arm in self.arms)
 
     def first(self, count: int = SHOWN) -> list[dict[str, Any]]:
-        """The first changed turns, each with the command that explains it in either run."""
-        found = [(arm.arm, one) for arm in self.arms for one in arm.changed]
+        """The first changed turns, each with the command that explains it in either run; see :func:`foremost`."""
         return [
             {
                 "arm": arm,
@@ -79,7 +80,7 @@ class Changes:
                 "columns": list(one.columns),
                 "explain": [join(["lab", "explain", run, one.turn, "--arm", arm]) for run in (self.before, self.after)],
             }
-            for arm, one in found[:count]
+            for arm, one in foremost(self.arms)[:count]
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -98,6 +99,12 @@ class Changes:
             "first": self.first(),
             "moved": list(self.moved),
         }
+
+
+def foremost(arms: Iterable[ArmChanges]) -> list[tuple[str, Changed]]:
+    """The changed turns of some arms: those that recall something else before those told otherwise alone."""
+    found = [(arm.arm, one) for arm in arms for one in arm.changed]
+    return sorted(found, key=lambda one: RECALLED.isdisjoint(one[1].columns))
 
 
 def changes(before: RunDirectory, after: RunDirectory) -> Changes:

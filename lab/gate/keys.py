@@ -37,6 +37,10 @@ def _plain(value: Any) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
+def _fact(value: Any) -> bool:
+    return _plain(value) or (isinstance(value, list) and all(map(_plain, value)))
+
+
 def _number(words: str, holds: Callable[[float], bool], **schema: Any) -> Form:
     return Form(words, {"type": "number"} | schema, lambda value: _is_number(value) and holds(value))
 
@@ -65,10 +69,15 @@ NAMES = Form(
     {"type": "array", "minItems": 1, "items": dict(TEXT.schema)},
     lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
 )
+_PLAIN = ["string", "number", "boolean"]
 FACTS = Form(
-    "a table of plain values",
-    {"type": "object", "minProperties": 1, "additionalProperties": {"type": ["string", "number", "boolean"]}},
-    lambda value: isinstance(value, Mapping) and bool(value) and all(map(_plain, value.values())),
+    "a table of plain values, or of lists of them",
+    {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"type": [*_PLAIN, "array"], "items": {"type": _PLAIN}},
+    },
+    lambda value: isinstance(value, Mapping) and bool(value) and all(map(_fact, value.values())),
 )
 
 HEAD = {
@@ -89,7 +98,9 @@ _EVERY = {
     "must_have_data": Key(FLAG, "false: nothing to judge by is no fault, and the rule is skipped."),
 }
 _OF_A_RUN = {
-    "only_where": Key(FACTS, "Ask only of runs whose manifest resolved these keys to these values."),
+    "only_where": Key(
+        FACTS, "Ask only of runs whose manifest resolved these keys to these values; arm.… is of the candidate."
+    ),
     **_EVERY,
 }
 _MEASURE = {"measure": Key(TEXT, "A measure of the run, as lab measures lists them.")}
@@ -162,5 +173,9 @@ def checked(value: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> di
         if form.schema.get("type") == "number":
             found[key] = float(one)
         else:
-            found[key] = tuple(one) if form is NAMES else tuple(sorted(one.items())) if form is FACTS else one
+            found[key] = tuple(one) if form is NAMES else _facts(one) if form is FACTS else one
     return found
+
+
+def _facts(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((key, tuple(one) if isinstance(one, list) else one) for key, one in sorted(value.items()))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from lab.audit.audit import nothing_found
+from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.gate.compared import KINDS, evidence, judge_compared
 from lab.gate.exact import judge_exact
@@ -148,18 +149,29 @@ def _not_asked(
         )
     if run is None:
         return lacking(rule, "asks for a run, and none was given: lab gate DIR")
-    resolved = run.manifest["resolved"]
     for key, wanted in rule.only_where:
-        if key not in resolved:
-            raise UnusableInput(
-                f"{policy.where}: {rule.kind} {rule.measure}: only_where: a run has no {key!r}; "
-                f"it has: {', '.join(sorted(resolved))}"
-            )
-        if resolved[key] != wanted:
-            return line(rule, SKIPPED, f"asked only where {key} is {wanted!r}, and here it is {resolved[key]!r}")
+        found = _resolved(rule, key, run, policy.candidate)
+        if found != wanted:
+            expected, is_now = (list(one) if isinstance(one, tuple) else one for one in (wanted, found))
+            return line(rule, SKIPPED, f"asked only where {key} is {expected!r}, and here it is {is_now!r}")
     if rule.kind == "exact" and against is None:
         return lacking(rule, "asks for a run to compare with, and none was given: --against DIR2")
     return None
+
+
+def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> Any:
+    """What a run resolved a key to, or the arm that is judged: ``arm.config.autoRecall.maxItems``."""
+    what, path, found = "a run", [key], run.manifest["resolved"]
+    if key.startswith("arm."):
+        mine, name = locate(run, candidate)
+        what, path = f"arm {name}", key.split(".")[1:]
+        found = next(arm for arm in mine.manifest["resolved"]["arms"] if arm["name"] == name)
+    for part in path:
+        if not isinstance(found, Mapping) or part not in found:
+            known = ", ".join(sorted(found)) if isinstance(found, Mapping) else "no parts"
+            raise UnusableInput(f"{rule.kind} {rule.measure}: only_where: {what} has no {key!r}; it has: {known}")
+        found = found[part]
+    return tuple(found) if isinstance(found, list) else found
 
 
 def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date as calendar_date
 from pathlib import Path, PurePosixPath
+from shlex import join
 from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
@@ -147,6 +148,22 @@ def open_baseline(baseline: Baseline) -> RunDirectory:
     return open_run(baseline.path)
 
 
+def is_object(run: Path) -> bool:
+    """Whether a run directory is the object of a baseline, whole or not."""
+    return (run / "object.json").exists() or (run.resolve().parent.name == "objects" and _is_key(run.resolve().name))
+
+
+def require_no_object(run: Path) -> None:
+    """Refuse a run that a baseline keeps: its names are told, and what forgets one."""
+    if not is_object(run):
+        return
+    folder, key = run.absolute().parents[1], run.resolve().name
+    names = [one.name for one in baselines(folder) if key in (each.object for each in (one.now, *one.before))]
+    kept = f"as {', '.join(map(repr, names))}" if names else "in a folder of baselines"
+    command = join(["lab", "baseline", "rm", names[0] if names else "NAME", "--baselines", str(folder)])
+    raise UnusableInput(f"{run}: was blessed {kept}; `{command}` forgets a baseline, and removes what none means")
+
+
 def damage(baseline: Baseline) -> list[str]:
     """What is wrong with the files of a baseline, a sentence each."""
     path = baseline.path / "object.json"
@@ -213,11 +230,15 @@ def _read(folder: Path, path: Path) -> Baseline:
             raise UnusableInput(f"{path}: is no baseline of this version")
         now, *before = (Blessing(one["object"], one["date"], one["note"]) for one in (value, *value["before"]))
         for one in (now, *before):
-            if not re.fullmatch("[0-9a-f]{64}", one.object):
+            if not _is_key(one.object):
                 raise UnusableInput(f"{path}: names an object that is none: {one.object!r}")
         return Baseline(folder, value["name"], now, tuple(before))
     except (KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no baseline: {error}") from None
+
+
+def _is_key(text: str) -> bool:
+    return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
 def _object(folder: Path, key: str) -> Path:

@@ -20,8 +20,8 @@ from shlex import join
 from typing import Any
 
 from lab import __version__
-from lab.compare.changes import ArmChanges, Changes, changes
-from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments
+from lab.compare.changes import ArmChanges, Changes, changes, foremost
+from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
@@ -29,6 +29,7 @@ from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
 from lab.measures.score import read_gold, score_run, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
+from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
 from lab.nightly.trend import append, points_of
 from lab.replay.code import code_key
@@ -37,12 +38,13 @@ from lab.replay.run import run_replay
 from lab.replay.run_directory import RunDirectory, file_name, open_run, packages
 from lab.replay.sources import Announce
 
-KIND = "lab.night.v1"
 NIGHTS = Path("reports/nightly")
 # A changed turn is named, the others are counted.
 NAMED = 3
 # What is judged of an arm whose receipts are the blessed ones: differences are exactly zero and need no test.
 ALWAYS = ("limit", "latency")
+# What is judged where there is nothing to compare with: who blesses a run should know what is red tomorrow.
+ALONE = ("limit",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,13 @@ class Night:
     folder: Path
     commit: str | None
     sets: tuple[SetNight, ...]
+    baselines: Path
+
+    @property
+    def bless_all(self) -> str | None:
+        """The command that makes this night the baseline of all its sets, where several have none."""
+        without = [one for one in self.sets if one.again and not one.again.changed and one.blessed is None]
+        return _bless(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
     def status(self) -> str:
@@ -115,9 +124,15 @@ def identity(plan: NightPlan) -> dict[str, Any]:
     Reads and checks what every set names, before anything is replayed: raises :class:`lab.errors.UnusableInput` for
     what cannot be replayed.
     """
+    sets = {}
+    for one in plan.sets:
+        try:
+            sets[one.name] = digest(make_plan(one.asked).resolved())
+        except UnusableInput as error:
+            raise UnusableInput(f"{plan.where}: set {one.name!r}: {error}") from None
     return {
         "plan": plan.name,
-        "sets": {one.name: digest(make_plan(one.asked).resolved()) for one in plan.sets},
+        "sets": sets,
         "code": code_key(),
         "packages": packages(),
     }
@@ -148,14 +163,14 @@ def run_night(
         for number, one in enumerate(plan.sets, 1):
             announce(f"{one.name} (set {number} of {len(plan.sets)})")
             sets.append(_night_of(one, plan, out, date, baselines, store, jobs, announce))
-    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets))
+    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
 
 
 def write_night(night: Night) -> list[Path]:
     """Write night.json, night.xml (JUnit) and night.prom (OpenMetrics), a suite and a verdict a set."""
     verdicts = [one.verdict for one in night.sets]
     files = {
-        night.folder / "night.json": dump_json(night.as_json()),
+        night.folder / NIGHT: dump_json(night.as_json()),
         night.folder / "night.xml": junit(*verdicts),
         night.folder / "night.prom": openmetrics(*verdicts).encode(),
     }
@@ -166,12 +181,17 @@ def write_night(night: Night) -> list[Path]:
 
 def _begin(out: Path, key: dict[str, Any]) -> None:
     remove_leftovers(out)
-    path = out / "begun.json"
+    path = out / BEGUN
     if path.exists():
         before = read_json(path)
         differs = [name for name in key if not isinstance(before, dict) or before.get(name) != key[name]]
         if differs:
-            raise OtherArguments(f"{out}: this night was begun with another {', '.join(differs)}; choose another --out")
+            raise OtherArguments(
+                f"{out}: holds another night, which differs in: {', '.join(differs)}; choose another --out"
+            )
+    strangers = [] if path.exists() else [one.name for one in out.iterdir() if one.name[0] != "."]
+    if strangers:
+        raise UnusableInput(f"{out}: holds something else ({min(strangers)}); choose another --out")
     write_whole(path, dump_json(key))
 
 
@@ -200,7 +220,7 @@ def _night_of(
         if not again.changed:
             baseline = find(baselines, one.baseline)
             exact = _exact(lines, one, run, baseline, out, baselines)
-            lines += _against(plan.policy, run, exact, _bless(one, run, baselines))
+            lines += _against(plan.policy, run, exact, _bless(run.path, baselines, one.baseline))
             for within in one.compare:
                 lines += _within(within, run)
             scores = score_run(run)
@@ -252,7 +272,7 @@ def _exact(
     lines: list[Line], one: NightSet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
 ) -> Changes | None:
     """Compare with the blessed run; where that cannot be done, add the line that says why."""
-    bless = _bless(one, run, folder)
+    bless = _bless(run.path, folder, one.baseline)
     if baseline is None:
         reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
         lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, bless))
@@ -266,9 +286,10 @@ def _exact(
         return None
 
 
-def _bless(one: NightSet, run: RunDirectory, folder: Path) -> str:
-    """The command that makes this night's run the baseline."""
-    return join(["lab", "baseline", "bless", str(run.path), "--name", one.baseline, "--baselines", str(folder)])
+def _bless(path: Path, folder: Path, name: str | None = None) -> str:
+    """The command that makes a run of this night the baseline, or all of them."""
+    named = ["--name", name] if name else []
+    return join(["lab", "baseline", "bless", str(path), *named, "--baselines", str(folder)])
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
@@ -287,6 +308,8 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
 def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: str) -> Iterator[Line]:
     """Every arm against the blessed one: exactly, then by the rules of the policy."""
     if exact is None:
+        for name in run.arms:
+            yield from _judged(policy, run, name, ALONE)
         return
     # Whether a change fails or is told, the policy says: by its own exact rules.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
@@ -308,14 +331,20 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: st
             n=arm.turns,
         )
         kinds = ALWAYS if not changed else tuple({rule.kind for rule in policy.rules} - {"exact"})
-        rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
-        if rules:
-            own = replace(policy, candidate=arm.arm, rules=rules)
-            for line in judge(own, run, against=open_run(Path(exact.before))).lines:
-                yield replace(line, measure=f"{arm.arm} {line.measure}", reason=f"{arm.arm}: {line.reason}")
+        yield from _judged(policy, run, arm.arm, kinds, open_run(Path(exact.before)))
     for arms, what in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is in the baseline alone")):
         for name in arms:
             yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", bless)
+
+
+def _judged(
+    policy: Policy, run: RunDirectory, arm: str, kinds: Sequence[str], against: RunDirectory | None = None
+) -> Iterator[Line]:
+    """One arm by the rules of some kinds."""
+    rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
+    if rules:
+        for line in judge(replace(policy, candidate=arm, rules=rules), run, against=against).lines:
+            yield replace(line, measure=f"{arm} {line.measure}", reason=f"{arm}: {line.reason}")
 
 
 def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
@@ -333,7 +362,7 @@ def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
 def _named(arms: Sequence[ArmChanges]) -> str:
     """The first changed turns of some arms, and in which columns they and all others changed."""
     columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
-    turns = [f"{one.turn} of {arm.arm}" for arm in arms for one in arm.changed]
+    turns = [f"{one.turn} of {arm}" for arm, one in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
     return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
 

@@ -34,7 +34,7 @@ from lab.files import read_text
 from lab.gate.policy import Policy, read_policy
 from lab.replay.plan import Asked
 from lab.shape import named
-from lab.shelf import shipped
+from lab.shelf import recordings_at
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"
@@ -71,12 +71,13 @@ class NightSet:
 
 @dataclass(frozen=True, slots=True)
 class NightPlan:
-    """A plan: its sets in the order of the file, and the policy by which a set is held against its baseline."""
+    """A plan: its sets in the order of its file ``where``, and the policy that holds a set against its baseline."""
 
     name: str
     about: str
     policy: Policy
     sets: tuple[NightSet, ...]
+    where: str
 
 
 def shipped_plans() -> list[str]:
@@ -87,6 +88,8 @@ def shipped_plans() -> list[str]:
 def read_plan(name: str) -> NightPlan:
     """A shipped plan (``shipped:NAME``) or one in a file; :class:`UnusableInput` names what is wrong and where."""
     path = SHIPPED / f"{name.removeprefix('shipped:')}.toml" if name in shipped_plans() else Path(name)
+    if path.is_dir():
+        raise UnusableInput(f"{name}: is a folder; name the plan in it, a TOML file")
     if not path.is_file():
         raise UnusableInput(f"{name}: no such file, and no plan of that name; there are: {', '.join(shipped_plans())}")
     try:
@@ -114,6 +117,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
         _text(value, "about", where),
         policy,
         sets,
+        where,
     )
 
 
@@ -132,8 +136,10 @@ def _set(value: Any, path: Path, where: str) -> NightSet:
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
     assert options.keys() <= {field.name for field in fields(Asked)}  # noqa: S101 - a slip of ours, and no user's
     recordings = _text(value, "recordings", where)
-    kind, _, which = recordings.partition(":")
-    source = shipped("datasets", which) if kind == "shipped" else _path(recordings, path)
+    try:
+        source = path.parent / recordings_at(recordings).expanduser()
+    except UnusableInput as error:
+        raise UnusableInput(f"{where}: recordings: {error}") from None
     asked = Asked(
         str(source),
         _text(value, "format", where),

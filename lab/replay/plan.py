@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
 from lab.replay.run_directory import RunDirectory
 from lab.shelf import golden_beside
-from lab.systems.arms import ArmSpec, make_arm, parse_arms
+from lab.systems.arms import ArmSpec, described_arm, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
 from lab.systems.draw import draw
 from lab.systems.faults import FaultPlan
@@ -167,13 +168,12 @@ def documents(settings: DocsSettings) -> list[tuple[str, str]]:
     return [(f"{file.repo}:{file.path}", sha256_file(file.file)) for file in plan.files]
 
 
-def make_plan(asked: Asked, *, judged: bool = True) -> Plan:
+def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, Any]] | None = None) -> Plan:
     """Read what is named, check what was asked, and decide the defaults.
 
-    Without ``judged`` no golden set is read, and the probes of the recordings are left out. Raises
-    :class:`UnusableInput` for what cannot be done.
+    Without ``judged`` no golden set is read, and the probes of the recordings are left out. ``arms`` are descriptions
+    that stand for the arms' configuration files. Raises :class:`UnusableInput` for what cannot be done.
     """
-    specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
     choices = (
         ("store", asked.store, STORES),
         ("scope", asked.scope, SCOPES),
@@ -187,10 +187,15 @@ def make_plan(asked: Asked, *, judged: bool = True) -> Plan:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
     if asked.hard_rules < 0:
         raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
-    arms = tuple(
-        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
-        for spec in specs
-    )
+    if arms is None:
+        specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
+        made = tuple(
+            make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+            for spec in specs
+        )
+    else:
+        specs = tuple(ArmSpec(told["name"], told["system"], told["config"]) for told in arms)
+        made = tuple(described_arm(told, asked.profile) for told in arms)
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
@@ -214,15 +219,18 @@ def make_plan(asked: Asked, *, judged: bool = True) -> Plan:
         FaultPlan(asked.faults).require({moment.key for happening in each for moment in happening})
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    return Plan(asked, library, recordings, specs, arms, labels, recall_turns, embedder_named(asked.embedder), files)
+    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder_named(asked.embedder), files)
 
 
 def plan_of(run: RunDirectory) -> Plan:
-    """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more."""
-    plan = make_plan(Asked.of_manifest(run.manifest["asked"]))
+    """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more.
+
+    Its arms are those of its manifest: a baseline outlives the files that configured it.
+    """
+    plan = make_plan(Asked.of_manifest(run.manifest["asked"]), arms=run.manifest["resolved"]["arms"])
     if plan.run_key() != run.manifest["run_key"]:
         raise UnusableInput(
-            f"{run.path}: its recording, memories, golden set or configuration has changed since; "
+            f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "
             "replay it into another --out"
         )
     return plan

@@ -6,25 +6,32 @@ from pathlib import Path
 from typing import Any
 
 from lab.files import write_whole
-from lab.gate.line import PASS, SKIPPED
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED
 from lab.gate.outputs import gravest_first, reason
 from lab.nightly.night import Night, SetNight
 from lab.report.build import render
 
 SAID = {
-    "pass": "Nothing changed that must not, and nothing is shown to be worse.",
-    "fail": "Something changed that must not, or is shown to be worse.",
-    "inconclusive": "Something could not be decided.",
-    "error": "Something could not be measured.",
+    PASS: "Nothing changed that must not, and nothing is shown to be worse.",
+    INCONCLUSIVE: "Something could not be decided.",
+    ERROR: "Something could not be measured.",
 }
+# What a fail is, by the kind of rule that failed; of any other kind, a limit was passed.
+FAILED = {
+    "exact": "Something changed that must not.",
+    "guard": "Something is shown to be worse.",
+    "improve": "Something is shown not to be better.",
+}
+BEYOND = "Something is beyond its limit."
 
 
 def write_pages(night: Night) -> list[Path]:
     """Write ``night.html`` and ``night.md``; return their paths, the page first."""
     model = {
         "title": f"Night of {night.date}: {night.status}",
-        "sentence": f"{SAID[night.status]} {night.about}",
+        "sentence": f"{_said(night)} What is guarded: {night.about}",
         "facts": {"plan": night.plan, "commit": night.commit or "no repository"},
+        "bless": night.bless_all,
         "sets": [_set(one) for one in night.sets],
     }
     files = {
@@ -34,6 +41,14 @@ def write_pages(night: Night) -> list[Path]:
     for path, data in files.items():
         write_whole(path, data)
     return list(files)
+
+
+def _said(night: Night) -> str:
+    lines = [line for one in night.sets for line in one.verdict.lines if line.critical and line.status == FAIL]
+    failed = {FAILED.get(line.kind, BEYOND) for line in lines}
+    # In one order, whatever the order of the sets.
+    told = " ".join(one for one in (*FAILED.values(), BEYOND) if one in failed)
+    return told if night.status == FAIL else SAID[night.status]
 
 
 def _set(one: SetNight) -> dict[str, Any]:

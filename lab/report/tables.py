@@ -34,19 +34,23 @@ def text_table(
     """A table for a terminal, as wide as that at most.
 
     The first ``left`` columns stand to the left, the others to the right; None is a dash. The first column is not
-    broken where there are more than three, or ``whole_keys`` asks for it.
+    broken where there are more than three, or ``whole_keys`` asks for it, unless it would take more than half of the
+    width: what does not fit and may not be broken, rich cuts.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console, JustifyMethod
     from rich.table import Table
 
+    console = Console(highlight=False, markup=False, emoji=False)
+    longest = max((cell_len(show(row[0])) for row in rows), default=0)
+    whole = (whole_keys or len(headers) > 3) and longest <= console.width // 2
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, header in enumerate(headers):
         side: JustifyMethod = "left" if place < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and (whole_keys or len(headers) > 3))
+        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and whole)
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
-    console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.engine.config import resolve
 from lab.engine.config_file import locate, read_config
+from lab.engine.settings import EngineConfig
 from lab.errors import UnusableInput
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Selector
@@ -76,11 +77,18 @@ def make_arm(spec: ArmSpec, *, profile: str, max_items: int | None, depth: int, 
         # What was written is merged, and not what it came to: a default is no wish of the operator's.
         own = locate(spec.config, spec.where)
         config = resolve(recommended(own), profile, max_items=max_items, where=spec.where)
-        return FlowRecall(spec.system, config, spec.name)
-    if spec.system in POLICIES:
-        return TieredRecall(spec.system, config, spec.name)
-    if spec.system == ENGINE:
-        return FlowRecall(spec.system, config, spec.name)
-    if spec.system in RUNGS:
-        return FlowRecall(spec.system, RUNGS[spec.system].config(config), spec.name)
-    return Baseline(spec.system, config, depth, seed, spec.name)
+    elif spec.system in RUNGS:
+        config = RUNGS[spec.system].config(config)
+    return _arm(spec.name, spec.system, config, depth, seed)
+
+
+def described_arm(told: Mapping[str, Any], profile: str) -> Selector:
+    """An arm out of its own description, as a manifest keeps it: its file may say something else by now."""
+    config = resolve(told["config"], profile, where=f"arm {told['name']}")
+    return _arm(told["name"], told["system"], config, told["depth"], told.get("seed", 0))
+
+
+def _arm(name: str, system: str, config: EngineConfig, depth: int, seed: int) -> Selector:
+    if system in POLICIES:
+        return TieredRecall(system, config, name)
+    return FlowRecall(system, config, name) if system in TIERED else Baseline(system, config, depth, seed, name)

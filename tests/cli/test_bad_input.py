@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from lab.cli.main import app
+from lab.shelf import golden_beside, recordings_at, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 Write = Callable[[Path, list[dict[str, Any]]], Path]
@@ -361,3 +365,12 @@ def test_half_a_character_in_a_text_breaks_no_verb(lab: Lab, here: Path) -> None
     for options in (("--with-text",), ("--with-text", "--json")):
         done = lab("explain", "out", "den/s02/t01", *options, cwd=here)
         assert (done.returncode, done.stderr) == (0, ""), options
+
+
+def test_a_shipped_set_is_named_as_a_path_is_and_an_unknown_one_is_refused(refused: Refused) -> None:
+    said = refused("recordings", "validate", "shipped:trap", "--format", "lab")
+    assert "shipped:trap: no such set is shipped; there are: shipped:operators, shipped:traps" in said
+    found = CliRunner().invoke(app, ["recordings", "validate", "shipped:traps", "--format", "lab", "--json"])
+    assert found.exit_code == 0, found.output
+    # Its golden set is found beside it, as for any path.
+    assert golden_beside(recordings_at("shipped:traps")) == shipped("golden", "traps")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +44,9 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     first = lab(*monday, cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "INCONCLUSIVE" in first.stdout
-    (command,) = [line.strip() for line in first.stdout.splitlines() if line.startswith("  lab baseline bless")]
+    (command,) = [
+        line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  would settle it: ")
+    ]
     # What it says is to be done can be done.
     blessed = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
     assert blessed.returncode == 0, blessed.stderr
@@ -65,8 +69,33 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert trend.exit_code == 0, trend.output
     assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
     assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
+    # A hundred series that did not step would hide the one that did.
+    shown = CliRunner().invoke(app, ["trend"]).stdout
+    assert re.search(r"^\d+ of \d+ series have no step; --all lists them$", shown, re.MULTILINE)
+    assert "tier_first_v1  " not in shown
+    assert "tier_first_v1  " in CliRunner().invoke(app, ["trend", "--all"]).stdout
     listed = CliRunner().invoke(app, ["baseline", "list"])
     assert "lamps  2026-03-02" in listed.stdout
     shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
     assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
+    # What is kept is no run of one's own, and is not removed as one.
+    listed = CliRunner().invoke(app, ["runs", "list", "."])
+    assert "not listed: 1 blessed" in listed.stdout
+    assert "not listed: 6 of nights" in listed.stdout
+    inside = json.loads(CliRunner().invoke(app, ["runs", "list", "monday", "--json"]).stdout)["runs"]
+    assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
+    kept = next(Path("reports/baselines/objects").iterdir())
+    refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
+    assert "was blessed as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
+    shutil.copytree("monday/sets/lamps/run", far)
+    head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()
+    width = head.index("status")
+    rows = [line[:width].strip() for line in lines if not line.startswith("not listed")]
+    assert "".join(rows) == str(far.relative_to(tmp_path))
+    # A list with a damaged baseline in it is no good news.
+    (kept / "golden.jsonl").write_text("", "utf-8")
+    damaged = CliRunner().invoke(app, ["baseline", "list"])
+    assert isinstance(damaged.exception, CheckFailed)
+    assert "damaged" in damaged.stdout
     assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "forgot lamps; objects removed: 1\n"

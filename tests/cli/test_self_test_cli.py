@@ -9,6 +9,12 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from lab.cli.self_test import _sentences
+from lab.gate.selftest.draws import Draws, Swapped
+from lab.gate.selftest.faults import shipped_faults
+from lab.gate.selftest.run import Report
+from lab.gate.selftest.trial import Found, Trial
+
 Lab = Callable[..., "CompletedProcess[str]"]
 PATCH = """--- a/lab/engine/recall/fuse.py
 +++ b/lab/engine/recall/fuse.py
@@ -42,3 +48,20 @@ def test_a_patch_that_cannot_be_tried_is_told_in_one_line(
     assert done.stdout == ""
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "draws", "failed", "ending"),
+    [
+        (3, 0, 0, "; caught (policy nightly)"),
+        (0, 0, 0, "; NOT CAUGHT (policy nightly)"),
+        (3, 5, 1, "; caught, and 1 A/A DRAWS FAILED (policy nightly)"),
+    ],
+)
+def test_one_fault_ends_in_caught_or_not(changed: int, draws: int, failed: int, ending: str) -> None:
+    trial = Trial(shipped_faults()[0], None, Found(changed=changed), 1.0)
+    judged = Draws(draws, {Swapped("set", "one", "other"): {"fail": failed} if draws else {}}, {})
+    said = _sentences(Report("nightly", (trial,), judged, 10, 1.0, 2.0))
+    assert said[-1].endswith(ending)
+    # What was not drawn has no line.
+    assert any(one.startswith("A/A") for one in said) == bool(draws)

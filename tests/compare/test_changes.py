@@ -90,6 +90,18 @@ def test_the_least_change_is_told(run: RunDirectory, tmp_path: Path, column: str
     ]
 
 
+def test_a_turn_that_recalls_something_else_comes_before_one_whose_receipt_is_told_otherwise(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    other, conversation = _copy(run, tmp_path / "copy"), run.conversations[1]
+    # The arm comes later in the run, and its turn is the one to look at.
+    for arm, column in ((FIRST, "receipt"), (QUOTA, "block")):
+        _edit(other, conversation, column, _row(run, arm), lambda text: text + " ")
+    found = changes(run, other)
+    assert [one.arm for one in found.arms if one.changed] == [FIRST, QUOTA]
+    assert [(one["arm"], one["columns"]) for one in found.first()] == [(QUOTA, ["block"]), (FIRST, ["receipt"])]
+
+
 def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path) -> None:
     one, other = _copy(run, tmp_path / "one"), _copy(run, tmp_path / "other")
     conversation, row = run.conversations[1], _row(run, QUOTA)

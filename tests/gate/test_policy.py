@@ -55,7 +55,10 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
         (HEAD + GUARD.replace("0.02", "inf"), "guard 1: margin: expected a number from 0, found inf"),
         (HEAD + GUARD + "critical = 1\n", "guard 1: critical: expected true or false, found 1"),
         (HEAD + GUARD + 'slices = "type"\n', "guard 1: slices: expected a list of names, found 'type'"),
-        (HEAD + GUARD + "only_where = {}\n", "guard 1: only_where: expected a table of plain values, found an object"),
+        (
+            HEAD + GUARD + "only_where = {}\n",
+            "guard 1: only_where: expected a table of plain values, or of lists of them, found an object",
+        ),
         (HEAD + "[[improve]]\nby = 1\n", "improve 1: needs measure: a measure of the run"),
         (
             HEAD + '[[limit]]\nmeasure = "R@6"\nat_most = 0.1\nat_least = 0.2\n',

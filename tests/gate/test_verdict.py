@@ -193,3 +193,12 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
     assert "asked only where scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
     with pytest.raises(UnusableInput, match="only_where: a run has no 'scopes'; it has: "):
         judge(policy_of(where.format("x").replace("scope =", "scopes =")), run)
+    # And for some arms alone, as the candidate's configuration has it.
+    knob = OF_A_RUN + 'only_where = {{ "arm.config.{}" = {} }}\n'
+    assert judge(policy_of(knob.format("scopePolicy.fallbackScopes", "[]")), run).status == PASS
+    (other,) = judge(policy_of(knob.format("scopePolicy.fallbackScopes", '["global"]')), run).lines
+    assert (other.status, other.reason.endswith("is ['global'], and here it is []")) == (SKIPPED, True)
+    with pytest.raises(
+        UnusableInput, match=r"only_where: arm \w+ has no .arm\.config\.budget\.maxWords.; it has: .*maxChars"
+    ):
+        judge(policy_of(knob.format("budget.maxWords", "1")), run)

@@ -13,12 +13,15 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import lab.replay.run
+from lab.cli.main import app
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.errors import OtherArguments, UnusableInput
 from lab.files import digest
 from lab.nightly.baselines import bless, get
+from lab.nightly.blessed_night import runs_of_night
 from lab.nightly.night import Night, run_night, write_night
 from lab.nightly.plan import NightPlan, read_plan
 from lab.nightly.trend import read_store
@@ -102,6 +105,56 @@ def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_
     # Nothing differs, so nothing is tested; what must never be is looked at all the same.
     assert not any(name.startswith("guard") for name in lines)
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
+
+
+def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_scopes(plan: NightPlan) -> None:
+    # What would be red tomorrow is not there to be blessed tonight; an arm that is told to bring other scopes may.
+    (one,) = plan.sets
+    arms = ("tier_quota_v1", "hybrid", "fallback=fallback.json")
+    Path("fallback.json").write_text(
+        json.dumps({"scopePolicy": {"fallbackScopes": ["shared"]}, "lab": {"arm": "engine"}}), "utf-8"
+    )
+    plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=arms)),))
+    first = _night(plan)
+    assert (first.status, first.exit_code) == ("inconclusive", 3)
+    lines = _lines(first)
+    assert lines["limit tier_quota_v1 WrongScope"][0] == lines["limit hybrid WrongScope"][0] == "pass"
+    status, reason = lines["limit fallback WrongScope"]
+    assert (status, reason) == (
+        "skipped",
+        "fallback: WrongScope: asked only where arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+    )
+    rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
+    red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
+    assert (red.status, red.exit_code) == ("fail", 1)
+    page = (red.folder / "night.md").read_text("utf-8")
+    assert "Something is beyond its limit." in page
+    assert "Something changed" not in page
+
+
+def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightPlan) -> None:
+    (one,) = plan.sets
+    other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
+    plan = replace(plan, sets=(one, other))
+    first = _night(plan)
+    assert first.bless_all == f"lab baseline bless nights/{DAY} --baselines kept"
+    assert f"`{first.bless_all}`" in (first.folder / "night.md").read_text("utf-8")
+    command = [*first.bless_all.split()[1:], "--date", DAY]
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert [entry["name"] for entry in json.loads(done.stdout)["blessed"]] == ["small", "another"]
+    again = _night(plan)
+    assert (again.status, again.bless_all) == ("pass", None)
+    assert CliRunner().invoke(app, command).stdout.count("already; nothing changed") == 2
+    said = str(CliRunner().invoke(app, [*command, "--name", "x"]).exception)
+    assert "leave --name out" in said
+    told = json.loads((again.folder / "night.json").read_text("utf-8"))
+    told["sets"][1]["reproduces"]["changed"] = 1
+    (again.folder / "night.json").write_text(json.dumps(told), "utf-8")
+    with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was blessed"):
+        runs_of_night(again.folder)
+    (again.folder / "night.json").unlink()
+    with pytest.raises(UnusableInput, match="has not ended"):
+        runs_of_night(again.folder)
 
 
 def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
@@ -277,13 +330,18 @@ def test_a_folder_belongs_to_one_night(plan: NightPlan) -> None:
     _night(plan, out="here")
     (one,) = plan.sets
     other = replace(plan, sets=(replace(one, asked=replace(one.asked, max_items=5)),))
-    with pytest.raises(OtherArguments, match="another sets; choose another --out"):
+    with pytest.raises(OtherArguments, match="differs in: sets; choose another --out"):
         _night(other, out="here")
-    with pytest.raises(OtherArguments, match="another date"):
+    with pytest.raises(OtherArguments, match="in: date"):
         _night(plan, "2026-03-02", out="here")
     with pytest.raises(UnusableInput, match="--date"):
         _night(plan, "today")
     # What cannot be replayed is said before anything is.
-    with pytest.raises(UnusableInput, match="none-such"):
+    with pytest.raises(UnusableInput, match=r"plan.toml: set 'small': .*none-such"):
         _night(replace(plan, sets=(one, replace(one, asked=replace(one.asked, arms=("none-such",))))), out="there")
     assert not Path("there").exists()
+    Path("full").mkdir()
+    Path("full/thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(UnusableInput, match=r"holds something else \(thesis.txt\); choose another --out"):
+        _night(plan, out="full")
+    assert [one.name for one in Path("full").iterdir()] == ["thesis.txt"]

@@ -57,6 +57,11 @@ def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
         ('name = "n"', "", "name: expected text"),
         ('about = "a"', "about = 3", "about: expected text, found a number"),
         ('policy = "rollout"\n[[set]]', 'policy = "none such"\n[[set]]', "policy: none such: no such file"),
+        (
+            "shipped:operators",
+            "shipped:trap",
+            "set 1: recordings: shipped:trap: no such set is shipped; there are: ship",
+        ),
         ("limit = 2", "limits = 2", "set 1: unknown key 'limits'; known: name"),
         ("limit = 2", "limit = -1", "set 1: limit: expected a whole number"),
         ("limit = 2", "limit = true", "set 1: limit: expected a whole number"),
@@ -86,6 +91,8 @@ def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> N
     double = f"{head}[[set]]{rest.partition('[[set.compare]]')[0]}"
     with pytest.raises(UnusableInput, match="two sets have the name 'one'"):
         read_plan(_write(tmp_path, double + double.removeprefix(head)))
+    with pytest.raises(UnusableInput, match="is a folder; name the plan in it"):
+        read_plan(str(tmp_path))
     with pytest.raises(UnusableInput, match="there are: shipped:operators"):
         read_plan("shipped:none-such")
 

@@ -1,0 +1,51 @@
+"""The runs of a whole night, to be blessed at once, each under the name that its plan gave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.errors import UnusableInput
+from lab.files import read_json
+from lab.replay.run_directory import RunDirectory, file_name, open_run
+
+BEGUN, NIGHT, KIND = "begun.json", "night.json", "lab.night.v1"
+
+
+def is_night(folder: Path) -> bool:
+    """Whether a folder is that of a night, ended or not."""
+    return (folder / BEGUN).is_file() and not (folder / "manifest.json").exists()
+
+
+def night_of(run: Path) -> Path | None:
+    """The night that a run directory is a part of, or none."""
+    # OUT/sets/<set>/run, and OUT/baselines/<object>.
+    folder = run.absolute()
+    for parent, above in (("sets", 3), ("baselines", 2)):
+        own = folder.parents[min(above, len(folder.parents)) - 1]
+        if folder.parents[min(above - 1, len(folder.parents)) - 1].name == parent and is_night(own):
+            return own
+    return None
+
+
+def runs_of_night(folder: Path) -> dict[str, RunDirectory]:
+    """The run of every set of a night that has ended, by the name of its baseline.
+
+    All or none: a set that was not replayed, or does not reproduce itself, is :class:`UnusableInput`.
+    """
+    path = folder / NIGHT
+    if not path.is_file():
+        raise UnusableInput(f"{folder}: this night has not ended (no {NIGHT}); run it again to finish it")
+    night = read_json(path)
+    if not isinstance(night, dict) or night.get("schema") != KIND:
+        raise UnusableInput(f"{path}: is no night of this version")
+    runs: dict[str, RunDirectory] = {}
+    for one in night["sets"]:
+        again = one["reproduces"]
+        if again is None or again["changed"]:
+            what = "was not replayed" if again is None else "does not reproduce itself"
+            raise UnusableInput(f"{folder}: set {one['name']!r} {what}, so nothing was blessed; {path.name} says why")
+        # By its place and not by the path that was written: a night may have been moved.
+        run = open_run(folder / "sets" / file_name(one["name"]) / "run")
+        run.require_done()
+        runs[one["verdict"]["baseline"]] = run
+    return runs
