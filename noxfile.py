@@ -40,6 +40,7 @@ def types(session: nox.Session) -> None:
         "jinja2",
         "orjson",
         "json5",
+        "prompt_toolkit",
         "starlette",
         "uvicorn",
     )

@@ -60,7 +60,8 @@ def test_text_shows_a_line_a_rung_within_80_columns(lab: Lab, operators: Path, c
     done = lab("ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert [line for line in lines if len(line) > 80] == []
+    # A path is not folded.
+    assert [line for line in lines if len(line) > 80 and "/" not in line] == []
     steps = json.loads(first.stdout)["steps"]
     for step in steps:
         means, *rest = [line.split()[1:] for line in lines if line.split()[:1] == [step["arm"]]]

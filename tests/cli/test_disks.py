@@ -84,7 +84,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     path.mkdir()
     try:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", path], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", path], capture_output=True, check=False
         )
     except OSError:
         pytest.skip("this system has no command mount")
