@@ -20,7 +20,7 @@ HELP = """
 f  forbidden: it would mislead (superseded, a look-alike, another project's)
 n  note why, of this memory             N  note what the turn needs
 /  search all memories visible at the turn; Enter adds one to the list
-r  the rest is not relevant             x  the turn needs nothing; the rest is 0
+r  the rest is not relevant             x  the turn needs nothing; all is 0
 Enter  done with this turn; what has no grade stays unjudged
 s  skip this turn                       u  undo the last decision
 up down, j k  move in the list          left right  another turn
@@ -110,6 +110,9 @@ class Desk:
             if self.sheet.unjudged:
                 self._decide("rest", refused=tuple(self.sheet.unjudged))
             self._ask_type()
+        elif key == "x" and self.sheet.relevant:
+            # It would take the grades back without a word.
+            self.message = "a memory is graded as wanted here: 0 takes that back, and then x"
         elif key == "x":
             sheet = self.sheet
             self._decide("nothing", refused=tuple(one for one in sheet.items if sheet.marks.get(one) != FORBIDDEN))

@@ -94,7 +94,7 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     )
     if reach:
         legend += " could find: the smallest true difference that would be found four times in five."
-    said = [legend]
+    said = [legend, *harms(found)]
     least = smallest_p(conversations, found.family)
     if found.family and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
@@ -112,6 +112,20 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
             lacking.setdefault(arm, []).append(measure)
     said += [f"Not compared, for {arm} has no value of them: {', '.join(names)}." for arm, names in lacking.items()]
     return said
+
+
+def harms(found: Comparison) -> list[str]:
+    """What got worse by its interval and was not declared: a comparison that shows its best measures alone hides it."""
+    told = [
+        f"{one.measure} {one.baseline:.3f} → {one.candidate:.3f} ({one.estimate.low:+.3f} … {one.estimate.high:+.3f})"
+        for one in found.differences
+        if one.measure not in found.primary
+        and one.measure.partition("@")[2] in ("", str(found.cutoff))
+        and one.estimate.low is not None
+        and one.estimate.high is not None
+        and is_better(one.measure, one.estimate.low, one.estimate.high) is False
+    ]
+    return [f"Worse by the interval, and not declared (exploratory): {', '.join(told)}."] if told else []
 
 
 def gains(found: Comparison) -> str:

@@ -97,6 +97,9 @@ def test_rest_nothing_and_skip(desk: Desk) -> None:
     assert desk.judging.sheet("c/s/t4").marks == {PORT: "2", OLD: "0", WICKED: "0", CHINESE: "0"}
     assert desk.judging.sheet("c/s/t6").state == "skipped"
     _press(desk, "x")
+    assert desk.message.startswith("a memory is graded as wanted here")
+    assert desk.judging.sheet("c/s/t4").marks[PORT] == "2"
+    _press(desk, "up", "up", "up", "0", "escape", "x")
     assert desk.message.startswith("every turn is judged or skipped")
     (probe,) = read_golden(desk.judging.out).probes
     assert (probe.relevant, probe.slices) == ((), {"type": "needs_nothing"})

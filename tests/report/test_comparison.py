@@ -132,3 +132,18 @@ def test_latex_escapes_all_that_it_reads_otherwise() -> None:
     rows = [line for line in table if line.endswith(r"\\")]
     assert [len(re.findall(r"(?<!\\)&", line)) for line in rows] == [2, 2, 2]
     assert not any(re.search(r"(?<!\\)[%#$_]", line) for line in rows)
+
+
+def test_what_got_worse_undeclared_is_said_beside_what_was_declared(found: Comparison) -> None:
+    worse = (
+        difference(0.2, 0.1, "Forbidden@6"),
+        difference(0.2, 0.1, "Forbidden@3"),
+        difference(0.1, 0.2, "StaleRecall"),
+        difference(-0.1, 0.05, "Present"),
+        difference(0.3, 0.1, "RepeatRate"),
+    )
+    said = notes(replace(found, differences=(*found.differences, *worse)), ())
+    told = next(one for one in said if one.startswith("Worse by the interval, and not declared"))
+    # Another cutoff says the same again, what is not decided is no harm, and what was declared has its own row.
+    assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
+    assert not any(one.startswith("Worse") for one in notes(found, ()))
