@@ -77,7 +77,15 @@ def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, labe
     figure, ((axes,),) = slide(1, 1, words)
     for (arm, (hit, cost)), marker in zip(points.items(), cycle("osD^v<>PX"), strict=False):
         # The policies under study lie on top: good arms lie close together.
-        axes.plot(cost, hit, marker, markersize=13, color=colour_of(arm), zorder=3 if arm.startswith("tier_") else 2)
+        axes.plot(
+            cost,
+            hit,
+            marker,
+            markersize=13,
+            color=colour_of(arm),
+            zorder=3 if arm.startswith("tier_") else 2,
+            clip_on=False,
+        )
     axes.set(ylim=(-0.02, 1.05), xlabel=label, ylabel=f"hit@{cutoff} (higher is better)")
     spent = "{:.2f}" if all(cost <= 1 for _, cost in points.values()) else "{:.0f}"
     texts = {arm: f"{arm}  {hit:.2f} / {spent.format(cost)}" for arm, (hit, cost) in points.items()}
