@@ -157,7 +157,9 @@ class Run:
 
         baseline, candidate = choose_pair(self.directory, None, None)
         summary = summarise(score_run(self.directory), read_gold(self.directory), self.arms)
-        comparison = compare_arms(self.directory, baseline, candidate) if candidate else None
+        comparison = (
+            compare_arms(self.directory, baseline, candidate, slices=True, tested_slices=False) if candidate else None
+        )
         found = drawings(self.directory, summary, comparison)
         return Figures({name: Drawing(name, draw, CAPTIONS.get(name, "")) for name, draw in found.items()})
 
