@@ -88,7 +88,7 @@ def _help(text: str) -> list[str]:
 
 
 def _codes(root: type) -> Iterator[tuple[str, str, str]]:
-    yield str(root.exit_code), f"`{root.__name__}`", _first(root)  # type: ignore[attr-defined]
+    yield str(root.exit_code), f"`{root.__name__}`", _first(root)
     for below in root.__subclasses__():
         # Of the tree alone: others may have grown one of their own.
         if below.__module__ == root.__module__:
@@ -142,7 +142,7 @@ def knobs_page() -> str:
     alone = {name: knob for name, knob in PLUGIN.items() if not hasattr(knob, "keys")}
     sections = {name: knob for name, knob in PLUGIN.items() if name not in alone}
     for name, section in {**sections, "lab": LAB}.items():
-        lines += [f"## {name}", "", _knobs(name, section.keys), ""]  # type: ignore[union-attr, arg-type]
+        lines += [f"## {name}", "", _knobs(name, section.keys), ""]
     lines += ["## By themselves", "", _knobs("", alone), ""]
     return "\n".join(lines)
 

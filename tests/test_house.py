@@ -78,6 +78,6 @@ def test_every_verb_has_json() -> None:
     for verb in _verbs():
         command = group
         for word in verb.split():
-            command = command.commands[word]  # type: ignore[attr-defined]
+            command = command.commands[word]
         options = {name for parameter in command.params for name in parameter.opts}
         assert "--json" in options, verb

@@ -87,7 +87,7 @@ def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
     def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return 1 - rough[places], rough[places]
 
-    lane = Lane(np.arange(count), rough, BAND, exact, Rows())  # type: ignore[arg-type]
+    lane = Lane(np.arange(count), rough, BAND, exact, Rows())
     hits = benchmark(lambda: lane.best(mask, 12))
     allowed = np.flatnonzero(mask) if mask is not None else np.arange(count)
     assert [hit.row for hit in hits] == allowed[np.argsort(rough[allowed], kind="stable")][:12].tolist()

@@ -89,7 +89,7 @@ def test_its_run_is_explained_as_any_other(lab: Lab, climbed: Any) -> None:
 def test_shared_options_have_one_wording() -> None:
     from lab.cli.main import app
 
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands
     helps = {
         verb: {name: one.help for one in commands[verb].params for name in one.opts if name.startswith("--")}
         for verb in ("replay", "ablate", "saturation")

@@ -140,7 +140,7 @@ def other_package(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder = tmp_path / "model"
     folder.mkdir()
     package = ModuleType(DEFAULT_PACKAGE)
-    package.MODEL_DIR = folder  # type: ignore[attr-defined]
+    package.MODEL_DIR = folder
     monkeypatch.setitem(sys.modules, DEFAULT_PACKAGE, package)
     return folder
 

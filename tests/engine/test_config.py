@@ -324,7 +324,7 @@ def test_a_configuration_made_by_hand_describes_itself() -> None:
 def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
     assert isinstance(section, Section)
     keys = {"".join(f"_{one.lower()}" if one.isupper() else one for one in key) for key in section.keys}
-    assert set(kind.__match_args__) - keys == other  # type: ignore[attr-defined]
+    assert set(kind.__match_args__) - keys == other
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from lab.engine.js_dates import created_at_ms, parse_date
 
 
 def ms(*moment: int) -> float:
-    return datetime(*moment, tzinfo=UTC).timestamp() * 1000  # type: ignore[misc, arg-type]
+    return datetime(*moment, tzinfo=UTC).timestamp() * 1000
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_scores_that_look_alike_stand_in_the_order_of_their_ids() -> None:
 def test_a_list_holds_what_the_settings_say_from_one_to_ten(asked: float, listed: int) -> None:
     ids = [f"m{number:02}" for number in range(20)]
     found = receipt(
-        ReceiptSettings(max_items=asked),  # type: ignore[arg-type]
+        ReceiptSettings(max_items=asked),
         fts=[Found(one, 1.0, 0.0) for one in ids],
         vec=[Found(one, 1.0, 0.0) for one in ids],
         final=final(*ids),
@@ -178,7 +178,7 @@ def test_no_more_than_six_tiers_are_counted_and_named() -> None:
 
 
 def test_labels_of_a_tier_are_told_by_a_receipt_that_says_much_four_at_most() -> None:
-    count = TierCount("must", ("a", "b", "c", "d", "e"), 1.9, -1)  # type: ignore[arg-type]
+    count = TierCount("must", ("a", "b", "c", "d", "e"), 1.9, -1)
     (low,), (high,) = (receipt(one, tier_counts=[count])["tierCounts"] for one in (LOW, HIGH))
     assert low == {"tier": "must", "labels": [], "candidates": 1, "selected": 0}
     assert high == low | {"labels": ["a", "b", "c", "d"]}

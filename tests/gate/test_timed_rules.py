@@ -77,7 +77,7 @@ def test_warm_turns_alone_count_and_a_shared_search_for_each(run: RunDirectory) 
     ],
 )
 def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) -> None:
-    line = judged(Rule("latency", "p50 total", quantile=0.5, **rule), timed(100, tier_quota_v1=1, tier_first_v1=1))  # type: ignore[arg-type]
+    line = judged(Rule("latency", "p50 total", quantile=0.5, **rule), timed(100, tier_quota_v1=1, tier_first_v1=1))
     assert line.status == status, line.reason
     assert (line.n, bool(line.settles)) == (100, status == INCONCLUSIVE)
     assert line.low is not None

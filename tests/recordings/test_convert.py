@@ -92,7 +92,7 @@ def _rows(folder: Path, conversation: str) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
     (path,) = [one for one in (folder / "receipts").glob("*.parquet") if conversation in one.name]
-    return pyarrow.parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]
+    return pyarrow.parquet.read_table(path).to_pylist()
 
 
 @pytest.mark.parametrize(

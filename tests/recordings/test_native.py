@@ -148,7 +148,7 @@ BAD: list[tuple[str, list[Line], str]] = [
         [_header(), _session(time="2026-03-02T09:10:00")],
         "2: time '2026-03-02T09:10:00' has no zone; write for instance 2026-03-02T09:10:00+08:00",
     ),
-    ("time number", [_header(), _session(time=7)], "2: field 'time': expected a string, found a number"),  # type: ignore[arg-type]
+    ("time number", [_header(), _session(time=7)], "2: field 'time': expected a string, found a number"),
     (
         "same moment in another zone",
         [*GOOD, _session("s02", "2026-03-02T01:10:00Z")],
@@ -164,7 +164,7 @@ BAD: list[tuple[str, list[Line], str]] = [
     ("turn typo", [*GOOD, _turn("t02", txet="x")], "5: a turn line has no field 'txet'"),
     ("memory typo", [*GOOD, _memory(labels="x", importence="y")], "5: a memory line has no field 'importence'"),
     ("turn without text", [*GOOD, {"kind": "turn", "turn": "t02", "role": "user"}], "5: has no field 'text'"),
-    ("text null", [*GOOD, _turn("t02", None)], "5: field 'text': expected a string, found null"),  # type: ignore[arg-type]
+    ("text null", [*GOOD, _turn("t02", None)], "5: field 'text': expected a string, found null"),
     ("other role", [*GOOD, _turn("t02", role="User")], "5: role 'User' is none of user, assistant, tool, system"),
     ("memory without text", [*GOOD, {"kind": "memory"}], "5: has no field 'text'"),
     ("other category", [*GOOD, _memory(category="rule")], f"5: category 'rule' is none of {CATEGORIES}"),

@@ -219,7 +219,7 @@ def test_a_memory_of_another_conversation_is_not_there(tmp_path: Path, write: Wr
 
 def test_probes_that_fit_are_accepted(write: Write) -> None:
     recordings = read_library(write("one.jsonl"), "lab").recordings
-    assert check_probes(recordings, (_probe(), _probe(id="asked", turn=None, query="Which?"))) is None  # type: ignore[func-returns-value]
+    assert check_probes(recordings, (_probe(), _probe(id="asked", turn=None, query="Which?"))) is None
 
 
 def test_the_shipped_recordings_fit_their_golden_set(operators: Path) -> None:

@@ -57,7 +57,7 @@ def engine(desk: Any) -> str:
     docs = desk.home / "docs"
     docs.mkdir()
     (docs / "crates.md").write_text("# Crates\n\nPlums are kept in crate 4, pears in crate 5.\n", encoding="utf-8")
-    configuration = ENGINE | {"docsColdLane": {**ENGINE["docsColdLane"], "sourceRoots": [str(docs)]}}  # type: ignore[dict-item]
+    configuration = ENGINE | {"docsColdLane": {**ENGINE["docsColdLane"], "sourceRoots": [str(docs)]}}
     (desk.home / "engine.json").write_text(json.dumps(configuration), encoding="utf-8")
     return f"cited={desk.home / 'engine.json'}"
 

@@ -225,11 +225,11 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(r
 
     happening = list(moments(RECORDING, [], "all"))
     with pytest.raises(RuntimeError, match="no"):
-        list(replay(RECORDING, ROWS, happening, [Raising()], Closing, scoping="open"))  # type: ignore[list-item]
+        list(replay(RECORDING, ROWS, happening, [Raising()], Closing, scoping="open"))
     assert closed == ["closed"]
     reading = replay(RECORDING, ROWS, happening, arms_named("recency"), Closing, scoping="open")
     next(reading)
-    reading.close()  # type: ignore[attr-defined]
+    reading.close()
     assert closed == ["closed", "closed"]
 
 

@@ -267,7 +267,7 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
 def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
     asked = hostile.manifest["asked"]
     words = shlex.split(replay_command(asked | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
-    context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])  # type: ignore[attr-defined]
+    context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])
     given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
     assert (str(given["path"]), str(given["out"])) == ("a b", "out")
     assert (given["format"], given["labels"], given["must_share"]) == ("realmem", "sampled", 0.4)

@@ -143,7 +143,7 @@ GRID = {
 
 @pytest.mark.parametrize("working_set", [False, True])
 def test_measures_are_those_of_a_scored_run(tmp_path: Path, operators: Path, working_set: bool) -> None:
-    value = {**GRID, "config": {**GRID["config"], "workingSet": {"enabled": working_set}}}  # type: ignore[dict-item]
+    value = {**GRID, "config": {**GRID["config"], "workingSet": {"enabled": working_set}}}
     grid: Grid = grid_of(value, "a grid")
     asked = Asked(str(operators), "lab", (), scope="recorded", hard_rules=1)
     found = sweep(asked, grid, tmp_path / "sweep", announce=lambda _: None)

@@ -70,7 +70,7 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
 def replayed(out: Path, arms: tuple[str, ...], path: Path, **more: object) -> dict[str, bytes]:
     run = run_replay(
         Asked(str(path), "lab", arms, scope="recorded", limit=2, hard_rules=1, embedder="hashing", **more), out
-    ).run  # type: ignore[arg-type]
+    ).run
     assert json.loads((out / "manifest.json").read_text())["status"] == "complete"
     return {name: run.receipts(name).read_bytes() for name in run.conversations}
 
@@ -82,7 +82,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     asked: list[str] = []
     plain = StoreRetriever.retrieve
 
-    def retrieve(self: StoreRetriever, request):  # type: ignore[no-untyped-def]
+    def retrieve(self: StoreRetriever, request):
         asked.append(request.key)
         return plain(self, request)
 
@@ -107,7 +107,7 @@ def test_replays_answer_alike_from_the_store_from_what_is_kept_and_from_a_part(
 
 def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> None:
     def places(**asked: object) -> set[Path]:
-        plan = make_plan(Asked(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))  # type: ignore[arg-type]
+        plan = make_plan(Asked(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
         one = plan.recordings[0]
         return {candidates_path(plan, one, plan.rows_of(one), plan.moments_of(one), plan.retrievals()[0])}
 

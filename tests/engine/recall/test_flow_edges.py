@@ -154,7 +154,7 @@ class Index:
 
 def test_documents_come_last_where_the_hot_lane_is_thin(kit: Any) -> None:
     settings = DocsSettings(enabled=True, min_hot_items=2, scope_mapping_strategy="none")
-    lane = DocsLane(settings, Index())  # type: ignore[arg-type]
+    lane = DocsLane(settings, Index())
     rows = [kit.row("a", "gateway"), kit.row("d", "use sqlite", category="decision")]
     talk = kit.Talk(rows, kit.flow(working_set={"enabled": True}), docs=lane)
     turn = talk.say(ASK)
