@@ -268,7 +268,7 @@ def split(
     from lab.golden.write import golden_bytes, write_new
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
-    told = {}
+    told: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
         write_new(out / f"{name}.jsonl", golden_bytes(half.probes))
         conversations = sorted({probe.conversation for probe in half.probes})
@@ -279,7 +279,7 @@ def split(
         return
     emit_table(
         ["file", "conversations", "probes", "with gold"],
-        [[f"{name}.jsonl", len(one["conversations"]), one["probes"], one["with_gold"]] for name, one in told.items()],  # type: ignore[arg-type]
+        [[f"{name}.jsonl", len(one["conversations"]), one["probes"], one["with_gold"]] for name, one in told.items()],
     )
 
 

@@ -81,10 +81,6 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _nearly(one: Memory, other: Memory, runs: dict[str, set[str]]) -> bool:
-    return _numbers(one.text) == _numbers(other.text) and _alike(runs[one.key], runs[other.key]) >= NEARLY
-
-
 def _numbers(text: str) -> set[str]:
     """Numbers, dates, identifiers: texts that differ in one of them say something else."""
     return set(NUMBER.findall(text.casefold()))

@@ -14,8 +14,6 @@ from lab.engine.docs.vectors import Embed
 from lab.engine.js import WHITESPACE, js_length, js_slice
 from lab.engine.settings import DocsSettings
 
-# Who wrote what the lane finds, and how far it is trusted: as the operator is (spec 20.65).
-SOURCE_KIND = TRUST_TIER = "operator"
 MAX_OVERFETCH = 50
 # A turn waits no longer for documents (spec 20.66).
 TIMEOUT_NS = 2_000_000_000

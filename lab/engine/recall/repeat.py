@@ -10,8 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-DECAYS = ("compounding", "linear", "once", "literal")
-
 
 class History:
     """Ids injected in each recall turn, by session key."""

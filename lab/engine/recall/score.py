@@ -9,7 +9,6 @@ from lab.engine.recall.fuse import K
 from lab.engine.recall.retrieve import POOL_DEPTH, Pool
 from lab.engine.recall.todo import DAY_MS
 
-SCALES = ("rrf", "reciprocal", "similarity")
 # Days after which half of the recency is gone (spec 15.3); other categories fade as notes do.
 HALF_LIVES = {"preference": 365.0, "decision": 180.0, "fact": 120.0, "entity": 120.0}
 HALF_LIFE = 30.0
