@@ -41,11 +41,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.chmod(part, 0o644)
         os.replace(part, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old state is kept") from error
     finally:
@@ -73,15 +69,20 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; nothing is left of it") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    """Make the names in a folder last, as fsync does its files."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def holds_exactly(folder: Path, checksums: dict[str, str]) -> bool:
