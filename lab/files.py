@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -220,6 +221,14 @@ def read_text(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """The JSON value in ``path``; what is not JSON is :class:`UnusableInput` with line and column."""
     return _parse(read_text(path), path, 1)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in ``path``; what is not TOML is :class:`UnusableInput` with line and column."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UnusableInput(f"{path}: not TOML: {error}") from None
 
 
 def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from lab.errors import UnusableInput
@@ -30,6 +30,13 @@ def expect(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {named(value)}")
     return value
+
+
+def only_keys(record: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    """Refuse a record that has another key than these: it is misspelt, or meant for something else."""
+    unknown = sorted(set(record) - {*known})
+    if unknown:
+        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

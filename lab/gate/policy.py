@@ -40,18 +40,17 @@ Every key, and what it says, stands in :mod:`lab.gate.keys`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.files import read_toml
 from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, TOTAL, Key, checked
 from lab.measures.catalogue import BY_NAME
 from lab.measures.names import require_measure
-from lab.shape import named
+from lab.shape import named, only_keys
 
 # Rules of what a run is scored by.
 OF_MEASURES = ("guard", "improve", "limit")
@@ -123,15 +122,12 @@ def read_policy(name: str) -> Policy:
         raise UnusableInput(
             f"{name}: no such file, and no policy of that name; there are: {', '.join(shipped_policies())}"
         )
-    try:
-        value = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UnusableInput(f"{path}: not TOML: {error}") from None
+    value = read_toml(path)
     return _policy(value, str(path))
 
 
 def _policy(value: Mapping[str, Any], where: str) -> Policy:
-    _known(value, (*HEAD, "comparison", *RULES), where)
+    only_keys(value, (*HEAD, "comparison", *RULES), where)
     kept = checked({key: one for key, one in value.items() if key in HEAD}, HEAD, where)
     for key in ("name", "about"):
         if key not in kept:
@@ -139,7 +135,7 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
     arms = value.get("comparison", {})
     if not isinstance(arms, Mapping):
         raise UnusableInput(f"{where}: comparison: expected a table, found {named(arms)}")
-    _known(arms, tuple(ARMS), f"{where}: comparison")
+    only_keys(arms, tuple(ARMS), f"{where}: comparison")
     rules: list[Rule] = []
     for kind in RULES:
         given = value.get(kind, [])
@@ -167,7 +163,7 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
     keys = RULES[kind]
-    _known(value, tuple(keys), where)
+    only_keys(value, tuple(keys), where)
     kept = checked(value, keys, where)
     for key in REQUIRED[kind]:
         if key not in kept:
@@ -208,9 +204,3 @@ def _within(kept: Mapping[str, Any], where: str) -> None:
             f"{where}: no number of receipts can show a share to be 0 or 1; leave `of` out for a bound without "
             "statistics, or choose a limit between"
         )
-
-
-def _known(value: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    unknown = sorted(set(value) - set(known))
-    if unknown:
-        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")

@@ -23,17 +23,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
 from lab.replay.plan import Asked
-from lab.shape import named
+from lab.shape import named, only_keys
 from lab.shelf import recordings_at
 
 SHIPPED = Path(__file__).parent / "plans"
@@ -92,16 +91,13 @@ def read_plan(name: str) -> NightPlan:
         raise UnusableInput(f"{name}: is a folder; name the plan in it, a TOML file")
     if not path.is_file():
         raise UnusableInput(f"{name}: no such file, and no plan of that name; there are: {', '.join(shipped_plans())}")
-    try:
-        value = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UnusableInput(f"{path}: not TOML: {error}") from None
+    value = read_toml(path)
     return _plan(value, path)
 
 
 def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
     where = str(path)
-    _known(value, _TOP, where)
+    only_keys(value, _TOP, where)
     given = value.get("set", [])
     if not isinstance(given, list) or not given:
         raise UnusableInput(f"{where}: has no [[set]]; a night that replays nothing passes everything")
@@ -124,7 +120,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
 def _set(value: Any, path: Path, where: str) -> NightSet:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    _known(value, _SET, where)
+    only_keys(value, _SET, where)
     name = _text(value, "name", where)
     arms = _texts(value.get("arms", []), f"{where}: arms")
     if not arms:
@@ -157,7 +153,7 @@ def _set(value: Any, path: Path, where: str) -> NightSet:
 def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    _known(value, _COMPARE, where)
+    only_keys(value, _COMPARE, where)
     pair = [_text(value, key, where) for key in ("baseline", "candidate")]
     for arm in pair:
         if arm not in arms:
@@ -182,12 +178,6 @@ def _arm(text: str, path: Path) -> str:
 
 def _path(text: str, plan: Path) -> Path:
     return plan.parent / Path(text).expanduser()
-
-
-def _known(value: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    unknown = sorted(set(value) - set(known))
-    if unknown:
-        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
 
 
 def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:

@@ -14,7 +14,6 @@ value may be an object, so that knobs vary together. Every combination is one co
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -23,7 +22,7 @@ from typing import Any
 
 from lab.engine.config_file import locate, parse_json
 from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.files import read_text, read_toml
 from lab.shape import laid_over, named
 from lab.systems.arms import TIERED, ArmSpec
 
@@ -87,13 +86,8 @@ def read_grid(path: Path | None) -> Grid:
     """
     if path is None:
         return grid_of(DEFAULT, "the default grid")
-    text = read_text(path)
-    if path.suffix == ".toml":
-        try:
-            return grid_of(tomllib.loads(text), str(path))
-        except tomllib.TOMLDecodeError as error:
-            raise UnusableInput(f"{path}: not TOML: {error}") from None
-    return grid_of(parse_json(text, str(path)), str(path))
+    value = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path), str(path))
+    return grid_of(value, str(path))
 
 
 def grid_of(value: Any, where: str) -> Grid:

@@ -15,7 +15,6 @@ fault that changes nothing on the shipped sets changes nothing there.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,8 +22,8 @@ from typing import Any, NamedTuple
 
 import lab
 from lab.errors import UnusableInput
-from lab.files import read_text, write_whole
-from lab.shape import named
+from lab.files import read_toml, write_whole
+from lab.shape import named, only_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
@@ -63,10 +62,7 @@ def shipped_faults() -> tuple[Fault, ...]:
 
 def read_faults(path: Path) -> tuple[Fault, ...]:
     """The faults of a file; raises :class:`UnusableInput` naming what is wrong and where."""
-    try:
-        value = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UnusableInput(f"{path}: not TOML: {error}") from None
+    value = read_toml(path)
     given = value.get("fault")
     if not isinstance(given, list) or not given or set(value) != {"fault"}:
         raise UnusableInput(f"{path}: expected [[fault]] tables and nothing else")
@@ -131,7 +127,7 @@ def _inside(package: Path, file: str, fault: Fault) -> Path:
 def _fault(value: Any, where: str, group: str) -> Fault:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    _known(value, _FAULT, where)
+    only_keys(value, _FAULT, where)
     several = value.get("edits")
     if several is not None and any(key in value for key in _EDIT):
         raise UnusableInput(f"{where}: has edits, and {', '.join(_EDIT)} beside them; say it one way")
@@ -147,7 +143,7 @@ def _fault(value: Any, where: str, group: str) -> Fault:
 def _edit(value: Any, where: str) -> Edit:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    _known(value, _EDIT, where)
+    only_keys(value, _EDIT, where)
     after = value.get("after")
     if not isinstance(after, str):
         raise UnusableInput(f"{where}: after: expected text, found {named(after)}")
@@ -155,12 +151,6 @@ def _edit(value: Any, where: str) -> Edit:
     if before == after:
         raise UnusableInput(f"{where}: before and after are the same")
     return Edit(_text(value, "file", where), before, after)
-
-
-def _known(value: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    unknown = sorted(set(value) - set(known))
-    if unknown:
-        raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
 
 
 def _text(value: Mapping[str, Any], key: str, where: str) -> str:

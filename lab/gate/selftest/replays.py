@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from lab.files import read_text
+from lab.files import read_toml
 from lab.gate.selftest.faults import Fault
 from lab.replay.plan import Asked
 from lab.shelf import shipped
@@ -32,7 +31,7 @@ class Replay:
 
 def shipped_replays(embedder: str | None = None) -> tuple[Replay, ...]:
     """The replays that come with the lab; with ``embedder`` in place of the default model."""
-    given = tomllib.loads(read_text(HERE / "replays.toml"))["replay"]
+    given = read_toml(HERE / "replays.toml")["replay"]
     return tuple(_replay(one, embedder) for one in given)
 
 
