@@ -17,6 +17,7 @@ _PUBLIC = {
     "read_golden": "lab.golden.read",
     "read_library": "lab.recordings.readers",
     "run_replay": "lab.replay.run",
+    "score_and_write": "lab.measures.score",
     "score_run": "lab.measures.score",
 }
 __all__ = ["__version__", *_PUBLIC]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.replay.run_directory import RunDirectory
 from lab.replay.run_directory import open_run as open_directory
+from lab.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ class Run:
 
     def __repr__(self) -> str:
         return (
-            f"Run({str(self.path)!r}: {self.manifest['status']}, {len(self.conversations)} conversations, "
+            f"Run({str(self.path)!r}: {self.manifest['status']}, {counted(len(self.conversations), 'conversation')}, "
             f"arms {', '.join(self.arms)})"
         )
 

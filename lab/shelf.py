@@ -11,12 +11,21 @@ SHIPPED = "shipped:"
 
 def recordings_at(text: str) -> Path:
     """Where recordings lie that are named by a path, or as a shipped set: ``shipped:NAME``."""
+    return _at(text, "datasets")
+
+
+def golden_at(text: str) -> Path:
+    """Where a golden set lies that is named by a path, or as that of a shipped set: ``shipped:NAME``."""
+    return _at(text, "golden")
+
+
+def _at(text: str, kind: str) -> Path:
     if not text.startswith(SHIPPED):
         return Path(text)
     name, known = text.removeprefix(SHIPPED), shipped_sets()
     if name not in known:
         raise UnusableInput(f"{text}: no such set is shipped; there are: {', '.join(SHIPPED + one for one in known)}")
-    return shipped("datasets", name)
+    return shipped(kind, name)
 
 
 def shipped_sets() -> list[str]:

@@ -25,6 +25,7 @@ def test_every_public_name_resolves_to_a_documented_thing() -> None:
         ("read_golden", "lab.golden.read"),
         ("read_library", "lab.recordings.readers"),
         ("run_replay", "lab.replay.run"),
+        ("score_and_write", "lab.measures.score"),
         ("score_run", "lab.measures.score"),
     ],
 )

@@ -46,7 +46,7 @@ def ablate(
     All rungs run over one retrieval, so that the ladder costs little more than one arm.
     """
     from lab.compare.ablation import ablation, measures_shown
-    from lab.measures.score import read_gold, score_run, summarise
+    from lab.measures.score import read_gold, score_and_write, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.figures import save
@@ -77,7 +77,7 @@ def ablate(
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
     run = outcome.run
-    scores = score_run(run)
+    scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
     steps = ablation(scores, summary["arms"], run.cutoff)
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")

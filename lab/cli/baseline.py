@@ -10,6 +10,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.nightly.baselines import Blessed
@@ -124,7 +125,7 @@ def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_jso
         return
     since = f" ({found.now.note})" if found.now.note else ""
     emit_folded(f"{name} is {found.now.object[:SHOWN]} since {found.now.date}{since}")
-    emit_folded(f"{len(run.conversations)} conversations through {', '.join(run.arms)}")
+    emit_folded(f"{counted(len(run.conversations), 'conversation')} through {', '.join(run.arms)}")
     emit(f"lab {facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip())
     emit(facts["path"])
     for one in found.before:

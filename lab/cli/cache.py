@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.output import Json, emit, emit_json, emit_table
 from lab.errors import CheckFailed
+from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.embedding.housekeeping import Held
@@ -80,7 +81,7 @@ def collect(
         ("damaged", freed.damaged),
     ):
         if files:
-            emit(f"{would}removed: {len(files)} files {name}")
+            emit(f"{would}removed: {counted(len(files), 'file')} {name}")
     for one in freed.merged:
         emit(f"{would}merged: {one.before} chunks of {one.folder.relative_to(root)} into {one.after}")
     emit(f"{would}freed: {_size(freed.bytes)}" if any(freed[:4]) else "nothing to do")
@@ -118,7 +119,8 @@ def verify(
     if as_json:
         emit_json(told)
     else:
-        emit(f"{len(checked)} files checked, {told['without_checksum']} of them without a checksum of their own")
+        without = f"{told['without_checksum']} of them without a checksum of their own"
+        emit(f"{counted(len(checked), 'file')} checked, {without}")
         if "recomputed" in told:
             again = told["recomputed"]
             emit(f"{again['compared']} texts embedded again; {again['lacking']} of the recording are not cached")

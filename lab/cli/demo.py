@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Replay, score and chart the shipped conversations."""
     from lab.compare.paired import compare_arms
-    from lab.measures.score import headlines, read_gold, score_run, summarise
+    from lab.measures.score import headlines, read_gold, score_and_write, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.build import build_report
@@ -36,7 +36,7 @@ def demo(
     asked = Asked(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded")
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     run = outcome.run
-    scores = score_run(run)
+    scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
     if not (run.path / "saturation.parquet").exists():
         announce("growing the must pool")

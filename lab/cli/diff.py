@@ -37,7 +37,8 @@ def diff(
     else:
         _show(found)
     if found.changed:
-        raise CheckFailed(f"{found.changed} of {found.turns} turns differ between {before} and {after}")
+        # No failure: the answer to the question.
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def _show(found: Changes) -> None:
@@ -53,5 +54,6 @@ def _show(found: Changes) -> None:
         emit(f"{one['arm']}, {one['turn']}")
         for command in one["explain"]:
             emit(f"  {command}")
+    emit_folded(f"{found.changed} of {found.turns} turns differ between {found.before} and {found.after}")
     if found.changed or found.moved:
         emit_folded("moved: " + ("; ".join(found.moved) or "nothing that a manifest knows"))

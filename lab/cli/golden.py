@@ -10,21 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
+from lab.cli.golden_tables import tell_agreement, tell_differences, tell_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed, UnusableInput
+from lab.shelf import golden_at, recordings_at
+from lab.words import counted
 
 if TYPE_CHECKING:
-    from lab.compare.agreement import Agreements
     from lab.golden.model import GoldenSet
     from lab.golden.pool import Pool
     from lab.recordings.model import Recording
 
-GoldenSetPath = Annotated[Path, typer.Argument(metavar="PATH", help="A golden set: a file, or a folder of them.")]
 RecordingsOf = Annotated[
-    Path | None, typer.Option("--recordings", help="The recordings; by default those beside golden/, in datasets/.")
+    Path | None,
+    typer.Option(
+        "--recordings",
+        metavar="PATH",
+        parser=recordings_at,
+        help="The recordings; by default those beside golden/, in datasets/.",
+    ),
 ]
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
-SHOWN = 20
 # So many judgements without a reason are named one by one.
 FEW = 3
 
@@ -79,7 +85,8 @@ def pool(
         emit_json({"pool": str(out), "turns": len(made.turns), "conversations": conversations, "items": items})
         return
     emit_folded(
-        f"{out}: {len(made.turns)} turns of {conversations} conversations, {items} memories to judge. "
+        f"{out}: {counted(len(made.turns), 'turn')} of {counted(conversations, 'conversation')}, "
+        f"{counted(items, 'memory')} to judge. "
         f"Next: lab golden judge {out} --out GOLD.jsonl"
     )
 
@@ -90,7 +97,10 @@ def judge(
     judge: Annotated[
         str, typer.Option(help="Who judges: the work of one judge is not gone on with by another.")
     ] = "me",
-    recordings: Annotated[Path | None, typer.Option(help="Where the pool's recordings are now, if they moved.")] = None,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=recordings_at, help="Where the pool's recordings are now, if they moved."),
+    ] = None,
     memories_from: Annotated[Path | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Say how far it is as one JSON object, and judge nothing.")
@@ -119,7 +129,7 @@ def judge(
         told = judging.progress()
     emit_folded(
         f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
-        f"{told['unjudged']} memories left unjudged. "
+        f"{counted(told['unjudged'], 'memory')} left unjudged. "
         + ("Run the same command to go on." if told["open"] else f"Next: {_next(made, out)}")
     )
 
@@ -131,7 +141,7 @@ def _next(pool: Pool, out: Path) -> str:
 
 
 def lint(
-    path: GoldenSetPath,
+    path: options.GoldenSet,
     recordings: RecordingsOf = None,
     format: FormatOf = "lab",  # noqa: A002 - the name of the option
     memories: options.Memories = None,
@@ -158,24 +168,26 @@ def lint(
     if as_json:
         emit_json(found.as_json() | {"power": design.as_json()} | told)
     else:
-        emit(f"{found.probes} probes, {found.judgements} judgements, {found.silent} probes that need nothing")
+        judged = f"{found.relevant} relevant, {found.forbidden} forbidden, {found.refused} refused"
+        emit(f"{counted(found.probes, 'probe')}, {found.silent} of them need nothing; judgements: {judged}")
         if design.detectable:
             finds = ", ".join(
                 f"{share:.0%}: {f'±{least:.3f}' if least <= 1 else 'none'}"
                 for share, least in design.detectable.items()
             )
             emit_folded(
-                f"power: {design.probes} probes with gold in {design.conversations} conversations; the least "
-                f"difference of a hit rate found four times in five, by the share of probes whose hit changes: {finds}"
+                f"power: {counted(design.probes, 'probe')} with gold in "
+                f"{counted(design.conversations, 'conversation')}; the least difference of a hit rate found four times "
+                f"in five, by the share of probes whose hit changes: {finds}"
             )
-        _tell_run(told)
+        tell_run(told)
         bare = [line for line in found.warnings if WITHOUT_REASON in line]
         emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
         if len(bare) > FEW:
             emit_folded(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one)")
         emit_list("error", found.errors)
     if found.errors:
-        raise CheckFailed(f"{path}: {len(found.errors)} errors")
+        raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
 
 
 def _of_run(
@@ -207,32 +219,12 @@ def _of_run(
     return told
 
 
-def _tell_run(told: dict[str, Any]) -> None:
-    if "judged" in told:
-        k = told["judged"][0]["k"]
-        emit_table(
-            ["arm", "probes", "returned", "judged", f"Judged@{k}"],
-            [[one["arm"], one["probes"], one["returned"], one["judged"], one["share"]] for one in told["judged"]],
-        )
-    if "measured" in told and told["measured"]["detectable"] is not None:
-        one = told["measured"]
-        emit_folded(
-            f"measured: {one['measure']} changed at {one['changed']:.0%} of {one['probes']} probes in "
-            f"{one['conversations']} conversations; "
-            + (
-                f"a difference of ±{one['detectable']:.3f} could have been found"
-                if one["detectable"] <= 1
-                else "no difference could have been found"
-            )
-        )
-
-
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A golden set.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    before: Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")],
+    after: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="Another.")],
     as_json: Json = False,
 ) -> None:
-    """Tell what two golden sets judge differently: probes added and removed, grades changed. Exit code 1 if they do."""
+    """Tell what two golden sets judge differently: probes, grades, types. Exit code 1 if they do, else 0."""
     from lab.golden.changes import differences
     from lab.golden.read import read_golden
 
@@ -240,23 +232,14 @@ def diff(
     if as_json:
         emit_json(found.as_json())
     else:
-        emit_list("added", found.added)
-        emit_list("removed", found.removed)
-        if found.changes:
-            rows = [[one.probe, one.what, one.before, one.after] for one in found.changes[:SHOWN]]
-            emit_table(["probe", "what", "A", "B"], rows, left=2)
-            if len(found.changes) > SHOWN:
-                emit(f"… and {len(found.changes) - SHOWN} more changes (--json lists all)")
-        emit_folded(
-            f"{len(found.added)} probes added, {len(found.removed)} removed, {len(found.changes)} changes in "
-            f"{len({one.probe for one in found.changes})} probes, {found.reworded} reworded alone"
-        )
+        tell_differences(found)
     if found:
-        raise CheckFailed(f"{before} and {after} judge differently")
+        # No failure: the answer to the question.
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def split(
-    path: GoldenSetPath,
+    path: options.GoldenSet,
     out: Annotated[Path, typer.Option(help="The folder to write dev.jsonl and test.jsonl into.")],
     share: Annotated[float, typer.Option(help="Share of the conversations that dev.jsonl gets.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
@@ -284,9 +267,9 @@ def split(
 
 
 def agree(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A golden set.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The same probes by another judge.")],
-    third: Annotated[Path | None, typer.Argument(metavar="[C]", help="By a third.")] = None,
+    first: Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")],
+    second: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="The same probes by another judge.")],
+    third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third.")] = None,
     recordings: RecordingsOf = None,
     format: FormatOf = "lab",  # noqa: A002 - the name of the option
     memories: options.Memories = None,
@@ -319,45 +302,8 @@ def agree(
     universe = f"the memories of {pool}" if pool else "all memories that a turn can see, of its scope or global"
     for (one, other), told in found.items():
         emit(f"{one} and {other}")
-        _tell_agreement(told, universe)
+        tell_agreement(told, universe)
         emit()
-
-
-def _tell_agreement(told: Agreements, universe: str) -> None:
-    rows = [*told.rows, told.forbidden, told.silent]
-    emit_table(
-        ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
-        [
-            [
-                *(one.name or "–", one.pairs, one.both, one.first, one.second, one.raw, one.kappa),
-                *(None if bound is None else f"{bound:.2f}" for bound in (one.low, one.high)),
-                one.weighted,
-            ]
-            for one in rows
-        ],
-    )
-    emit_folded(
-        f"{told.probes} probes that both judged ({told.alone[0]} and {told.alone[1]} by one alone). Pairs: {universe}, "
-        f"and {told.outside} that a judge listed beyond these. both, A, B: pairs that both call relevant, or one "
-        "alone; low, high: 95 % interval of kappa, over conversations; kw: of the grades, by squared distance"
-    )
-    differ = told.disagreements
-    if differ:
-        emit(f"{len(differ)} pairs on which they differ:")
-        emit_table(
-            ["memory", "probe", "A", "B"],
-            [
-                [one.memory, one.probe, *(_mark(one.grades[at], one.forbids[at]) for at in (0, 1))]
-                for one in differ[:SHOWN]
-            ],
-            left=2,
-        )
-        if len(differ) > SHOWN:
-            emit(f"… and {len(differ) - SHOWN} more (--json lists all)")
-
-
-def _mark(grade: int, forbidden: bool) -> str:
-    return "forbidden" if forbidden else str(grade)
 
 
 def _recordings(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.shelf import recordings_at
+from lab.shelf import golden_at, recordings_at
 
 Recordings = Annotated[
     Path,
@@ -15,12 +15,23 @@ Recordings = Annotated[
         metavar="PATH", parser=recordings_at, help="A recording, a folder of them, or a shipped set: shipped:operators."
     ),
 ]
+GoldenSet = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH", parser=golden_at, help="A golden set: a file, a folder of them, or shipped:operators."
+    ),
+]
 Format = Annotated[
     str, typer.Option("--format", help="A format of `lab recordings list`: lab, openclaw, realmem, locomo, …")
 ]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")]
 Golden = Annotated[
-    Path | None, typer.Option(help="Golden set of the project's own form; by default the one beside datasets/.")
+    Path | None,
+    typer.Option(
+        parser=golden_at,
+        metavar="PATH",
+        help="Golden set of the project's own form; by default the one beside datasets/.",
+    ),
 ]
 Memories = Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")]
 MemoriesFrom = Annotated[

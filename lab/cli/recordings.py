@@ -10,6 +10,7 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
+from lab.words import counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -86,7 +87,7 @@ def validate(
         emit_list("warning", found.warnings)
         emit_list("error", found.errors)
     if found.errors:
-        raise CheckFailed(f"{path}: {len(found.errors)} errors")
+        raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
 
 
 def import_copy(
@@ -108,11 +109,11 @@ def import_copy(
     )
     if taken.unknown:
         emit_folded(
-            f"{len(taken.unknown)} files are of an unknown version: newer, edited, or not that set. "
+            f"of an unknown version (newer, edited, or not that set): {counted(len(taken.unknown), 'file')}. "
             f"`lab recordings validate {taken.folder} --format {format}` shows what is read."
         )
     emit(
-        f"{taken.folder}: {taken.conversations} conversations, {taken.probes} probes"
+        f"{taken.folder}: {counted(taken.conversations, 'conversation')}, {counted(taken.probes, 'probe')}"
         + (", there already" if taken.already_there else "")
     )
 
@@ -133,11 +134,11 @@ def convert(
         emit_json(done.as_json())
         return
     emit(
-        f"{done.datasets}: {done.conversations} conversations, {done.turns} turns, {done.memories} memories"
-        + (", there already" if done.already_there else "")
+        f"{done.datasets}: {counted(done.conversations, 'conversation')}, {counted(done.turns, 'turn')}, "
+        f"{counted(done.memories, 'memory')}" + (", there already" if done.already_there else "")
     )
     if done.golden:
-        emit(f"{done.golden}: {done.probes} probes")
+        emit(f"{done.golden}: {counted(done.probes, 'probe')}")
     emit(f"Next: lab replay {done.datasets} --format lab --recall-turns {done.recall_turns} --arm … --out …")
 
 

@@ -11,6 +11,7 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
+from lab.words import counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -90,9 +91,9 @@ def replay(
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     summary = None
     if and_score and not outcome.failures:
-        from lab.measures.score import read_gold, score_run, summarise
+        from lab.measures.score import read_gold, score_and_write, summarise
 
-        summary = summarise(score_run(outcome.run), read_gold(outcome.run), outcome.run.arms)
+        summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
     if as_json:
         emit_json(
             {
@@ -117,7 +118,9 @@ def replay(
         if summary:
             _show_means(summary, outcome.run.cutoff, [])
     if outcome.failures:
-        raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
+        raise CannotMeasure(
+            f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
+        )
 
 
 def merge(
@@ -151,12 +154,13 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import canonical, more_measures, read_gold, score_run, summarise
+    from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.run_directory import open_run
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
-    summary = summarise(score_run(opened, also), read_gold(opened), opened.arms)
+    scores = score_and_write(opened)
+    summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
     if as_json:
         emit_json(summary)
         return
@@ -194,8 +198,8 @@ def _tell_unseen(arms: dict[str, Any]) -> None:
     for n, names in clean.items():
         most = arms[names[0]]["unseen"]["AnyWrongScope"]["at_most"]
         emit_folded(
-            f"AnyWrongScope: never in {n} turns of {', '.join(names)}; at most {most:.2%} of turns, with 95 % "
-            "confidence were turns independent"
+            f"AnyWrongScope: never in {counted(n, 'turn')} of {', '.join(names)}; at most {most:.2%} of turns, with "
+            "95 % confidence were turns independent"
         )
 
 

@@ -10,6 +10,7 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
+from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.sweep.front import Configuration
@@ -150,7 +151,8 @@ def _show(
         alike.setdefault(tuple(one.measures.values()), []).append(one)
     front = [some[0] for some in alike.values()]
     several = len(swept.draws) > 1
-    emit(f"{len(found)} configurations of {swept.grid.arm}, {len(swept.conversations)} conversations")
+    over = counted(len(swept.conversations), "conversation")
+    emit(f"{counted(len(found), 'configuration')} of {swept.grid.arm}, {over}")
     if several:
         emit(f"{len(swept.draws)} draws of labels; means are over all of them")
     emit(f"{len(front)} that nothing beats in hits, repeats and characters; the first {min(top, len(front))}:")

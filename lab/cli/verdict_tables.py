@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.cli.output import emit, emit_folded, emit_table
+from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.gate.line import Line
@@ -22,7 +23,7 @@ def tell(verdict: Verdict) -> None:
     if verdict.audit:
         known = verdict.audit
         when = f", {known['first_time']} to {known['last_time']}" if known["first_time"] else ""
-        emit_folded(f"{known['receipts']} receipts, {known['answered']} of them answered{when}")
+        emit_folded(f"{counted(known['receipts'], 'receipt')}, {known['answered']} of them answered{when}")
     for status, why in by_reason(gravest_first(verdict.lines)):
         emit_folded(f"- {status}: {why}")
     emit()

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_json
+from lab.words import counted
 
 PORT = 8642
 
@@ -54,7 +55,7 @@ def view(
         if as_json:
             emit_json({"address": address, "port": got, "run": str(run), "with_text": with_text, **counts})
         else:
-            emit(f"{run}: {counts['conversations']} conversations, {counts['turns']} turns")
+            emit(f"{run}: {counted(counts['conversations'], 'conversation')}, {counted(counts['turns'], 'turn')}")
             for reason in index.damaged.values():
                 announce(reason)
             emit(f"{address}  (Ctrl-C ends it)")

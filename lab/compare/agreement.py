@@ -88,12 +88,13 @@ class Agreements:
 
 
 def kappa(table: Mapping[tuple[int, int], int], *, squared: bool = False) -> float | None:
-    """Cohen's kappa of a table of pairs of grades; None where chance alone would agree everywhere.
+    """Cohen's kappa of a table of pairs of grades; None where a judge gave everything one grade.
+
+    Whoever never tells one thing from another agrees as chance does, whatever the other says: 0 would blame both.
 
     ``1 - sum(w o) / sum(w e)``: o what is observed, e what independent judges with these margins would give, w the
     weight of a disagreement, 1 or the ``squared`` distance of the grades.
     """
-    total = sum(table.values())
     first, second = Counter[int](), Counter[int]()
     for (one, other), times in table.items():
         first[one] += times
@@ -102,9 +103,12 @@ def kappa(table: Mapping[tuple[int, int], int], *, squared: bool = False) -> flo
     def weight(one: int, other: int) -> int:
         return (one - other) ** 2 if squared else int(one != other)
 
+    if min(len(first), len(second)) < 2:
+        return None
+    total = sum(table.values())
     observed = sum(times * weight(*pair) for pair, times in table.items())
     expected = sum(first[one] * second[other] * weight(one, other) for one in first for other in second)
-    return 1 - observed * total / expected if expected else None
+    return 1 - observed * total / expected
 
 
 def agree(

@@ -20,6 +20,7 @@ from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacki
 from lab.gate.policy import Policy, Rule
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, read_gold, score_run
 from lab.replay.run_directory import RunDirectory
+from lab.words import counted
 
 KINDS = ("guard", "improve", "limit")
 Groups = Mapping[str, Sequence[float]]
@@ -155,7 +156,7 @@ def _difference(
     }
     if not _enough(one, policy):
         least = policy.minimum_conversations
-        why = f"{len(one.groups)} conversations, and the policy decides over {least} or more"
+        why = f"{counted(len(one.groups), 'conversation')}, and the policy decides over {least} or more"
         return line(rule, INCONCLUSIVE, why, f"{max(least - len(one.groups), 1)} more conversations", **numbers)
     sign, need, reach = (-1.0 if rule.direction == "lower" else 1.0), _need(rule), _reach(one, policy.level)
     seen = sign * one.estimate.mean

@@ -10,10 +10,11 @@ from lab.files import digest
 from lab.golden.model import GoldenSet, Probe
 
 FORBIDDEN, UNLISTED = "forbidden", "–"
+TYPE = "type"
 
 
 class Change(NamedTuple):
-    """Something of a probe that differs; ``what`` is a memory's key, ``type`` or ``query``."""
+    """Something of a probe that differs; ``what`` is a memory's key, ``type``, ``query`` or ``conversation``."""
 
     probe: str
     what: str
@@ -23,34 +24,38 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Probes added and removed, what changed in the others, and how many probes differ in the words of reasons alone.
+    """Probes added and removed, and what changed in the others: judgements and questions, and their types.
 
-    Reasons are told and are no difference: no measure reads them.
+    A type decides no measure, only the slice that a probe is told in. Reasons are no difference, for nothing reads
+    them: ``reworded`` is how many probes differ in their words alone.
     """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changes: tuple[Change, ...]
+    retyped: tuple[Change, ...]
     reworded: int
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changes)
+        return bool(self.added or self.removed or self.changes or self.retyped)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self) | {"changes": [one._asdict() for one in self.changes]}
+        plain = {name: [one._asdict() for one in getattr(self, name)] for name in ("changes", "retyped")}
+        return asdict(self) | plain
 
 
 def differences(before: GoldenSet, after: GoldenSet) -> Differences:
     """What changed from one golden set to another, probes in the order of the first."""
     old, new = by_id(before), by_id(after)
     both = [(old[name], new[name]) for name in old if name in new]
-    changes = [change for pair in both for change in _changes(*pair)]
-    changed = {change.probe for change in changes}
+    found = [change for pair in both for change in _changes(*pair)]
+    changed = {change.probe for change in found}
     return Differences(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple(changes),
+        tuple(change for change in found if change.what != TYPE),
+        tuple(change for change in found if change.what == TYPE),
         sum(one != other and one.id not in changed for one, other in both),
     )
 
@@ -76,7 +81,7 @@ def _changes(before: Probe, after: Probe) -> list[Change]:
         for what, old, new in (
             ("conversation", before.conversation, after.conversation),
             ("query", before.query, after.query),
-            ("type", before.slices.get("type"), after.slices.get("type")),
+            (TYPE, before.slices.get(TYPE), after.slices.get(TYPE)),
         )
         if old != new
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lab.golden.changes import marks
 from lab.golden.doubts import doubts
 from lab.golden.model import GoldenSet, Probe
+from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.recordings.model import Recording, Turn
@@ -23,11 +24,16 @@ WITHOUT_REASON = "gives no reason for"
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """Counts and findings; ``silent`` are the probes that need nothing."""
+    """Counts and findings.
+
+    ``silent`` are the probes that need nothing; ``relevant``, ``forbidden`` and ``refused`` count judgements.
+    """
 
     probes: int
-    judgements: int
     silent: int
+    relevant: int
+    forbidden: int
+    refused: int
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -62,11 +68,18 @@ def lint(
     conversations = {probe.conversation for probe in golden.probes}
     if len(conversations) < ENOUGH_CONVERSATIONS:
         warnings.append(
-            f"{len(conversations)} conversations: a two-sided sign-flip test needs {ENOUGH_CONVERSATIONS} for p < .05"
+            f"{counted(len(conversations), 'conversation')}: a two-sided sign-flip test needs {ENOUGH_CONVERSATIONS} "
+            "for p < .05"
         )
-    judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
-    silent = sum(not probe.relevant for probe in golden.probes)
-    return Lint(len(golden.probes), judgements, silent, tuple(errors), (*warnings, *bare))
+    return Lint(
+        len(golden.probes),
+        sum(not probe.relevant for probe in golden.probes),
+        sum(len(probe.relevant) for probe in golden.probes),
+        sum(len(probe.forbidden) for probe in golden.probes),
+        sum(len((refused or {}).get(probe.id, ())) for probe in golden.probes),
+        tuple(errors),
+        (*warnings, *bare),
+    )
 
 
 def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> list[str]:

@@ -112,13 +112,7 @@ def _is_ranked(name: str) -> bool:
 
 
 def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
-    """Score a finished run, write ``scores.parquet`` and return what is in it.
-
-    ``also`` are rank measures (:func:`more_measures`) that are returned besides, and not written.
-    """
-    if also:
-        # The file is the same whoever asks for what.
-        score_run(run)
+    """Score a finished run, and write nothing; ``also`` are rank measures (:func:`more_measures`) besides its own."""
     run.require_done()
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
@@ -130,10 +124,15 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
-    scores = builder.scores()
-    if also:
-        return scores
-    slices = {probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in gold.items()}
+    return builder.scores()
+
+
+def score_and_write(run: RunDirectory) -> Scores:
+    """Score a finished run, and keep every value in its ``scores.parquet``; a file that holds them is left alone."""
+    scores = score_run(run)
+    slices = {
+        probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in read_gold(run).items()
+    }
     write_scores(scores, slices, run.path / "scores.parquet")
     return scores
 

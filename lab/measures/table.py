@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import float_column, text_column
-from lab.replay.tables import write_table
+from lab.files import write_whole
+from lab.replay.tables import table_bytes
 
 if TYPE_CHECKING:
     from lab.measures.columns import Flags, Floats, Ints
@@ -142,7 +143,7 @@ class Builder:
 
 
 def write_scores(scores: Scores, slices: Mapping[str, str], path: Path) -> None:
-    """Write the long form.
+    """Write the long form, unless the file holds just that.
 
     ``arm, conversation, at, measure, value, slices`` (what ``slices`` has for the place, or null).
     """
@@ -157,4 +158,6 @@ def write_scores(scores: Scores, slices: Mapping[str, str], path: Path) -> None:
         "slices": text_column(scores.at, [slices.get(place) for place in scores.places]),
     }
     table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-    write_table(table.replace_schema_metadata({"kind": "lab.scores", "schema_version": "1"}), path)
+    data = table_bytes(table.replace_schema_metadata({"kind": "lab.scores", "schema_version": "1"}))
+    if not (path.exists() and path.read_bytes() == data):
+        write_whole(path, data)

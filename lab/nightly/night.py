@@ -27,7 +27,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import read_gold, score_and_write, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
 from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
@@ -37,6 +37,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.replay.run_directory import RunDirectory, file_name, open_run, packages
 from lab.replay.sources import Announce
+from lab.words import counted
 
 NIGHTS = Path("reports/nightly")
 # A changed turn is named, the others are counted.
@@ -223,7 +224,7 @@ def _night_of(
             lines += _against(plan.policy, run, exact, _bless(run.path, baselines, one.baseline))
             for within in one.compare:
                 lines += _within(within, run)
-            scores = score_run(run)
+            scores = score_and_write(run)
             found = summarise(scores, read_gold(run), run.arms)["arms"]
             means = {arm: found[arm]["measures"] for arm in run.arms}
             points = points_of(run, scores, date=date, plan=plan.name, name=one.name, verdict=overall(lines))
@@ -251,8 +252,8 @@ def _replayed(one: NightSet, folder: Path, jobs: int, announce: Announce, *, kep
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(
-            f"{len(outcome.failures)} conversations could not be replayed; {first['conversation']}: {first['reason']}; "
-            f"all reasons are in {folder / 'failures.jsonl'}"
+            f"{counted(len(outcome.failures), 'conversation')} could not be replayed; {first['conversation']}: "
+            f"{first['reason']}; all reasons are in {folder / 'failures.jsonl'}"
         )
     return outcome.run
 

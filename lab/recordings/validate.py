@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.files import sha256_file
+from lab.recordings.catalogue import CATALOGUE, identified
 from lab.recordings.model import Recording
-from lab.recordings.readers import read_library
+from lab.recordings.readers import Library, read_library
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ def validate(path: Path, format_name: str) -> Validation:
     warnings = list(library.golden.notes)
     for recording in library.recordings:
         _check(recording, errors, warnings)
+    warnings += _other_versions(library)
     counts = tuple(
         Counts(
             one.conversation,
@@ -52,6 +55,19 @@ def validate(path: Path, format_name: str) -> Validation:
         for one in library.recordings
     )
     return Validation(counts, tuple(errors), tuple(warnings))
+
+
+def _other_versions(library: Library) -> list[str]:
+    """Files with the name of a published one and other contents: one that was cut at a line's end reads as if whole."""
+    entries = [entry for entry in CATALOGUE if entry.format == library.format.name]
+    published = {known.name for entry in entries for known in entry.files}
+    return [
+        f"{name}: not the published file of that name: newer, edited, or cut; "
+        f"`lab recordings list {entry.format}` has the known checksums"
+        for entry in entries
+        for name, path in library.names.items()
+        if name in published and identified(entry, [sha256_file(path)]) == [None]
+    ]
 
 
 def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None:

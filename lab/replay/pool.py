@@ -23,6 +23,7 @@ from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
 from lab.systems.draw import draw
+from lab.words import counted
 
 ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")
 TURNS = 30
@@ -69,7 +70,7 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
                 for rank, item in enumerate(answer.recall.items[:depth], 1):
                     found[answer.moment.key].setdefault(item.key, {})[answer.arm.name] = rank
         turns += [PooledTurn(key, _shuffled(key, items, asked.seed)) for key, items in found.items()]
-        announce(f"{recording.conversation}: {len(found)} turns pooled")
+        announce(f"{recording.conversation}: {counted(len(found), 'turn')} pooled")
     return _pool(plan, depth, turns)
 
 

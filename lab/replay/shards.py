@@ -17,6 +17,7 @@ from lab.replay.executors import size
 from lab.replay.plan import Plan
 from lab.replay.run_directory import RunDirectory, Shard, open_run, resume_or_begin
 from lab.replay.tables import read_table
+from lab.words import counted
 
 
 class Merged(NamedTuple):
@@ -79,7 +80,7 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
                 if not run.latency(conversation).exists():
                     write_whole(run.latency(conversation), _bytes(shard.latency(conversation)))
                 copied += _put(run.receipts(conversation), _bytes(shard.receipts(conversation)))
-            announce(f"{shard.path}: {len(shard.own)} conversations")
+            announce(f"{shard.path}: {counted(len(shard.own), 'conversation')}")
         run.write_failures([])
         if run.manifest["status"] != "complete":
             run.write_manifest("complete")

@@ -26,6 +26,7 @@ from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, replay_command, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
 from lab.report.tables import markdown, markdown_table
+from lab.words import counted
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 
@@ -190,8 +191,8 @@ def sentence(comparison: Comparison | None, labels: str) -> str:
         return "This run has no two arms to compare on gold."
     conversations = max(one.conversations for one in comparison.differences)
     return (
-        f"{comparison.candidate} against {comparison.baseline}, {conversations} conversations, labels {labels}: "
-        f"{'; '.join(parts)}."
+        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}, "
+        f"labels {labels}: {'; '.join(parts)}."
     )
 
 

@@ -10,6 +10,7 @@ from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
 from lab.measures.catalogue import entry_of, is_better
 from lab.report.tables import folded, html_table, text_table
+from lab.words import counted
 
 LEVEL = 0.05
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
@@ -87,10 +88,9 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     """What must be said beside the numbers; ``reach`` says whether a column ``could find`` is among them."""
     conversations = max((one.conversations for one in found.differences), default=0)
     family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
-    counted = "1 conversation" if conversations == 1 else f"{conversations} conversations"
     legend = (
-        f"{counted}. p: sign-flips of whole conversations, Holm-adjusted over the {family}; "
-        "in brackets: not adjusted, exploratory. deff: the variance over that of independent places."
+        f"{counted(conversations, 'conversation')}. p: sign-flips of whole conversations, Holm-adjusted over the "
+        f"{family}; in brackets: not adjusted, exploratory. deff: the variance over that of independent places."
     )
     if reach:
         legend += " could find: the smallest true difference that would be found four times in five."

@@ -13,6 +13,7 @@ from lab.report import figures
 from lab.report.comparison import shown
 from lab.report.material import Places, Stage, busiest, places, stages, timeline
 from lab.sweep.saturation import Point
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +66,7 @@ def source_of(run: RunDirectory) -> str:
     resolved = run.manifest["resolved"]
     return (
         f"recall lab, run {run.manifest['run_key'][:12]}: {resolved['format']} recordings, "
-        f"{len(run.conversations)} conversations, labels {labels_of(run)}, {resolved['embedder']['model']}"
+        f"{counted(len(run.conversations), 'conversation')}, labels {labels_of(run)}, {resolved['embedder']['model']}"
     )
 
 

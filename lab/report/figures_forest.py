@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lab.compare.paired import Difference, Slice
 from lab.measures.catalogue import direction, is_better
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
     conversations = max((one.conversations for one in shown), default=0)
     words = Words(
         _finding(shown, candidate, baseline),
-        f"{candidate} minus {baseline}, with 95 % intervals over {conversations} conversations. "
+        f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not decided.",
         source,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.report.style import MIDDLE, SLIDE, TIERS, Words, slide, styled
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ def timeline_figure(
     distinct = {arm: len({key for chosen in turns for key in chosen}) for arm, turns in selections.items()}
     turns_of = {arm: len(turns) for arm, turns in selections.items()}
     words = Words(
-        f"Over {max(turns_of.values(), default=0)} turns "
+        f"Over {counted(max(turns_of.values(), default=0), 'turn')} "
         + ", ".join(f"{arm} shows {_memories(count)}" for arm, count in distinct.items()),
         f"{conversation[:60] + ': ' if conversation else ''}which memory was injected in which recall turn. "
         "A row is a memory, in order of first appearance; a long line is one that came turn after turn.",

@@ -83,7 +83,10 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
         ),
         (("report", "run"), ["files"]),
         (("recordings", "validate", "datasets/tiny", "--format", "lab"), ["conversations", "errors", "warnings"]),
-        (("golden", "lint", "golden/tiny"), ["probes", "judgements", "silent", "errors", "warnings", "power"]),
+        (
+            ("golden", "lint", "golden/tiny"),
+            ["probes", "silent", "relevant", "forbidden", "refused", "errors", "warnings", "power"],
+        ),
         (("runs", "list", "."), ["runs"]),
         (("doctor",), ["checks", "ok"]),
     ],
@@ -266,7 +269,7 @@ def test_a_recording_that_fails_validation_ends_with_1(lab: Lab, copied: Path) -
     _edit(copied / "datasets" / "tiny" / "den.jsonl", silence)
     asked = ("recordings", "validate", "datasets/tiny", "--format", "lab")
     done = lab(*asked, cwd=copied)
-    assert (done.returncode, done.stderr) == (1, "error: datasets/tiny: 1 errors\n")
+    assert (done.returncode, done.stderr) == (1, "error: datasets/tiny: 1 error\n")
     assert "error: den: turn den/s01/t01 has no text" in done.stdout
     found = lab(*asked, "--json", cwd=copied)
     assert found.returncode == 1
@@ -317,7 +320,7 @@ def test_a_conversation_that_fails_ends_with_4_and_the_others_go_on(lab: Lab, co
     assert json.loads(done.stdout)["conversations"] == {"done": 0, "skipped": 1, "failed": 1}
     failures = [json.loads(line) for line in (copied / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
     assert [(one["conversation"], one["phase"]) for one in failures] == [("den", "replay")]
-    assert done.stderr.splitlines()[-1] == "error: 1 conversations failed; reasons are in run/failures.jsonl"
+    assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; reasons are in run/failures.jsonl"
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("score",), ("score", "run", "--no-such-option")])

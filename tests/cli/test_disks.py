@@ -26,7 +26,6 @@ VERBS: dict[str, tuple[str, ...]] = {
     "merge": ("merge", "DISK/new", "shard1", "shard2"),
     "score": ("score", "DISK/run"),
     "report": ("report", "DISK/run"),
-    "compare": ("compare", "DISK/run", "--baseline", "tier_first_v1", "--candidate", "tier_quota_v1"),
     "ablate": ("ablate", "datasets/tiny", "--format", "lab", "--out", "DISK/ladder"),
     "saturation": (
         "saturation",
@@ -79,7 +78,7 @@ class Disk(NamedTuple):
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A disk of three megabytes."""
+    """A disk of twelve megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
     try:
@@ -126,8 +125,9 @@ def prepared(place: Path, lab: Callable[..., subprocess.CompletedProcess[str]]) 
 
 
 def lay_out(disk: Disk, place: Path) -> None:
-    """A finished run, and one that lacks a conversation."""
+    """A finished run that nobody has scored, and one that lacks a conversation."""
     shutil.copytree(place / "run", disk.path / "run")
+    (disk.path / "run" / "scores.parquet").unlink()
     shutil.copytree(place / "run", disk.path / "half")
     for kind in ("receipts", "latency"):
         (disk.path / "half" / kind / "den.parquet").unlink()
@@ -222,9 +222,17 @@ def test_a_warm_cache_and_a_finished_run_may_be_read_only(
     prepared: Path, disk: Disk, verb: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
-    words = (*REPLAY, "--arm", "recency", "--out")
+    words = (*REPLAY, "--arm", "recency", "--arm", "none", "--out")
     assert verb(*words, "DISK/run", disk=disk.path)[0] == 0
+    compare = ("compare", "DISK/run", "--baseline", "recency", "--candidate", "none")
     disk.close()
+    unscored = verb(*compare, disk=disk.path)
+    disk.open()
+    assert verb("score", "DISK/run", disk=disk.path)[0] == 0
+    disk.close()
+    assert verb("score", "DISK/run", disk=disk.path)[0] == 0
+    assert verb(*compare, disk=disk.path)[:2] == unscored[:2]
+    assert unscored[0] == 0
     code, out, _ = verb(*words, "DISK/run", disk=disk.path)
     assert (code, "0 done, 2 skipped, 0 failed" in out) == (0, True)
     assert verb("explain", str(disk.path / "run"), "den/s02/t01", disk=disk.path)[0] == 0

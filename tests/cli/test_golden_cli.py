@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli.main import app
-from lab.errors import CheckFailed, UnusableInput
+from lab.errors import UnusableInput
 from lab.golden.judging import Decision, open_judging
 from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
@@ -120,12 +120,14 @@ def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
 
 def test_diff_ends_with_1_where_judgements_differ(place: Path, tmp_path: Path) -> None:
     gold = place / "golden" / "mine"
-    assert "0 probes added, 0 removed, 0 changes" in _run("diff", gold, gold)
+    assert "0 probes added, 0 removed; 0 changes" in _run("diff", gold, gold)
     some = tmp_path / "some.jsonl"
     some.write_bytes(golden_bytes(read_golden(gold).probes[1:]))
-    with pytest.raises(CheckFailed, match="judge differently"):
-        _run("diff", gold, some)
+    told = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some)])
+    assert (told.exit_code, told.stderr) == (1, "")
+    assert "0 probes added, 1 removed; 0 changes in 0 probes; 0 of another type" in told.stdout
     done = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some), "--json"])
+    assert done.exit_code == 1
     assert json.loads(done.stdout)["removed"] == [read_golden(gold).probes[0].id]
 
 

@@ -35,8 +35,8 @@ def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
     source = ("recordings", "import", ".aider.chat.history.md", "--format", "aider", "--out", "taken")
     done = lab(*source, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 files are of an unknown version" in done.stdout
-    assert done.stdout.endswith("taken: 1 conversations, 0 probes\n")
+    assert "unknown version (newer, edited, or not that set): 1 file." in done.stdout
+    assert done.stdout.endswith("taken: 1 conversation, 0 probes\n")
     refused = lab(*source[:-1], "other", "--strict", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert not (tmp_path / "other").exists()

@@ -43,6 +43,8 @@ def test_kappa_at_its_ends() -> None:
     assert kappa(Counter({(0, 1): 5, (1, 0): 5})) == -1
     assert kappa(Counter({(0, 0): 9})) is None
     assert kappa(Counter()) is None
+    # One judge called everything the same: 0 by the formula, and nothing to be learnt.
+    assert kappa(Counter({(0, 0): 9, (0, 1): 1})) is None
 
 
 def _recording(name: str) -> Recording:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow.parquet as parquet
 import pytest
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import clustered, holm, sign_flip
 from lab.errors import NotARun, NotComparable, UnusableInput
-from lab.measures.score import headlines
+from lab.measures.score import headlines, score_run
 from lab.replay.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
@@ -36,9 +35,9 @@ def _by_measure(comparison: Comparison) -> dict[str, Difference]:
 
 def _values(run: RunDirectory, arm: str, measure: str) -> dict[str, tuple[str, float]]:
     return {
-        row["at"]: (row["conversation"], row["value"])
-        for row in parquet.read_table(run.path / "scores.parquet").to_pylist()
-        if row["arm"] == arm and row["measure"] == measure and row["value"] is not None
+        one.at: (one.conversation, one.value)
+        for one in score_run(run)
+        if one.arm == arm and one.measure == measure and one.value is not None
     }
 
 

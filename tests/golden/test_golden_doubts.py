@@ -101,7 +101,7 @@ def test_missing_reasons_come_last() -> None:
     warnings = lint(GoldenSet((bare, other)), [recording]).warnings
     assert [line.split("probe ")[-1] for line in warnings] == [
         "q quotes its gold m3",
-        "1 conversations: a two-sided sign-flip test needs 6 for p < .05",
+        "1 conversation: a two-sided sign-flip test needs 6 for p < .05",
         "c/s/t4 gives no reason for m3",
     ]
 

@@ -13,6 +13,7 @@ from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
+from lab.words import counted
 
 RULE = "The gateway listens on port 8080."
 
@@ -62,13 +63,14 @@ def test_a_good_set_has_counts_and_nothing_to_say() -> None:
     found = _lint(
         _probe(1, _judged(0)), _probe(2, _judged(), forbidden=_judged(0, 1)), _asked("Which port?", _judged(0, 2))
     )
-    assert found == Lint(probes=8, judgements=5, silent=6, errors=(), warnings=())
-    assert found.as_json() == {"probes": 8, "judgements": 5, "silent": 6, "errors": (), "warnings": ()}
+    assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, errors=(), warnings=())
+    counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0}
+    assert found.as_json() == counts | {"errors": (), "warnings": ()}
 
 
 def test_an_empty_set_has_too_few_conversations_and_no_error() -> None:
     few = "0 conversations: a two-sided sign-flip test needs 6 for p < .05"
-    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, (), (few,))
+    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, (), (few,))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,9 @@ def test_too_few_conversations_for_a_test_is_doubtful(conversations: int) -> Non
         for number in range(3)
     )
     found = lint(GoldenSet(probes), RECORDINGS)
-    assert found.warnings == (f"{conversations} conversations: a two-sided sign-flip test needs 6 for p < .05",)
+    assert found.warnings == (
+        f"{counted(conversations, 'conversation')}: a two-sided sign-flip test needs 6 for p < .05",
+    )
 
 
 def test_problems_keep_the_order_of_the_set() -> None:

@@ -67,11 +67,12 @@ def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
     found = differences(_set(one, two), _set(later, new))
     assert (found.added, found.removed, found.reworded) == (("c/s2/t3",), (SECOND,), 0)
     assert found.changes == (
-        Change(FIRST, "type", "todo", "update"),
         Change(FIRST, A, "2", "1"),
         Change(FIRST, B, "1", "–"),
         Change(FIRST, C, "–", "forbidden"),
     )
+    assert found.retyped == (Change(FIRST, "type", "todo", "update"),)
+    assert bool(differences(_set(one), _set(replace(one, slices={"type": "update"}))))
     with pytest.raises(UnusableInput, match="occurs twice"):
         differences(_set(one, one), _set(one))
 

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
-from lab.measures.score import more_measures, read_gold, score_run, summarise
+from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
 from lab.measures.table import Scores
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
@@ -108,7 +109,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 @pytest.fixture(scope="module")
 def scores(run: RunDirectory) -> Scores:
     """Its scores."""
-    return score_run(run)
+    return score_and_write(run)
 
 
 @pytest.fixture(scope="module")
@@ -268,10 +269,24 @@ def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> 
     }
 
 
-def test_scoring_twice_writes_the_same_bytes(run: RunDirectory, scores: Scores) -> None:
-    before = (run.path / "scores.parquet").read_bytes()
+def test_scoring_twice_leaves_the_file_alone_and_mends_one_that_differs(run: RunDirectory, scores: Scores) -> None:
+    file = run.path / "scores.parquet"
+    before, written = file.read_bytes(), file.stat().st_mtime_ns
+    assert list(score_and_write(run)) == list(scores)
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == (before, written)
+    file.write_bytes(before[:-1])
+    assert list(score_and_write(run)) == list(scores)
+    assert file.read_bytes() == before
+
+
+def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> None:
+    file = run.path / "scores.parquet"
+    kept = file.read_bytes()
+    file.unlink()
     assert list(score_run(run)) == list(scores)
-    assert (run.path / "scores.parquet").read_bytes() == before
+    compare_arms(run, "recency", "none")
+    assert not file.exists()
+    file.write_bytes(kept)
 
 
 def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:

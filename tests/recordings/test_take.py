@@ -15,6 +15,7 @@ from lab.files import whole_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.readers import FORMATS, read_library
 from lab.recordings.take import take
+from lab.recordings.validate import validate
 
 Sample = Callable[[str, Path], Path]
 
@@ -132,3 +133,15 @@ def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
         _make(place)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]
+
+
+def test_a_published_file_that_was_cut_is_named(shared: Callable[..., Path], tmp_path: Path) -> None:
+    path = tmp_path / "hermes-zh.jsonl"
+    path.write_bytes(shared("data", "transcripts", path.name).read_bytes())
+    assert [one for one in validate(path, "hermes").warnings if "published" in one] == []
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    (said,) = [one for one in validate(path, "hermes").warnings if "published" in one]
+    assert said == (
+        "hermes-zh.jsonl: not the published file of that name: newer, edited, or cut; "
+        "`lab recordings list hermes` has the known checksums"
+    )
