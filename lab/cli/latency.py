@@ -72,7 +72,7 @@ def latency(
     ] = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
-    """Time the arms over live stores: warm and cold, by stage and size, and with rows waiting for compaction."""
+    """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
     from lab.files import dump_json, write_whole
     from lab.latency.asked import SIZES, LatencyAsked
     from lab.latency.run import run_latency
