@@ -67,9 +67,7 @@ def latency(
     limit: options.Limit = None,
     conversation: options.Conversations = None,
     config: options.Config = None,
-    embedder: Annotated[
-        str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
-    ] = "all-MiniLM-L6-v2",
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
     """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
