@@ -83,7 +83,7 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Browser:
     """A tab of a headless Chromium that is spoken to over a pipe: no driver and no port are needed.
 
-    ``asked`` are the addresses of everything that was asked for since a page was opened, ``said`` what was complained of.
+    ``asked`` are the addresses of all that was asked for since a page was opened, ``said`` what was complained of.
     """
 
     def __init__(self, program: str, home: Path) -> None:
@@ -132,7 +132,9 @@ class Browser:
             self._events.append(message)
         return message
 
-    def open(self, address: str, *, width: int = 1280, dark: bool = False, media: str = "", scripts: bool = True) -> None:
+    def open(
+        self, address: str, *, width: int = 1280, dark: bool = False, media: str = "", scripts: bool = True
+    ) -> None:
         """Show a page, on a screen or as ``media`` says, and wait until it is loaded."""
         self("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

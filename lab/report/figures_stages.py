@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.report.figures_latency import REST, STAGES
 from lab.report.style import MIDDLE, Words, slide, styled
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +28,8 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
         1,
         Words(
             title,
-            f"Mean of each stage of a warm turn, {len(totals)} arms, as the replay ran; without embedding the prompt.",
+            f"Mean of each stage of a warm turn, {counted(len(totals), 'arm')}, as the replay ran; "
+            "p50 and p95 of the whole. Without embedding the prompt.",
             source,
         ),
     )

@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from lab.report.style import SOFT, Words, colour_of, name_at_right, slide, styled
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +22,8 @@ def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figur
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
     points = tradeoff_points(measures, cutoff)
     words = Words(
-        _finding(points, f"{{arm}} hits most often: {{hit:.0%}} at {{cost:.0%}} repeats; {_reach(points)}"),
-        f"{len(points)} arms. Up and to the left is better. The oracle injects what is wanted and nothing else.",
+        _reach(points),
+        f"{counted(len(points), 'arm')}. Up and to the left is better.{_bound(points)}",
         source,
     )
     figure = _points_figure(points, words, "repeat rate (lower is better)", cutoff)
@@ -37,8 +38,8 @@ def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
     front = front_of(points)
     words = Words(
         _finding(points, "Nothing hits more often than {arm}: {hit:.0%} of the probes for {cost:.0f} tokens a turn"),
-        f"{len(points)} arms. Up and to the left is better. The line joins the arms that no other beats in both; "
-        "tokens are estimated.",
+        f"{counted(len(points), 'arm')}. Up and to the left is better. The line joins the arms that no other beats in "
+        f"both; tokens are estimated.{_bound(points)}",
         source,
     )
     figure = _points_figure(points, words, "tokens of the injected block, mean of a turn (lower is better)", cutoff)
@@ -105,8 +106,17 @@ def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
     return text.format(arm=arm, hit=hit, cost=cost)
 
 
+def _bound(points: Mapping[str, tuple[float, float]]) -> str:
+    return " The oracle, of these, injects what is wanted and nothing else." if "oracle" in points else ""
+
+
 def _reach(points: Mapping[str, tuple[float, float]]) -> str:
-    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
-    hits = [(arm, hit) for arm, (hit, _) in real.items() if hit > 0]
-    least = min(hits, key=lambda one: (real[one[0]][1], -one[1]), default=None)
-    return f"{least[0]} repeats least: {real[least[0]][1]:.0%}" if least else "nothing hits"
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS and point[0] > 0}
+    if not real:
+        return "No arm has a hit"
+    best = max(real, key=lambda arm: (real[arm][0], -real[arm][1]))
+    least = min(real, key=lambda arm: (real[arm][1], -real[arm][0]))
+    if best == least:
+        return f"{best} hits most often, {real[best][0]:.0%}, and repeats least, {real[best][1]:.0%}"
+    first = f"{best} hits most often: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
+    return f"{first}; {least} repeats least: {real[least][1]:.0%}"

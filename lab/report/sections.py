@@ -72,9 +72,9 @@ def _kept(arm: Mapping[str, Any], name: str) -> str:
     return f"0 (≤ {unseen['at_most']:.2%})" if unseen else f"{value:.4f}"
 
 
-def meanings(table: Table) -> dict[str, str]:
-    """What the measures of a table say, and which way is better."""
-    entries = {name: entry_of(name) for name in table.headers}
+def meanings(names: Sequence[str]) -> dict[str, str]:
+    """What some measures say, and which way is better."""
+    entries = {name: entry_of(name) for name in names}
     return {name: f"{one.definition} {direction(name).capitalize()} is better." for name, one in entries.items() if one}
 
 

@@ -148,7 +148,7 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
         lines = wrap(words.source, SOURCE_WIDTH)
         figure.text(left, bottom, "\n".join(lines), va="bottom", fontsize=SMALL - 1, color=SOFT)
         bottom += len(lines) * SMALL * 1.3 / height
-    figure.set_label(" ".join(f"{one.rstrip('.')}." for one in (words.title, words.subtitle) if one))
+    figure.set_label("\n".join(" ".join(one.split()) for one in (words.title, words.subtitle)))
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     figure.set_layout_engine("constrained", rect=(0.015, bottom, 0.97, top - bottom), w_pad=0.1, h_pad=0.1)
     for axes in grid.flat:
@@ -160,12 +160,23 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
 
 def told(figure: Figure) -> str:
     """The words of a slide: its finding, and what is shown."""
-    return str(figure.get_label())
+    return " ".join(f"{one.rstrip('.')}." for one in words_of(figure) if one)
 
 
-def finding(figure: Figure) -> str:
-    """The finding alone: what a slide has for a title."""
-    return " ".join(figure.texts[0].get_text().split()) if figure.texts else ""
+def words_of(figure: Figure) -> Words:
+    """What a slide says of itself, but for its source; nothing of a figure that is none."""
+    title, _, subtitle = str(figure.get_label()).partition("\n")
+    return Words(title, subtitle)
+
+
+def within(figure: Figure) -> tuple[float, float]:
+    """From where to where the drawing of a slide reaches, its words left out, in shares of its height from above.
+
+    To be asked for before it is saved.
+    """
+    engine = figure.get_layout_engine()
+    _, bottom, _, height = engine.get()["rect"] if engine else (0.0, 0.0, 1.0, 1.0)
+    return 1 - bottom - height, 1 - bottom
 
 
 def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], colours: Mapping[str, str]) -> None:
