@@ -172,6 +172,8 @@ def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
     ("address", "said"),
     [
         ("/nowhere", "There is nothing at /nowhere"),
+        ("/turn", "missing: conversation, turn."),
+        ("/turn?conversation=plain", "missing: turn."),
         ("/turns?conversation=nobody", "no conversation 'nobody'"),
         ("/turn?conversation=plain&turn=x", "no recall happened at 'x'"),
         ("/turn?conversation=plain&turn=../../etc", "no recall happened"),
@@ -188,6 +190,8 @@ def test_what_is_not_there_is_said_in_plain_words(client: Any, address: str, sai
     assert page.status_code == 404
     assert said in unescape(page.text)
     assert "Traceback" not in page.text
+    # Each leads back.
+    assert '<a data-up href="/">All conversations</a>' in page.text
 
 
 def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:

@@ -95,8 +95,10 @@ def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
     assert browser.ask(focused) == first
     assert browser.ask("location.hash") == f"#{first}"
     browser.press("?")
-    assert browser.ask("document.getElementById('help').open") is True
-    browser.ask("document.getElementById('help').close()")
+    opened = "document.querySelector('#help:popover-open') !== null"
+    assert browser.ask(opened)
+    browser.press("Escape")
+    assert not browser.ask(opened)
     browser.press("/")
     assert browser.ask(focused) == "q"
     browser.press("j")
@@ -108,3 +110,36 @@ def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
     assert "tier_quota_v1 at plain/s00" in browser.ask("document.querySelector('.explained').textContent")
     browser.press("j", leads=True)
     assert "plain/s00/t3" in browser.ask("document.querySelector('h1').textContent")
+
+
+def test_a_run_is_walked_without_scripts_by_tab_and_enter(browser: Any, address: str) -> None:
+    opened = "document.querySelector('#help:popover-open') !== null"
+
+    def tab_to(selector: str) -> None:
+        for _ in range(60):
+            browser.press("Tab")
+            if browser.ask(f"document.activeElement.matches({json.dumps(selector)})"):
+                assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+                return
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    browser.open(address, scripts=False)
+    tab_to(".skip")
+    tab_to("#ask")
+    browser.press("Enter")
+    assert browser.ask(opened)
+    assert "how much it is worth" in browser.ask("document.getElementById('help').innerText")
+    browser.press("Escape")
+    assert not browser.ask(opened)
+    tab_to("a[href^='/turns?conversation=']")
+    browser.press("Enter", leads=True)
+    tab_to("button.plainly")
+    browser.press(" ")
+    assert browser.ask(opened)
+    browser.press("Escape")
+    tab_to("article h2 a")
+    browser.press("Enter", leads=True)
+    tab_to("#explained a")
+    browser.press("Enter", leads=True)
+    assert browser.ask("document.querySelector('.explained').tabIndex") == 0
+    assert browser.said == []
