@@ -169,6 +169,7 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "comparison": bool(model["compared"]),
         "saturation": "saturation" in model["figures"],
         "flips": bool(model["flipped"] and model["comparison"]["probes"]),
+        "slices": bool(model["slice_tables"]),
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
@@ -187,21 +188,22 @@ def sentence(comparison: Comparison | None, labels: str) -> str:
     ``labels`` says where importance came from.
     """
     found = {one.measure.split("@")[0]: one for one in shown(comparison)} if comparison else {}
+    conversations = max((one.conversations for one in comparison.differences), default=0) if comparison else 0
     parts = [
-        f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_interval(found[name])})"
+        said.format(candidate=found[name].candidate, baseline=found[name].baseline)
+        + (f" ({_interval(found[name])})" if conversations > 1 else "")
         for name, said in SAID.items()
         if name in found
     ]
     if comparison is None or not parts:
         return "This run has no two arms to compare on gold."
-    conversations = max(one.conversations for one in comparison.differences)
     harms = [moves(one) for one in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
         parts.append(f"but worse in measures that were not declared: {', '.join(harms[:MOST_HARMS])}{more}")
     return (
-        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}, "
-        f"labels {labels}: {'; '.join(parts)}."
+        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
+        f"{', which says nothing about others' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
 
 

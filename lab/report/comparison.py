@@ -97,7 +97,7 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
         legend += " could find: the smallest true difference that would be found four times in five."
     said = [legend, *_harms(found)]
     least = smallest_p(conversations, found.family)
-    if found.family and least > LEVEL:
+    if found.family and conversations > 1 and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
     for one in differences:
         entry = entry_of(one.measure)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from lab.report.style import SOFT, Words, colour_of, name_at_right, slide, styled
+from lab.report.style import MOST_NAMES, SOFT, Words, colour_of, name_at_right, slide, styled
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figur
     points = tradeoff_points(measures, cutoff)
     words = Words(
         _reach(points),
-        f"{counted(len(points), 'arm')}. Up and to the left is better.{_bound(points)}",
+        f"{_many(points)}. Up and to the left is better.{_bound(points)}",
         source,
     )
     figure = _points_figure(points, words, "repeat rate (lower is better)", cutoff)
@@ -38,7 +38,7 @@ def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
     front = front_of(points)
     words = Words(
         _finding(points, "Nothing hits more often than {arm}: {hit:.0%} of the probes for {cost:.0f} tokens a turn"),
-        f"{counted(len(points), 'arm')}. Up and to the left is better. The line joins the arms that no other beats in "
+        f"{_many(points)}. Up and to the left is better. The line joins the arms that no other beats in "
         f"both; tokens are estimated.{_bound(points)}",
         source,
     )
@@ -89,11 +89,14 @@ def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, labe
         )
     axes.set(ylim=(-0.02, 1.05), xlabel=label, ylabel=f"hit@{cutoff} (higher is better)")
     spent = "{:.2f}" if all(cost <= 1 for _, cost in points.values()) else "{:.0f}"
-    texts = {arm: f"{arm}  {hit:.2f} / {spent.format(cost)}" for arm, (hit, cost) in points.items()}
+    # Where there are more names than room, the policies under study have theirs first, then those that nothing beats.
+    policies = [arm for arm in points if arm.startswith("tier_")]
+    named = list(dict.fromkeys((*policies, *front_of(points), *points)))[:MOST_NAMES]
+    texts = {arm: f"{arm}  {points[arm][0]:.2f} / {spent.format(points[arm][1])}" for arm in points if arm in named}
     name_at_right(
         axes,
-        {texts[arm]: (cost, hit) for arm, (hit, cost) in points.items()},
-        {texts[arm]: colour_of(arm) for arm in points},
+        {text: points[arm][::-1] for arm, text in texts.items()},
+        {text: colour_of(arm) for arm, text in texts.items()},
     )
     return figure
 
@@ -104,6 +107,11 @@ def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
         return "No arm has both values"
     arm, (hit, cost) = max(real.items(), key=lambda one: (one[1][0], -one[1][1]))
     return text.format(arm=arm, hit=hit, cost=cost)
+
+
+def _many(points: Mapping[str, tuple[float, float]]) -> str:
+    more = f", {MOST_NAMES} of them named" if len(points) > MOST_NAMES else ""
+    return counted(len(points), "arm") + more
 
 
 def _bound(points: Mapping[str, tuple[float, float]]) -> str:

@@ -91,17 +91,20 @@ def slice_tables(
             tables.append(
                 Table(f"{measure}: differences, the worst first", SLICED, rows, max(0, len(own) - MOST_SLICES), command)
             )
+    hit = f"Success@{cutoff}"
     for name, values in slices.items():
+        if not any(means[arm]["measures"].get(hit) is not None for means in values.values() for arm in arms):
+            continue
         rows = [
             [
                 value,
                 str(means[arms[0]]["n"]),
-                *(_number(means[arm]["measures"].get(f"Success@{cutoff}")) for arm in arms),
+                *(_number(means[arm]["measures"].get(hit)) for arm in arms),
             ]
             for value, means in list(values.items())[:MOST_SLICES]
         ]
         more = max(0, len(values) - MOST_SLICES)
-        tables.append(Table(f"Success@{cutoff} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
+        tables.append(Table(f"{hit} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
     return tables
 
 

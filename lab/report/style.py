@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from lab.files import write_whole
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +64,8 @@ STYLE: dict[str, Any] = {
     "text.parse_math": False,
 }
 SMALL, MIDDLE, LARGE = 12, 15, 21
+# Names that fit beside a drawing, one below the other.
+MOST_NAMES = 16
 # Letters of a line of that size that fit a slide.
 TITLE_WIDTH, SUBTITLE_WIDTH, SOURCE_WIDTH = 66, 104, 150
 # Families with Chinese characters, the traditional forms first, and how their files are called.
@@ -177,6 +180,11 @@ def within(figure: Figure) -> tuple[float, float]:
     engine = figure.get_layout_engine()
     _, bottom, _, height = engine.get()["rect"] if engine else (0.0, 0.0, 1.0, 1.0)
     return 1 - bottom - height, 1 - bottom
+
+
+def of_all(shown: int, all_of_them: int) -> str:
+    """How many arms are shown, and of how many where that is not all."""
+    return counted(shown, "arm") if shown == all_of_them else f"the first {shown} of {counted(all_of_them, 'arm')}"
 
 
 def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], colours: Mapping[str, str]) -> None:

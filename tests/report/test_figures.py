@@ -271,6 +271,25 @@ def test_a_trade_off_names_one_arm_once(repeats: tuple[float, float], said: str)
     assert "oracle" in words_of(tradeoff_figure(arms | {"oracle": {"Success@6": 1.0, "RepeatRate": 0.0}})).subtitle
 
 
+def test_arms_for_which_there_is_no_room_are_counted_and_not_crammed_in() -> None:
+    arms = [f"arm_{place:02}" for place in range(38)] + ["tier_first_v1", "none"]
+    points = {arm: {"Success@6": place / 40, "RepeatRate": place / 50} for place, arm in enumerate(arms)}
+    bars = (
+        composition_figure({arm: {"must": 1.0} for arm in arms}),
+        turn_figure({arm: {"select": 1.0} for arm in arms}, {}),
+    )
+    for figure in bars:
+        assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == arms[15::-1]
+        assert "the first 16 of 40 arms" in words_of(figure).subtitle
+    figure = tradeoff_figure(points)
+    assert len(figure.axes[0].lines) == 40
+    named = [text.get_text().split()[0] for text in figure.axes[0].texts]
+    assert (len(named), "tier_first_v1" in named, "none" in named) == (16, True, False)
+    assert words_of(figure).subtitle.startswith("40 arms, 16 of them named.")
+    # A warning that nothing fits would be an error here.
+    assert rendered(figure, "svg")
+
+
 def test_slices_without_an_interval_are_not_counted_among_the_worst() -> None:
     lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
     assert "the worst 2 of the 2 that have" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
