@@ -51,10 +51,11 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
         if worse
         else f"No slice is shown to be worse by {measure}"
     )
+    which = f"all {len(drawn)}" if len(shown) == len(drawn) else f"the worst {len(shown)} of {len(drawn)}"
     words = Words(
         title,
-        f"{candidate} minus {baseline} by subgroup (probes in brackets), the worst {len(shown)} of the {len(drawn)} "
-        "that have a 95 % interval; exploratory: nothing is adjusted for how many were looked at.",
+        f"{candidate} minus {baseline} by subgroup (probes in brackets), {which} that have a 95 % interval; "
+        "exploratory: nothing is adjusted for how many were looked at.",
         source,
     )
     names = [f"{_name(one)} ({one.difference.n})" for one in shown]

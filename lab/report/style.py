@@ -37,7 +37,7 @@ COLOURS = {
 STRANGER = "#333333"
 TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
 # Text on an area of that colour. Not quite white: paper turns dark on a dark page, and this does not.
-INKS = {"must": "#fefefe", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
+INKS = {"must": "#010101", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
 # A change for the better, for the worse, and one that is not decided.
 MARKS: dict[bool | None, tuple[str, str]] = {True: ("#0072B2", "o"), False: ("#D55E00", "s"), None: ("#777777", "D")}
 SLIDE = (12.8, 7.2)

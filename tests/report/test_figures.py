@@ -292,7 +292,9 @@ def test_arms_for_which_there_is_no_room_are_counted_and_not_crammed_in() -> Non
 
 def test_slices_without_an_interval_are_not_counted_among_the_worst() -> None:
     lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
-    assert "the worst 2 of the 2 that have" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
+    assert "all 2 that have" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
+    many = [Slice("type", f"kind {place}", DIFFERENCES[0]) for place in range(20)]
+    assert "the worst 14 of 20 that have" in words_of(slices_figure([*many, lone], "base", "cand")).subtitle
 
 
 def test_a_front_joins_what_nothing_beats_and_leaves_the_oracle_out() -> None:

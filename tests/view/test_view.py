@@ -199,7 +199,7 @@ def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, c
     copied.receipts("other").unlink()
     client = client_of(copied)
     page = client.get("/")
-    assert "2 cannot be read" in page.text
+    assert "conversations. 2 cannot be read." in " ".join(re.sub("<[^>]*>", "", page.text).split())
     for name, why in (("plain", "damaged"), ("other", "not replayed yet")):
         told = client.get(f"/turns?conversation={name}")
         assert (told.status_code, f"<bdi>{name}</bdi> cannot be read" in told.text) == (200, True)
