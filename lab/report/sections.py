@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
 from lab.files import read_json
-from lab.gate.line import PASS, SKIPPED, Line
+from lab.gate.line import FAIL, PASS, SKIPPED, Line
 from lab.gate.outputs import gravest_first, headline, reason, rollback
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.latency.quantiles import Quantile, least_n
@@ -54,6 +54,7 @@ def verdict_model(path: Path) -> dict[str, Any] | None:
         "headline": headline(verdict),
         "about": verdict.about,
         "rollback": rollback(verdict),
+        "failing": [one.name for one in verdict.lines if one.status == FAIL and not one.critical],
         "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
     }
 

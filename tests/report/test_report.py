@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
+from lab.gate.line import FAIL, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
@@ -260,6 +262,13 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     assert model is not None
     assert model["headline"] == headline(verdict)
     assert len(model["rules"].rows) == len(verdict.lines)
+    # What fails and decides nothing stands beside the verdict all the same.
+    harm = Line("limit", "Forbidden@6", FAIL, False, "why")
+    write_whole(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
+    build_report(run)
+    for page in ("report.html", "report.md"):
+        text = (run.path / page).read_text("utf-8")
+        assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
     write_whole(run.path / "verdict.json", b'{"verdict": "go"}')
     with pytest.raises(UnusableInput, match="is no verdict of a gate"):
         build_report(run)
