@@ -240,19 +240,34 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """A figure as ``svg`` or ``png``, named by its words."""
+    """A figure as ``svg`` or ``png``, named by its words.
+
+    Letters of an SVG are drawn, unless no font that is installed here has them: then they are left as text, for whoever
+    opens it may have one. In a PNG they are boxes, and the page beside spells them out.
+    """
+    drawn, missing = _rendered(figure, kind, STYLE["svg.fonttype"])
+    if missing and kind == "svg":
+        drawn, _ = _rendered(figure, kind, "none")
+    # Laid out once: whatever it is drawn as next looks the same.
+    figure.set_layout_engine("none")
+    return drawn
+
+
+def _rendered(figure: Figure, kind: str, letters: str) -> tuple[bytes, bool]:
+    """A figure drawn once, and whether it has a letter that no font here has."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     title = {"Title": told(figure)} if told(figure) else {}
     metadata = {"Date": None, **title} if kind == "svg" else {"Software": None, **title}
-    with mpl.rc_context(_style()), warnings.catch_warnings():
-        # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
+    with mpl.rc_context(_style() | {"svg.fonttype": letters}), warnings.catch_warnings(record=True) as said:
+        warnings.filterwarnings("always", message="Glyph .* missing")
         figure.savefig(buffer, format=kind, metadata=metadata, dpi=150)
-    # Laid out once: whatever it is drawn as next looks the same.
-    figure.set_layout_engine("none")
-    return buffer.getvalue()
+    missing = [one for one in said if str(one.message).startswith("Glyph ")]
+    for one in said:
+        if one not in missing:
+            warnings.warn(one.message, stacklevel=2)
+    return buffer.getvalue(), bool(missing)
 
 
 def colour_of(arm: str) -> str:

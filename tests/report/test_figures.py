@@ -14,6 +14,7 @@ import pytest
 
 from lab.compare.paired import Difference, Slice
 from lab.compare.statistics import Estimate
+from lab.report import style
 from lab.report.figures import (
     COLOURS,
     TIERS,
@@ -326,6 +327,14 @@ def test_chinese_is_drawn_where_a_font_for_it_is_installed(tmp_path: Path) -> No
     fonts = re.findall(r'<path id="([A-Za-z]+)-\S*" d=', drawn)
     assert len([one for one in fonts if not one.startswith("DejaVu") and len(one) > 1]) == len("半山喝茶")
     assert "LastResort" not in drawn
+
+
+def test_letters_that_no_font_here_has_are_left_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(style, "chinese_font", lambda: None)
+    svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
+    assert re.search(r"<text [^>]*>[^<]*半山喝茶", svg.read_text("utf-8"))
+    svg, _ = save(timeline_figure(TURNS, LABELS, "plain"), tmp_path / "plain")
+    assert "<text " not in svg.read_text("utf-8")
 
 
 def test_a_composition_stacks_shares_to_one() -> None:
