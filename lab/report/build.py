@@ -180,6 +180,13 @@ SAID = {
     "GoldNice": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
     "RepeatRate": "{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
 }
+# Harms that need a word beside their names.
+HARMS = {
+    "Forbidden": "a misleading memory is injected at {candidate:.0%} of the probes that have one, against {baseline:.0%}",
+    "StaleRecall": "a superseded one at {candidate:.0%} of the turns that have one, against {baseline:.0%}",
+    "FalseRecall": "something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
+    "WrongScope": "{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
+}
 
 
 def sentence(comparison: Comparison | None, labels: str) -> str:
@@ -197,14 +204,21 @@ def sentence(comparison: Comparison | None, labels: str) -> str:
     ]
     if comparison is None or not parts:
         return "This run has no two arms to compare on gold."
-    harms = [moves(one) for one in worse(comparison)]
+    harms = [_harm(one) for one in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
-        parts.append(f"but worse in measures that were not declared: {', '.join(harms[:MOST_HARMS])}{more}")
+        parts.append(f"but worse in what was not declared: {', '.join(harms[:MOST_HARMS])}{more}")
     return (
         f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
         f"{', which says nothing about others' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
+
+
+def _harm(one: Difference) -> str:
+    said = HARMS.get(one.measure.split("@")[0])
+    if said is None:
+        return moves(one)
+    return f"{said.format(candidate=one.candidate, baseline=one.baseline)} ({one.measure})"
 
 
 def _interval(one: Difference) -> str:

@@ -149,7 +149,10 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # Who reads the first sentence alone learns it, too.
-    harms = "; but worse in measures that were not declared: Forbidden@6 0.500 → 0.700, Present 0.500 → 0.400."
+    harms = (
+        "; but worse in what was not declared: a misleading memory is injected at 70% of the probes that have one, "
+        "against 50% (Forbidden@6), Present 0.500 → 0.400."
+    )
     assert sentence(all_told, "recorded").endswith(harms)
     assert "not declared" not in sentence(found, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
