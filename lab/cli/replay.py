@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
+
+if TYPE_CHECKING:
+    from lab.replay.run_directory import RunDirectory
 
 
 def add_to(app: typer.Typer) -> None:
@@ -116,7 +119,7 @@ def replay(
             + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
         )
         if summary:
-            _show_means(summary, outcome.run.cutoff, [])
+            _show_means(summary, outcome.run, [])
     if outcome.failures:
         raise CannotMeasure(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
@@ -164,7 +167,7 @@ def score(
     if as_json:
         emit_json(summary)
         return
-    wanted = _show_means(summary, opened.cutoff, measure or ())
+    wanted = _show_means(summary, opened, measure or ())
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
@@ -172,18 +175,21 @@ def score(
                 _emit_means("arm", arms, wanted)
 
 
-def _show_means(summary: dict[str, Any], cutoff: int, measures: Sequence[str]) -> list[str]:
+def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
     """Print the means that were asked for, or the headlines; return which those are."""
     from lab.measures.score import canonical, headlines
+    from lab.report.comparison import drawn
 
     known = {name for arm in summary["arms"].values() for name in arm["measures"]}
     asked = [canonical(name) for name in measures]
     for name in asked:
         if name not in known:
             raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
-    wanted = asked or [name for name in headlines(cutoff) if name in known]
+    wanted = asked or [name for name in headlines(run.cutoff) if name in known]
     _emit_means("arm", summary["arms"], wanted)
     _tell_unseen(summary["arms"])
+    if run.labels_are_drawn:
+        emit_folded(drawn(run.labels))
     if not asked:
         emit(f"{len(known) - len(wanted)} more measures: lab score -m NAME, or --json for all")
     return wanted

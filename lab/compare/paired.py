@@ -91,7 +91,8 @@ class Comparison:
 
     ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
-    has none, ``slices`` the primary measures by subgroup, the worst first.
+    has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
+    where they were not recorded.
     """
 
     baseline: str
@@ -104,6 +105,7 @@ class Comparison:
     probes: int = 0
     unmeasured: tuple[tuple[str, str], ...] = ()
     slices: tuple[Slice, ...] = ()
+    drawn_labels: str | None = None
 
     @property
     def family(self) -> int:
@@ -121,6 +123,7 @@ class Comparison:
             "gained": list(self.gained),
             "lost": list(self.lost),
             "probes": self.probes,
+            "drawn_labels": self.drawn_labels,
             "unmeasured": dict(self.unmeasured),
             "slices": [
                 {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
@@ -184,6 +187,7 @@ def compare_arms(
         len(changes),
         tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
+        base_run.labels if base_run.labels_are_drawn else None,
     )
 
 

@@ -81,4 +81,5 @@ def _lancedb() -> Check:
                 os.environ.pop("LAB_CACHE_DIR") if before is None else os.environ.__setitem__("LAB_CACHE_DIR", before)
     except Exception as error:  # whatever fails below is what the doctor is asked to find
         return Check("text index", False, f"{type(error).__name__}: {error}")
-    return Check("text index", found == ["roll", "back", "migrat"], " ".join(found))
+    detail = f"stems words and drops the small ones: {', '.join(found)}"
+    return Check("text index", found == ["roll", "back", "migrat"], detail)

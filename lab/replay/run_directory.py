@@ -70,6 +70,19 @@ class RunDirectory:
         return min(self.max_items.values())
 
     @property
+    def labels(self) -> str:
+        """Where importance came from, in a few words."""
+        labels = self.manifest["resolved"]["labels"]
+        if self.labels_are_drawn:
+            return "{mode}, must {must_share:.2f}, nice {nice_share:.2f}, seed {seed}".format(**labels)
+        return str(labels["mode"])
+
+    @property
+    def labels_are_drawn(self) -> bool:
+        """Whether another seed would draw other labels."""
+        return "seed" in self.manifest["resolved"]["labels"]
+
+    @property
     def shard(self) -> Shard | None:
         """Which part of a run this is; None for a whole one."""
         found = self.manifest.get("shard")

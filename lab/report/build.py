@@ -19,7 +19,7 @@ from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
-from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, labels_of, timeline_names
+from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, timeline_names
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
 from lab.report.pair import choose_pair
@@ -96,7 +96,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "probes with gold": next(iter(summary["arms"].values()))["n"],
         "format": resolved["format"],
         "memories": resolved["memories"],
-        "labels": labels_of(run),
+        "labels": run.labels,
         "scope": resolved["scope"],
         "profile": resolved["profile"],
         "store": resolved["store"],
@@ -115,7 +115,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     contract = contract_table(summary["arms"])
     return {
         "title": "Recall report",
-        "sentence": sentence(comparison, labels_of(run)),
+        "sentence": sentence(comparison, run.labels),
         "verdict": verdict_model(run.path / "verdict.json"),
         "facts": facts,
         "arms": run.arms,

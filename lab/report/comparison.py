@@ -13,6 +13,8 @@ from lab.report.tables import folded, html_table, text_table
 from lab.words import counted
 
 LEVEL = 0.05
+# Of fewer probes a thousandth would be told that nobody has seen.
+FEW_PROBES = 100
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
 MORE = ("measure", "reading", "relative", "deff")
 WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "could find")
@@ -96,6 +98,8 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     if reach:
         legend += " could find: the smallest true difference that would be found four times in five."
     said = [legend, *_harms(found)]
+    if found.drawn_labels:
+        said.append(f"{drawn(found.drawn_labels)}.")
     least = smallest_p(conversations, found.family)
     if found.family and conversations > 1 and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
@@ -113,6 +117,11 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
             lacking.setdefault(arm, []).append(measure)
     said += [f"Not compared, for {arm} has no value of them: {', '.join(names)}." for arm, names in lacking.items()]
     return said
+
+
+def drawn(labels: str) -> str:
+    """What must be said where importance is nobody's judgement."""
+    return f"Labels were drawn ({labels}): another seed draws others, and its numbers differ"
 
 
 def worse(found: Comparison) -> list[Difference]:
@@ -143,6 +152,8 @@ def gains(found: Comparison) -> str:
     gained, lost = len(found.gained), len(found.lost)
     if not found.probes:
         return f"No probe has a hit at {found.cutoff} to gain or lose."
+    if found.probes < FEW_PROBES:
+        return f"{gained} of {counted(found.probes, 'probe')} gained and {lost} lost a hit at {found.cutoff}."
     per = 1000 / found.probes
     return (
         f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {found.cutoff} "

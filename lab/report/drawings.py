@@ -66,16 +66,8 @@ def source_of(run: RunDirectory) -> str:
     resolved = run.manifest["resolved"]
     return (
         f"recall lab, run {run.manifest['run_key'][:12]}: {resolved['format']} recordings, "
-        f"{counted(len(run.conversations), 'conversation')}, labels {labels_of(run)}, {resolved['embedder']['model']}"
+        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved['embedder']['model']}"
     )
-
-
-def labels_of(run: RunDirectory) -> str:
-    """Where the importance labels came from, in a few words."""
-    labels = run.manifest["resolved"]["labels"]
-    if labels["mode"] in ("sampled", "distractors"):
-        return "{mode}, must {must_share:.2f}, nice {nice_share:.2f}, seed {seed}".format(**labels)
-    return str(labels["mode"])
 
 
 def drawings(

@@ -243,4 +243,4 @@ def _facts(row: dict[str, Any], receipt: dict[str, Any], *, itemised: bool) -> l
 def _where(rank: int | None, pinned: bool) -> str:
     if pinned:
         return "in the Working Set"
-    return f"ranked {rank}, not injected" if rank else "not in the ranking"
+    return f"ranked {rank}, not injected" if rank else "not in the ranking: explain says why"

@@ -69,6 +69,7 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
                 "gained",
                 "lost",
                 "probes",
+                "drawn_labels",
                 "unmeasured",
                 "slices",
             ],

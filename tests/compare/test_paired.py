@@ -167,7 +167,7 @@ def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> Non
     value = found.as_json()
     assert list(value) == [
         *("baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
-        *("probes", "unmeasured", "slices"),
+        *("probes", "drawn_labels", "unmeasured", "slices"),
     ]
     one = _by_measure(found)["R@6"]
     assert value["differences"]["R@6"] == {

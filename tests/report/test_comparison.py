@@ -158,3 +158,14 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
     long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
     assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)
+
+
+def test_labels_that_nobody_judged_are_told_with_their_seed(found: Comparison) -> None:
+    assert [one for one in notes(found, ()) if "drawn" in one] == []
+    (said,) = [one for one in notes(replace(found, drawn_labels="sampled, seed 3"), ()) if "drawn" in one]
+    assert said == "Labels were drawn (sampled, seed 3): another seed draws others, and its numbers differ."
+
+
+def test_thousandths_of_a_few_probes_are_not_told(found: Comparison) -> None:
+    assert gains(replace(found, probes=9)) == "1 of 9 probes gained and 3 lost a hit at 6."
+    assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."

@@ -140,7 +140,7 @@ def test_a_comparison_shows_the_table_that_lab_compare_prints(run: Run, director
     assert max(map(len, shown.splitlines())) <= 80
     page = Tags(compared._repr_html_())
     assert page.tags.count("table") == 3
-    for text in ("Success@6", "could find", f"{QUOTA} minus {FIRST}", "Of 1,000 probes"):
+    for text in ("Success@6", "could find", f"{QUOTA} minus {FIRST}", "lost a hit at 6"):
         assert text in page.text
     frame = compared.frame
     assert frame["measure"].tolist() == [one.measure for one in found.differences]
