@@ -240,7 +240,7 @@ def diff(
 
 def split(
     path: options.GoldenSet,
-    out: Annotated[Path, typer.Option(help="The folder to write dev.jsonl and test.jsonl into.")],
+    out: Annotated[Path, typer.Option(help="The folder to make, with dev.jsonl and test.jsonl in it.")],
     share: Annotated[float, typer.Option(help="Share of the conversations that dev.jsonl gets.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
     as_json: Json = False,
@@ -248,12 +248,12 @@ def split(
     """Split a golden set by conversation: dev.jsonl to try things on, test.jsonl to be looked at once."""
     from lab.golden.changes import split as split_set
     from lab.golden.read import read_golden
-    from lab.golden.write import golden_bytes, write_new
+    from lab.golden.write import golden_bytes, write_new_folder
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
+    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.probes) for name, half in halves.items()})
     told: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
-        write_new(out / f"{name}.jsonl", golden_bytes(half.probes))
         conversations = sorted({probe.conversation for probe in half.probes})
         gold = sum(bool(probe.relevant) for probe in half.probes)
         told[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}

@@ -141,8 +141,14 @@ def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
         found = _json("lint", tmp_path / "halves" / name, "--recordings", place / "datasets" / "mine")
         assert (found["errors"], found["probes"]) == ([], told[Path(name).stem]["probes"])
     (tmp_path / "halves" / "test.jsonl").write_bytes(b"")
-    with pytest.raises(UnusableInput, match="is there already"):
-        _run("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+    (tmp_path / "halves" / "dev.jsonl").unlink()
+    # Never half of it: a new dev.jsonl beside an old test.jsonl could have conversations in common. Nor into the set
+    # itself, which would hold every probe twice.
+    for folder in (tmp_path / "halves", place / "golden" / "mine"):
+        names = sorted(path.name for path in folder.iterdir())
+        with pytest.raises(UnusableInput, match="holds something else already"):
+            _run("split", place / "golden" / "mine", "--out", folder)
+        assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None:
