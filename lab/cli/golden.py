@@ -64,9 +64,11 @@ def pool(
 ) -> None:
     """Pool what several arms recall at some turns: the candidates that a judge is shown."""
     from lab.golden.write import write_new
+    from lab.recordings.readers import not_among
     from lab.replay.plan import Asked
     from lab.replay.pool import ARMS, Chosen, make_pool
 
+    not_among(path, format, out)
     asked = Asked(
         str(path),
         format,
@@ -110,14 +112,17 @@ def judge(
     from lab.files import only_writer
     from lab.golden.judging import open_judging
     from lab.golden.pool import read_pool
+    from lab.recordings.readers import not_among
     from lab.replay.pool import material
 
     made = read_pool(pool)
+    not_among(recordings or Path(made.recordings), made.format, out)
     if as_json:
         emit_json(open_judging(made, out, judge).progress())
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnusableInput("lab golden judge needs a terminal: keys come from it; --json says how far the judging is")
+    not_among(recordings or Path(made.recordings), made.format, out)
     found = material(made, recordings, memories_from)
     with only_writer(out.resolve().parent):
         from lab.cli.judge_desk import Desk

@@ -184,6 +184,13 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
     return found
 
 
+def not_among(path: Path, format_name: str, out: Path) -> None:
+    """Refuse to write a file where the next reading of a folder would take it for one of its recordings."""
+    form = format_named(format_name)
+    if path.is_dir() and out.resolve().parent == path.resolve() and fnmatchcase(out.name, form.pattern):
+        raise UnusableInput(f"{out}: would be read as one of the recordings in {path}; choose another --out")
+
+
 def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:
     """The files, and those that belong to them, by the last names of their paths."""
     names: dict[str, Path] = {}

@@ -70,6 +70,15 @@ def test_a_pool_is_never_written_over(place: Path) -> None:
         _run("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl", "--arm", "recency")
 
 
+def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path) -> None:
+    recordings = place / "datasets" / "mine"
+    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+        _run("pool", recordings, "--format", "lab", "--out", recordings / "pool.jsonl", "--arm", "recency")
+    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+        _run("judge", place / "pool.jsonl", "--out", recordings / "gold.jsonl", "--json")
+    assert sorted(path.stem for path in recordings.iterdir()) == sorted(NAMES)
+
+
 def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> None:
     command = ("judge", place / "pool.jsonl", "--out", place / "gold.jsonl")
     found = _json(*command)
