@@ -67,7 +67,10 @@ def run(place: Path) -> Path:
 
 def test_a_pool_is_never_written_over(place: Path) -> None:
     with pytest.raises(UnusableInput, match="is there already"):
-        _run("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl", "--arm", "recency")
+        _run(
+            *("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl"),
+            *("--arm", "recency", "--embedder", "hashing"),
+        )
 
 
 def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyte
@@ -20,7 +21,7 @@ import pytest
 from lab.cli.judge_desk import Desk
 from lab.cli.judge_lines import folded, shown, width
 from lab.cli.judge_screen import judge
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.judging import Judging, open_judging, side_file
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.golden.read import read_golden
@@ -137,6 +138,20 @@ def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
     assert len(desk.sheet.items) == 5
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        PooledTurn("c/s/t4", (Pooled("c/s/t0#9", {}),)),
+        PooledTurn("c/s/t9", (Pooled(PORT, {}),)),
+        PooledTurn("d/s/t4", (Pooled(PORT, {}),)),
+    ],
+)
+def test_what_the_recordings_do_not_have_is_named(tmp_path: Path, turn: PooledTurn) -> None:
+    judging = open_judging(replace(POOL, turns=(POOL.turns[0], turn)), tmp_path / "gold.jsonl", "ann")
+    with pytest.raises(UnusableInput, match="the recordings do not have it"):
+        Desk(judging, {"c": RECORDING})
+
+
 def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
     _press(desk, "2", "enter", "u")
     assert (desk.mode, desk.sheet.marks) == ("list", {})
@@ -151,8 +166,8 @@ def test_a_desk_begins_at_the_first_open_turn(desk: Desk, judging: Judging) -> N
     assert Desk(judging, {"c": RECORDING}).sheet.turn == "c/s/t6"
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24)])
-@pytest.mark.parametrize("keys", ["", "/", "?", "n", "\n", "2", "jjj"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24), (20, 10), (3, 2)])
+@pytest.mark.parametrize("keys", ["", "/", "?", "n", "N", "\n", "2", "jjj"])
 def test_no_screen_is_too_wide_or_too_high_or_writes_to_the_terminal(
     desk: Desk, size: tuple[int, int], keys: str
 ) -> None:
