@@ -129,8 +129,10 @@ def judge(
         from lab.cli.judge_screen import judge as at_terminal
 
         judging = open_judging(made, out, judge)
-        at_terminal(Desk(judging, found))
+        desk = Desk(judging, found)
+        # Before the first key: what a kill left half done is mended, and a disk that is full is told of.
         judging.save()
+        at_terminal(desk)
         told = judging.progress()
     emit_folded(
         f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
