@@ -58,6 +58,9 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
     entry = entry_of(format_name)
     library = read_library(path, format_name)
     sources = dict(library.names)
+    for name in (CARD, SUMS):
+        if name in sources:
+            raise UnusableInput(f"{sources[name]}: has the name that the card or its checksums are given; rename it")
     checksums = {name: sha256_file(source) for name, source in sources.items()}
     versions = dict(zip(checksums, map(_version, identified(entry, checksums.values())), strict=True))
     strangers = [name for name, version in versions.items() if version == UNKNOWN]

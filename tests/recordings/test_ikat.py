@@ -47,7 +47,7 @@ def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sam
         probe("2025_test-1-1/talk/1", "2025_test-1-1/ptkb#2"),
     )
     assert golden.notes == (
-        "2024_test-3/talk/3: ptkb_provenance names 9, which is no statement",
+        "2024_test-3/talk/3: ptkb_provenance[2] names no statement",
         "2024_test-3/talk/3: a statement is named twice and counts once",
     )
 

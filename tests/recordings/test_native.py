@@ -148,6 +148,11 @@ BAD: list[tuple[str, list[Line], str]] = [
         [_header(), _session(time="2026-03-02T09:10:00")],
         "2: time '2026-03-02T09:10:00' has no zone; write for instance 2026-03-02T09:10:00+08:00",
     ),
+    (
+        "time before 1970",
+        [_header(), _session(time="1969-12-31T23:59:59Z")],
+        "2: time '1969-12-31T23:59:59Z' is before 1970",
+    ),
     ("time number", [_header(), _session(time=7)], "2: field 'time': expected a string, found a number"),
     (
         "same moment in another zone",

@@ -12,6 +12,7 @@ from lab.errors import UnusableInput
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Turn
 from lab.recordings.readers import read_library
+from lab.recordings.take import take
 
 Sample = Callable[[str, Path], Path]
 AUGUST_6 = 1722934800000  # 2024-08-06T09:00:00Z
@@ -42,6 +43,19 @@ def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, 
 def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
     (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
     assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]
+
+
+def test_a_history_is_read_and_taken_under_the_name_that_aider_gives_it(sample: Sample, tmp_path: Path) -> None:
+    (folder := tmp_path / "mine").mkdir()
+    text = (sample("aider", tmp_path) / "history.md").read_bytes()
+    (folder / ".aider.chat.history.md").write_bytes(text)
+    (folder / ".other.md").write_bytes(text)
+    taken = take(folder, "aider", tmp_path / "out")
+    assert [one.name for one in taken.files] == [".aider.chat.history.md"]
+    assert [one.conversation for one in read_library(tmp_path / "out", "aider").recordings] == ["aider.chat.history"]
+    (tmp_path / "README.md").write_bytes(text)
+    with pytest.raises(UnusableInput, match=r"README.md: has the name that the card"):
+        take(tmp_path / "README.md", "aider", tmp_path / "other")
 
 
 @pytest.mark.parametrize(
