@@ -94,8 +94,9 @@ def unjudged(library: Library) -> Library:
 
 
 def content(library: Library) -> str:
-    """A hash of the files that were read and of stored memories."""
-    return digest([{file.name: sha256_file(file) for file in library.files}, library.memories, library.stored])
+    """A hash of the files that were read, those that belong to them, and of stored memories."""
+    files = {name: sha256_file(file) for name, file in library.names.items()}
+    return digest([files, library.memories, library.stored])
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:

@@ -12,6 +12,7 @@ from lab.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import read_library
+from lab.replay.pool import content
 
 Sample = Callable[[str, Path], Path]
 JULY_3 = 1719964800000  # 2024-07-03T00:00:00Z, the day after the last memory
@@ -82,6 +83,14 @@ def test_a_wrong_shape_is_named_by_file_and_line(
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "madial")
     assert str(caught.value) == f"{path}:2: {problem}"
+
+
+def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("madial", tmp_path)
+    before = content(read_library(folder, "madial"))
+    archive = folder / "MADial-Bench-en-memory.json"
+    archive.write_text(archive.read_text("utf-8") + "\n", "utf-8")
+    assert content(read_library(folder, "madial")) != before
 
 
 def test_the_public_user_has_76_probes_in_each_language(shared: Callable[..., Path]) -> None:
