@@ -86,8 +86,10 @@ def test_a_pool_is_another_universe() -> None:
     pooled = {"c/s/t0": ["c#a", "c#x"]}
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 2}, {"b": 1}), {}, pooled)
     assert (found.probes, found.rows[0].pairs, found.outside) == (1, 2, 0)
-    assert found.alone == (1, 1)
-    assert found.rows[0].kappa == 1
+    # Both judged the second turn, which the pool does not have.
+    assert (found.alone, found.unpooled, found.rows[0].kappa) == ((0, 0), 1, 1)
+    with pytest.raises(UnusableInput, match="no probe is in both golden sets and the pool"):
+        agree(_golden("c", {"a": 2}), _golden("c", {"a": 2}), {}, {"c/s/t1": []})
 
 
 def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -> None:
