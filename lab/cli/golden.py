@@ -109,7 +109,7 @@ def judge(
     ] = False,
 ) -> None:
     """Judge a pool with the keyboard: grades, forbidden ones, notes. Everything is saved at once; ? shows the keys."""
-    from lab.files import only_writer
+    from lab.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging
     from lab.golden.pool import read_pool
     from lab.recordings.readers import not_among
@@ -128,6 +128,7 @@ def judge(
         from lab.cli.judge_desk import Desk
         from lab.cli.judge_screen import judge as at_terminal
 
+        remove_leftovers(out.resolve().parent)
         judging = open_judging(made, out, judge)
         desk = Desk(judging, found)
         # Before the first key: what a kill left half done is mended, and a disk that is full is told of.

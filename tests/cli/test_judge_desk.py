@@ -299,6 +299,9 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     screen = first.wait_for("2/2, 1 done")
     assert screen.count("\n") == 23
     first.process.kill()
+    first.process.wait()
+    (half := tmp_path / f".gold.judging.{first.process.pid}.x.part").write_bytes(b"as if killed while it wrote")
+    (tmp_path / "gold.jsonl").write_bytes(b"")  # or between the two files
     # NO_COLOR: no colour is set, whatever else is.
     assert b"\x1b[0;36m" not in first.written
     assert b";36m" not in first.written
@@ -306,6 +309,12 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     second = Terminal(*command, cwd=tmp_path)
     terminals.append(second)
     second.wait_for("2/2, 1 done")
+    assert len(read_golden(tmp_path / "gold.jsonl").probes) == 1
+    assert not half.exists()
+    third = Terminal(*command[:-1], "other.jsonl", cwd=tmp_path)
+    terminals.append(third)
+    third.wait_for("error:")
+    assert third.process.wait(10) == 4
     second.press("x")
     second.wait_for("every turn is judged or skipped")
     second.press("q")

@@ -110,6 +110,25 @@ def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -
     assert whole.high == pytest.approx(min(1, whole.kappa + spread), abs=1e-8)
 
 
+def test_types_are_in_the_order_of_their_names_and_grades_are_weighted() -> None:
+    first = GoldenSet(_golden("c", {"a": 2}).probes + _golden("d", {"a": 2}, kind="decision").probes)
+    second = GoldenSet(_golden("c", {"a": 1}).probes + _golden("d", {"a": 2}, kind="decision").probes)
+    whole, *types = agree(first, second, RECORDINGS).rows
+    assert [one.name for one in types] == ["decision", "todo"]
+    # Grades (2, 1) (2, 2) (0, 0) (0, 0): 1 / 4 observed; expected (2*1*1 + 2*2*4 + 2*1*1 + 2*1*4) / 16.
+    assert (whole.kappa, whole.weighted) == (1, pytest.approx(1 - (1 / 4) / (28 / 16)))
+
+
+def test_an_interval_needs_a_kappa_without_each_conversation() -> None:
+    # Without d nothing is relevant, so that there is no kappa.
+    whole = agree(
+        GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
+        GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
+        RECORDINGS,
+    ).rows[0]
+    assert (whole.kappa, whole.low, whole.high) == (1, None, None)
+
+
 def test_what_cannot_be_compared_is_named() -> None:
     with pytest.raises(UnusableInput, match="no probe is in both"):
         agree(_golden("c", {}), _golden("d", {}), RECORDINGS)

@@ -77,6 +77,15 @@ def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
         differences(_set(one, one), _set(one))
 
 
+def test_a_question_from_outside_that_changed_is_a_change() -> None:
+    one = Probe("q1", "c", None, "Which port?", ())
+    found = differences(_set(one), _set(replace(one, conversation="d", query="Which host?")))
+    assert found.changes == (
+        Change("q1", "conversation", "c", "d"),
+        Change("q1", "query", "Which port?", "Which host?"),
+    )
+
+
 def test_a_split_keeps_conversations_whole_and_smaller_shares_within_larger_ones(operators: Path) -> None:
     golden = _shipped(operators)
     names = {probe.conversation for probe in golden.probes}
@@ -101,6 +110,8 @@ def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "pool.jsonl"
     path.write_bytes(POOL.as_bytes())
     assert read_pool(path) == POOL
+    path.write_bytes(replace(POOL, memories_from="store").as_bytes())
+    assert read_pool(path).memories_from == "store"
     for line, why in (
         ('{"kind": "probe"}', "is no pool"),
         ('{"kind": "pool", "schema": "lab.pool.v9"}', "reads lab.pool.v1"),
@@ -136,7 +147,22 @@ def test_a_judged_turn_becomes_a_probe_and_what_is_open_does_not(out: Path) -> N
     )
     header = json.loads(side_file(out).read_text("utf-8").split("\n")[0])
     assert (header["judge"], header["unjudged"]) == ("ann", {FIRST: [B]})
-    assert (judging.progress()["done"], judging.progress()["open"], judging.progress()["unjudged"]) == (1, 1, 1)
+    told = judging.progress()
+    assert (told["done"], told["open"], told["unjudged"], told["judgements"]) == (1, 1, 1, 2)
+    judging.decide(Decision(FIRST, "rest", refused=(B,)))
+    judging.decide(Decision(FIRST, "grade", B, "1"))
+    judging.decide(Decision(FIRST, "grade", A, "1"))
+    judging.decide(Decision(FIRST, "grade", B, "2"))
+    # What is needed comes first, whatever the order of the pool; all is judged.
+    assert list(read_golden(out).probes[0].grades.items()) == [(B, 2), (A, 1)]
+    assert json.loads(side_file(out).read_text("utf-8").split("\n")[0])["unjudged"] == {}
+
+
+def test_a_skipped_turn_that_is_graded_after_all_is_open_again(out: Path) -> None:
+    judging = Judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "skip"))
+    judging.decide(Decision(FIRST, "grade", A, "2"))
+    assert judging.sheet(FIRST).state == "open"
 
 
 def test_undo_takes_back_the_last_decision_with_all_that_it_did(out: Path) -> None:

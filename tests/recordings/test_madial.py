@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,9 @@ def test_a_wrong_shape_is_named_by_file_and_line(
 
 def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path)
-    before = content(read_library(folder, "madial"))
+    library = read_library(folder, "madial")
+    before = content(library)
+    assert content(replace(library, memories="other")) != before
     archive = folder / "MADial-Bench-en-memory.json"
     archive.write_text(archive.read_text("utf-8") + "\n", "utf-8")
     assert content(read_library(folder, "madial")) != before

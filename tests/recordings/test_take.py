@@ -64,6 +64,7 @@ def test_the_public_files_at_hand_are_known(shared: Callable[..., Path], name: s
 def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
     (source / "LICENSE").write_text("theirs\n", "utf-8")
+    (source / "LICENSES").mkdir()
     taken = take(source, "beam", out)
     chat, questions = "100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"
     assert [(one.name, one.version) for one in taken.files] == [

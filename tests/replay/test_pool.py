@@ -63,6 +63,13 @@ def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smalle
     assert {turn.turn for turn in make_pool(replace(both, seed=1), 3, Chosen(number=4)).turns} != set(names)
 
 
+def test_no_arm_is_pooled_deeper_than_asked(asked: Asked) -> None:
+    shallow = make_pool(replace(asked, arms=("tier_first_v1", "recency")), 2, Chosen(number=3))
+    for turn in shallow.turns:
+        for arm in ("tier_first_v1", "recency"):
+            assert sorted(item.arms[arm] for item in turn.items if arm in item.arms) == [1, 2]
+
+
 def test_turns_by_name_and_every_so_many(asked: Asked) -> None:
     alone = replace(asked, arms=("recency",))
     every = make_pool(alone, 3, Chosen(every=10))
