@@ -19,7 +19,7 @@ import pyte
 import pytest
 
 from lab.cli.judge_desk import Desk
-from lab.cli.judge_lines import folded, shown, width
+from lab.cli.judge_lines import BEFORE, conversation_lines, folded, listed, shown, width, window
 from lab.cli.judge_screen import judge
 from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.judging import Judging, open_judging, side_file
@@ -150,6 +150,35 @@ def test_what_the_recordings_do_not_have_is_named(tmp_path: Path, turn: PooledTu
     judging = open_judging(replace(POOL, turns=(POOL.turns[0], turn)), tmp_path / "gold.jsonl", "ann")
     with pytest.raises(UnusableInput, match="the recordings do not have it"):
         Desk(judging, {"c": RECORDING})
+
+
+def test_a_search_that_finds_what_is_listed_goes_there_and_adds_nothing(desk: Desk) -> None:
+    assert [memory.key for memory in desk.visible] == [CHINESE, WICKED, OLD, PORT, HOME]
+    _press(desk, "down", "/", *"8080", "enter")
+    assert (desk.judging.decisions, desk.cursor) == ([], 0)
+
+
+def test_what_is_forbidden_stays_so_where_nothing_is_needed(desk: Desk) -> None:
+    _press(desk, "down", "down", "down", "f")
+    assert desk.cursor == 0
+    _press(desk, "x")
+    assert desk.judging.sheet("c/s/t4").marks == {PORT: "0", OLD: "0", WICKED: "0", CHINESE: "f"}
+
+
+def test_so_much_of_a_conversation_is_shown_and_a_long_turn_from_its_beginning() -> None:
+    many = tuple(replace(RECORDING.turns[0], key=f"c/s/t{at}", seq=at) for at in range(30))
+    assert len(conversation_lines(replace(RECORDING, turns=many), many[20], 80)) == 1 + BEFORE + 1
+    lines = [("", "before"), *(("bold", f"line {at}") for at in range(6))]
+    assert window(lines, 3, 0) == (lines[1:4], 0)
+    assert window(lines, 3, 9) == (lines[:3], 1)
+    assert window(lines, 3, -9) == (lines[4:], -3)
+
+
+def test_a_memory_names_its_scope_where_it_is_another(desk: Desk) -> None:
+    memory = RECORDING.memories[0]
+    for scope, shown_scope in (("ops", False), ("global", False), ("house", True)):
+        _, text = listed(replace(memory, scope=scope), desk.sheet, "ops", 80, here=False)
+        assert (f"[{scope}]" in text) is shown_scope
 
 
 def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:

@@ -107,6 +107,15 @@ def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None
     )
 
 
+def test_a_note_of_the_host_is_taken_off_and_one_that_the_user_writes_is_not(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
+    (tmp_path / "hermes.jsonl").write_text(
+        json.dumps([[said, said | {"content": "User: a [System note: b]"}]]), "utf-8"
+    )
+    (recording,) = read_library(tmp_path, "hermes").recordings
+    assert [turn.text for turn in recording.turns] == ["[System note: mine]", "a [System note: b]"]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -136,7 +145,13 @@ def test_the_public_log_holds_20_conversations(shared: Callable[..., Path]) -> N
 
 @pytest.mark.parametrize(
     ("texts", "language"),
-    [(["plain words"], "en"), (["我要 deploy 到 production"], "zh"), ([], "en"), (["a" * 99 + "中"], "en")],
+    [
+        (["plain words"], "en"),
+        (["我要 deploy 到 production"], "zh"),
+        ([], "en"),
+        (["a" * 99 + "中"], "en"),
+        (["a" * 9 + "中"], "zh"),
+    ],
 )
 def test_the_language_is_told_by_its_letters(texts: list[str], language: str) -> None:
     assert language_of(texts) == language
