@@ -124,6 +124,12 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
     assert [len(turn.turn.split("/")) for turn in pool.turns] == [3, 3]
     assert {item.memory for turn in pool.turns for item in turn.items} <= {row["id"] for row in rows}
     assert [memory.key for memory in material(pool)["mine"].memories] == [row["id"] for row in rows]
+    for option, gone in (
+        ("--recordings", replace(pool, recordings="x")),
+        ("--memories-from", replace(pool, memories_from="x")),
+    ):
+        with pytest.raises(UnusableInput, match=f"x: what was pooled is not there; {option} says"):
+            material(gone)
     rows[0]["text"] = "Another"
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")
     with pytest.raises(UnusableInput, match="has changed since it was pooled"):
