@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from lab.cli.golden_tables import tell_run
 from lab.cli.main import app
 from lab.errors import UnusableInput
 from lab.golden.judging import Decision, open_judging
@@ -115,6 +116,21 @@ def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Pat
     assert sum(one["judged"] for one in without["judged"]) < sum(one["judged"] for one in found["judged"])
 
 
+def test_a_difference_that_no_rate_can_reach_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for detectable, said in ((1.2, "no difference could have"), (0.5, "a difference of ±0.500 could have")):
+        measured = {"measure": "Success@6", "changed": 0.5, "probes": 9, "conversations": 2, "detectable": detectable}
+        tell_run({"measured": measured})
+        assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_many_judgements_without_a_reason_are_counted(place: Path) -> None:
+    arguments = ("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine")
+    bare = [line for line in _json(*arguments)["warnings"] if "gives no reason for" in line]
+    text = " ".join(_run(*arguments).split())
+    assert f"warning: {len(bare)} judgements give no reason (--json lists them" in text
+    assert (len(bare) > 3, "gives no reason for" in text) == (True, False)
+
+
 def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
     gold = place / "golden" / "mine"
     arms = ("--baseline", "recency", "--candidate", "hybrid")
@@ -186,3 +202,10 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     text = _run("agree", place / "gold.jsonl", other, "--pool", place / "pool.jsonl")
     assert "4 probes that both judged" in text
     assert "Pairs: the memories of" in " ".join(text.split())
+    assert "more not in the pool" not in text
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(golden_bytes(read_golden(place / "golden" / "mine").probes))
+    pooled = {turn.turn for turn in read_pool(place / "pool.jsonl").turns}
+    others = sum(probe.id not in pooled for probe in read_golden(copy).probes)
+    text = _run("agree", place / "golden" / "mine", copy, "--pool", place / "pool.jsonl")
+    assert f"(0 and 0 by one alone, {others} more not in the pool)" in " ".join(text.split())

@@ -162,6 +162,7 @@ def test_the_schema_knows_the_fields_that_are_read() -> None:
         {"kind": "probe", "turn": "c/s/t", "id": "q", "conversation": "c", "query": "x"},
         {"kind": "probe", "id": "q", "query": "x"},
         {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 0}]},
+        {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 101}]},
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(line: dict[str, Any]) -> None:
