@@ -16,6 +16,7 @@ from lab.golden.judging import Decision, open_judging
 from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
+from lab.recordings.readers import not_among
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 
@@ -81,6 +82,7 @@ def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path)
     with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
         _run("judge", place / "pool.jsonl", "--out", recordings / "gold.jsonl", "--json")
     assert sorted(path.stem for path in recordings.iterdir()) == sorted(NAMES)
+    not_among(recordings, "lab", recordings / "pool.txt")
 
 
 def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> None:

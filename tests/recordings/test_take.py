@@ -104,6 +104,17 @@ def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sa
         take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
 
 
+def test_a_set_of_folders_is_not_copied_into_itself(sample: Sample, tmp_path: Path) -> None:
+    source = sample("beam", tmp_path / "in")
+    with pytest.raises(UnusableInput, match="lies within .*in, which would hold the set twice"):
+        take(source, "beam", source / "copy")
+    assert not (source / "copy").exists()
+    # Where files are looked for in one folder alone, the copy may lie below it.
+    flat = sample("realtalk", tmp_path / "flat")
+    take(flat, "realtalk", flat / "copy")
+    assert len(read_library(flat, "realtalk").recordings) == 1
+
+
 def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sample: Sample, tmp_path: Path) -> None:
     source = sample("ikat", tmp_path / "in")
     with pytest.raises(CheckFailed, match=r"2 of 2 files are of an unknown version \(2024_test_topics.json, …\)"):
