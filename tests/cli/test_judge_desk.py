@@ -19,7 +19,7 @@ import pyte
 import pytest
 
 from lab.cli.judge_desk import Desk
-from lab.cli.judge_lines import BEFORE, conversation_lines, folded, listed, shown, width, window
+from lab.cli.judge_lines import BEFORE, conversation_lines, day, folded, listed, shown, width, window
 from lab.cli.judge_screen import judge
 from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.judging import Judging, open_judging, side_file
@@ -114,7 +114,10 @@ def test_rest_nothing_and_skip(desk: Desk) -> None:
 def test_notes_reasons_and_undo(desk: Desk) -> None:
     _press(desk, "n", *"the pork", "backspace", "text:t,\nsaid\ttwice", "\x01", "enter")
     assert desk.sheet.notes == {PORT: "the port, said twice"}
+    text = "\n".join(_screen(desk))
+    assert ("> ·* It uses port 8080" in text, "note: the port, said twice" in text) == (True, True)
     _press(desk, "N", *"a port", "escape", "N", *"which", "enter", "down", "down", "2")
+    assert any("1 of 4 judged   needs: which" in line for line in _screen(desk))
     assert (desk.sheet.reason, desk.sheet.marks) == ("which", {WICKED: "2"})
     _press(desk, "right", "x", "u")
     assert (desk.sheet.turn, desk.sheet.state) == ("c/s/t6", "open")
@@ -134,8 +137,9 @@ def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
     assert desk.sheet.marks == {HOME: "f"}
     _press(desk, "/", *"zebra", "enter")
     assert (desk.message, desk.mode) == ("nothing found, so nothing added", "list")
-    _press(desk, "/", "down", "escape")
-    assert len(desk.sheet.items) == 5
+    at = desk.cursor
+    _press(desk, "/", "down", "down", "escape")
+    assert (len(desk.sheet.items), desk.cursor) == (5, at)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +226,7 @@ def test_text_is_folded_to_cells_and_loses_nothing() -> None:
         lines = folded(text, 30)
         assert max(map(width, lines)) <= 30
         assert "".join("".join(lines).split()) == "".join(text.split())
+    assert (day(0), day(86_400_000), day(10**15)) == ("–", "1970-01-02", "–")
     assert shown("a\tb\nc\u3000d\x00") == r"a b c d\x00"
 
 
@@ -235,6 +240,17 @@ def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
     assert desk.ended
     assert desk.sheet.marks == {PORT: "2", WICKED: "0"}
     assert list(desk.sheet.notes.values()) == ["pasted note"]
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_a_judge_leaves_with_ctrl_c_and_ctrl_d_too(desk: Desk, key: str) -> None:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    with create_pipe_input() as keyboard:
+        keyboard.send_text(f"2n{key}2")
+        judge(desk, keyboard, DummyOutput())
+    assert desk.sheet.marks == {PORT: "2"}
 
 
 def test_a_decision_that_cannot_be_kept_ends_the_judging_with_its_reason(desk: Desk) -> None:

@@ -115,6 +115,10 @@ def test_one_error_is_one_sentence(probe: Probe, error: str) -> None:
     assert found.errors == (f"golden set: {error}",)
 
 
+def test_a_dead_key_is_an_error_and_needs_no_reason() -> None:
+    assert _lint(_probe(1, (Judgement("gone"),))).warnings == ()
+
+
 def test_a_probe_that_occurs_twice_is_an_error() -> None:
     assert _lint(_probe(), _probe(2), _probe()).errors == ("golden set: probe c0/s1/t1 occurs twice",)
 

@@ -70,6 +70,7 @@ def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None
     ("change", "problem"),
     [
         ({"test-turn": []}, "test-turn [] is no place in a dialogue of 4 lines"),
+        ({"test-turn": [0]}, "test-turn [0] is no place in a dialogue of 4 lines"),
         ({"test-turn": [4]}, "test-turn [4] is no place in a dialogue of 4 lines"),
         ({"relevant-id": None}, "field 'relevant-id': expected a list, found null"),
         ({"dialogue": ["<BOD>", 1]}, "dialogue: expected a string, found a number"),

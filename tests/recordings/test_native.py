@@ -164,6 +164,11 @@ BAD: list[tuple[str, list[Line], str]] = [
         [*GOOD, _session("s02", "2026-03-01T09:10:00+08:00")],
         "5: session 's02' does not begin after the one before it",
     ),
+    (
+        "turn before its session",
+        [_header(), _session(), _turn("t01") | {"time": "2026-03-02T09:09:59+08:00"}],
+        "3: turn 't01' is not later than the one before, or than its session",
+    ),
     ("session without time", [_header(), {"kind": "session", "session": "s01"}], "2: has no field 'time'"),
     ("session typo", [_header(), _session(scop="x")], "2: a session line has no field 'scop'"),
     ("turn typo", [*GOOD, _turn("t02", txet="x")], "5: a turn line has no field 'txet'"),
