@@ -250,12 +250,12 @@ def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample
 
 
 def test_conversations_whose_names_a_file_system_takes_for_one_have_files_of_their_own(tmp_path: Path) -> None:
-    for at, name in enumerate(("Ada", "ada", "a:da")):
+    for at, name in enumerate(("ADA", "Ada", "a:da")):
         turn = Turn(f"{name}/s/1", 0, "s", "user", "x", 1000)
         (tmp_path / f"{at}.jsonl").write_bytes(recording_lines(Recording(name, (turn,), ())))
     convert(tmp_path, "lab", tmp_path / "out")
     names = {path.name for path in (tmp_path / "out" / "datasets" / "lab").glob("*.jsonl")}
-    assert names == {"Ada.jsonl", "ada-2.jsonl", "a_da.jsonl"}
+    assert names == {"ADA.jsonl", "Ada-2.jsonl", "a_da.jsonl"}
 
 
 def test_a_name_that_keys_cannot_hold_is_told_of_the_file_that_was_given(sample: Sample, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sa
 
 def test_a_set_of_folders_is_not_copied_into_itself(sample: Sample, tmp_path: Path) -> None:
     source = sample("beam", tmp_path / "in")
-    with pytest.raises(UnusableInput, match="lies within .*in, which would hold the set twice"):
+    with pytest.raises(UnusableInput, match=r"lies within .*in, which would hold the set twice"):
         take(source, "beam", source / "copy")
     assert not (source / "copy").exists()
     # Where files are looked for in one folder alone, the copy may lie below it.
