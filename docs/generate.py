@@ -34,8 +34,9 @@ MEASURES = f"""# Measures
 
 `lab measures` prints the same; [Statistics](../statistics.md) says how two arms are compared by them. A measure with
 `@k` looks at the first k memories and is named with its number: `Success@6`. `(rel=2)` counts memories of grade 2
-alone, where that says something else. *Missing* is what an arm without a value counts as beside one that has a value; a
-dash: the place is left out of both.
+alone, where that says something else. `lab score -m` and `lab compare --primary` take rank measures at any cutoff and
+level of relevance: `R@7`, `"P(rel=2)@6"`; a cutoff beyond what an arm can return is null, not a number. *Missing* is
+what an arm without a value counts as beside one that has a value; a dash: the place is left out of both.
 """
 KNOBS = f"""# Knobs
 

@@ -184,11 +184,12 @@ class Compared:
         """The primary measures with their intervals."""
         from functools import partial
 
-        from lab.report.comparison import shown
+        from lab.report.comparison import shown, worse
         from lab.report.drawings import CAPTIONS
         from lab.report.figures import forest_figure
 
-        draw = partial(forest_figure, shown(self.found), self.found.baseline, self.found.candidate)
+        beyond = [one.measure for one in worse(self.found)]
+        draw = partial(forest_figure, shown(self.found), self.found.baseline, self.found.candidate, beyond=beyond)
         return Drawing("forest", draw, CAPTIONS["forest"])
 
     def __repr__(self) -> str:

@@ -1,11 +1,14 @@
-"""What many tests need: the public recordings and vectors where they are at hand, and a cache of their own."""
+"""What many tests need: the public recordings and vectors where they are at hand, a cache of their own, a browser."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +78,123 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in SIX:
             shutil.copyfile(ROOT / kind / "operators" / f"{name}.jsonl", folder / f"{name}.jsonl")
     return own / "datasets" / "operators"
+
+
+class Browser:
+    """A tab of a headless Chromium that is spoken to over a pipe: no driver and no port are needed.
+
+    ``asked`` are the addresses of all that was asked for since a page was opened, ``said`` what was complained of.
+    """
+
+    def __init__(self, program: str, home: Path) -> None:
+        to_read, self_write = os.pipe()
+        self_read, to_write = os.pipe()
+        words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+        words += ["--remote-debugging-pipe", f"--user-data-dir={home}", "about:blank"]
+        # The pipe is to be at descriptors 3 and 4.
+        self.process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "bash", *words],
+            pass_fds=(to_read, to_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_write)
+        self._out, self._in = os.fdopen(self_write, "wb", 0), os.fdopen(self_read, "rb")
+        self._rest, self._number = b"", 0
+        self._events: list[dict[str, Any]] = []
+        self._session: str | None = None
+        (page,) = [one for one in self("Target.getTargets")["targetInfos"] if one["type"] == "page"]
+        self._session = self("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self(f"{domain}.enable")
+
+    def __call__(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of the DevTools protocol."""
+        self._number += 1
+        number = self._number
+        session = {"sessionId": self._session} if self._session else {}
+        self._out.write(json.dumps({"id": number, "method": method, "params": params} | session).encode() + b"\0")
+        while True:
+            message = self._read()
+            if message.get("id") == number:
+                assert "error" not in message, message
+                return dict(message["result"])
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            more = self._in.read1(1 << 20)
+            assert more, "the browser has ended"
+            self._rest += more
+        one, self._rest = self._rest.split(b"\0", 1)
+        message: dict[str, Any] = json.loads(one)
+        if "method" in message:
+            self._events.append(message)
+        return message
+
+    def open(
+        self, address: str, *, width: int = 1280, dark: bool = False, media: str = "", scripts: bool = True
+    ) -> None:
+        """Show a page, on a screen or as ``media`` says, and wait until it is loaded."""
+        self("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self("Emulation.setEmulatedMedia", media=media, features=[scheme])
+        self("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self._events.clear()
+        self("Page.navigate", url=address)
+        self.wait("Page.loadEventFired")
+
+    def ask(self, expression: str) -> Any:
+        """The value of an expression of JavaScript on the page, whatever the page forbids itself."""
+        found = self("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def press(self, key: str, *, leads: bool = False) -> None:
+        """Press a key and let it go; where it ``leads`` to another page, wait for that."""
+        self._events.clear()
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}.get(key, 0)
+        text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
+        self("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
+        self("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+        if leads:
+            self.wait("Page.loadEventFired")
+
+    def wait(self, event: str) -> dict[str, Any]:
+        """Wait for the first of these events since a page was opened or a key pressed, and say what it was."""
+        while not self._named(event):
+            self._read()
+        return dict(self._named(event)[0])
+
+    def _named(self, method: str) -> list[dict[str, Any]]:
+        return [one["params"] for one in self._events if one["method"] == method]
+
+    @property
+    def asked(self) -> list[str]:
+        """Addresses that the page asked for, its own first."""
+        return [one["request"]["url"] for one in self._named("Network.requestWillBeSent")]
+
+    @property
+    def said(self) -> list[Any]:
+        """Exceptions, messages on the console, and what the browser complained of."""
+        thrown = [one["exceptionDetails"] for one in self._named("Runtime.exceptionThrown")]
+        return thrown + self._named("Runtime.consoleAPICalled") + self._named("Log.entryAdded")
+
+    def close(self) -> None:
+        """End it."""
+        self("Browser.close")
+        self.process.wait(20)
+        self._in.close()
+        self._out.close()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The browser, if one is installed."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((found for name in names if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"no browser is installed: {', '.join(names)}")
+    opened = Browser(program, tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()

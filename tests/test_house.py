@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -81,3 +83,21 @@ def test_every_verb_has_json() -> None:
             command = command.commands[word]
         options = {name for parameter in command.params for name in parameter.opts}
         assert "--json" in options, verb
+
+
+def test_every_line_of_a_list_of_verbs_is_whole_in_80_columns() -> None:
+    from lab.cli.main import app
+
+    def walk(group: Any) -> Iterator[Any]:
+        yield group
+        for command in group.commands.values():
+            if hasattr(command, "commands"):
+                yield from walk(command)
+
+    groups = list(walk(typer.main.get_command(app)))
+    assert len(groups) > 5
+    for group in groups:
+        # What typer leaves of 80 columns beside the longest name.
+        room = 72 - max(map(len, group.commands))
+        said = {name: command.get_short_help_str(1000) for name, command in group.commands.items()}
+        assert {name: line for name, line in said.items() if not 0 < len(line) <= room} == {}

@@ -41,7 +41,7 @@ def ablate(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Climb from tier_first_v1 to all that the seeds ask for, one rung at a time, and say what each rung does.
+    """Tell what each phase adds, from tier_first_v1 to the whole.
 
     All rungs run over one retrieval, so that the ladder costs little more than one arm.
     """

@@ -44,7 +44,7 @@ def bless(
     date: options.Day = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a run, or every set of a night, as what later runs are compared with.
+    """Keep a run, or all of a night, as what later ones are held to.
 
     A copy of its manifest, receipts and gold, named by its content. A name that meant another run remembers it.
     """
@@ -81,7 +81,7 @@ def _tell(found: Blessed) -> None:
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """List the baselines, and whether their files are as they were blessed: 1 where one is not."""
+    """List the baselines, and whether their files are unchanged. Exit code 1 where one is not as it was blessed."""
     from lab.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
@@ -133,7 +133,7 @@ def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_jso
 
 
 def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """Forget a name, and remove the runs that no other name means or meant."""
+    """Forget a name, and remove runs that no other name means or meant."""
     from lab.nightly.baselines import remove as forget
 
     gone = forget(folder, name)

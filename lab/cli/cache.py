@@ -23,7 +23,7 @@ Models = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
-    cache = typer.Typer(no_args_is_help=True, help="The cache of vectors, words and candidates: look, tidy, check.")
+    cache = typer.Typer(no_args_is_help=True, help="The cache of vectors, words and candidates.")
     cache.command("stat")(stat)
     cache.command("gc")(collect)
     cache.command("verify")(verify)

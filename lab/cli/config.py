@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
-    """Print every value of the resolved configuration, and who decided it."""
+    """Print every value of a resolved configuration, and what decided it."""
     from lab.engine.config import describe, explain_config, resolve, shown
 
     raw, where = _read(file)
@@ -44,7 +44,7 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
 
 
 def check(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
-    """List everything in a configuration that the engine could not take, and what it would take otherwise."""
+    """List everything that is wrong in a configuration. What the engine could not take, and what it would."""
     from lab.engine.config import check_config
 
     raw, where = _read(file)

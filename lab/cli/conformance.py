@@ -24,7 +24,7 @@ def conformance(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of vector files, or one of them.")],
     as_json: Json = False,
 ) -> None:
-    """Run vector files against the engine and count, file by file, what agrees.
+    """Hold the engine against recorded answers of the plugin.
 
     Exit code 1 if a record differs; the first difference of a file is shown. What is not compared is skipped, with a
     reason. Files that turns were recorded over (setup/) lie in the folder or beside it.

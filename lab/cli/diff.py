@@ -24,7 +24,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="DIR2", help="Another run of the same recordings.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two runs exactly: every column of every receipt, and what could explain a difference.
+    """Compare two runs exactly. Every column of every receipt, and what could explain a difference.
 
     Exit codes: 0 where nothing differs, 1 where anything does, 3 where the runs cannot be compared.
     """

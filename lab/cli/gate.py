@@ -109,7 +109,7 @@ def judge(
     ] = "keep",
     as_json: Json = False,
 ) -> None:
-    """Turn a policy and a run, an audit of live receipts, or both, into a verdict.
+    """Judge a run, an audit of live receipts, or both, by a policy.
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
     verdict.xml (JUnit) and verdict.prom (OpenMetrics); a GitHub step summary where one is asked for by the environment.

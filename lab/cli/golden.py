@@ -62,7 +62,7 @@ def pool(
     embedder: options.Embedder = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
-    """Pool what several arms recall at some turns: the candidates that a judge is shown."""
+    """Pool what several arms recall at some turns, to be judged."""
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
     from lab.replay.plan import Asked
@@ -159,7 +159,7 @@ def lint(
     candidate: Annotated[str | None, typer.Option(help="The other arm.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a golden set: dead keys, contradictions, leaks, duplicates, what nobody judged, what it can detect."""
+    """Check a golden set, and say what it can detect. Dead keys, contradictions, leaks, doubles, what nobody judged."""
     from lab.compare.design import power
     from lab.golden.judging import refused
     from lab.golden.lint import WITHOUT_REASON
@@ -253,7 +253,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Split a golden set by conversation: dev.jsonl to try things on, test.jsonl to be looked at once."""
+    """Split a golden set in two, by conversation. dev.jsonl to try things on, test.jsonl to be looked at once."""
     from lab.golden.changes import split as split_set
     from lab.golden.read import read_golden
     from lab.golden.write import golden_bytes, write_new_folder
@@ -287,7 +287,7 @@ def agree(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how far two judges agree, or three in pairs: Cohen's kappa, by type, and where they do not."""
+    """Tell how far two judges agree, or three: Cohen's kappa. By type, and where they do not."""
     from itertools import combinations
 
     from lab.compare.agreement import agree as agree_on

@@ -67,12 +67,10 @@ def latency(
     limit: options.Limit = None,
     conversation: options.Conversations = None,
     config: options.Config = None,
-    embedder: Annotated[
-        str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")
-    ] = "all-MiniLM-L6-v2",
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
-    """Time the arms over live stores: warm and cold, by stage and size, and with rows waiting for compaction."""
+    """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
     from lab.files import dump_json, write_whole
     from lab.latency.asked import SIZES, LatencyAsked
     from lab.latency.run import run_latency

@@ -36,7 +36,7 @@ def nightly(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Run a night: replay every set twice, compare it with what was blessed, and judge it by policy.
+    """Replay a plan twice, and hold it against what was blessed.
 
     Exit codes, the gravest of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could not
     measure (a replay that does not reproduce itself).
@@ -111,9 +111,9 @@ def trend(
     every: Annotated[bool, typer.Option("--all", help="List series without a step, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the history of nights: levels, and where they stepped, with what moved that night.
+    """Show the history of nights: levels, and where they stepped.
 
-    Draws a chart (SVG and PNG).
+    With what moved that night, and a chart (SVG and PNG).
     """
     from lab.measures.score import canonical
     from lab.nightly.trend import history, read_store, told_step

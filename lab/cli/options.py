@@ -83,7 +83,12 @@ ShardOf = Annotated[
     str | None,
     typer.Option("--shard", metavar="I/N", help="Replay the I-th of N parts alone; `lab merge` joins them."),
 ]
-Embedder = Annotated[str, typer.Option(help="The default model, or a folder with a sentence-transformers model.")]
+Embedder = Annotated[
+    str,
+    typer.Option(
+        help="The default model, a folder with a sentence-transformers model, or hashing: no model, for trials alone."
+    ),
+]
 Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")]
 FaultNames = Annotated[
     list[str] | None,

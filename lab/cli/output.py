@@ -43,7 +43,7 @@ def emit_list(kind: str, lines: Sequence[str]) -> None:
     for line in lines[:SHOWN]:
         emit_folded(f"{kind}: {line}")
     if len(lines) > SHOWN:
-        emit(f"… and {len(lines) - SHOWN} more {kind}s (--json lists all)")
+        emit(f"{kind}: … and {len(lines) - SHOWN} more (--json lists all)")
 
 
 def announce(text: str) -> None:

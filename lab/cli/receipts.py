@@ -54,7 +54,7 @@ def audit(
     listed: Annotated[int, typer.Option(min=0, help="Damaged lines to name; all are counted.")] = SHOWN,
     as_json: Json = False,
 ) -> None:
-    """Check every receipt in the logs of a live engine, and add up what receipts alone can tell.
+    """Check every receipt in the logs of a live engine. Adds up what receipts alone can tell.
 
     Lines of others are passed over. Nothing but counts, shares and places comes out, never a text of a memory.
     """

@@ -15,7 +15,7 @@ from lab.words import counted
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Recordings: the known sets, take one in, check it, convert it.")
+    group = typer.Typer(no_args_is_help=True, help="Recordings: list, import, check and convert them.")
     group.command("list")(list_sets)
     group.command("import")(import_copy)
     group.command("validate")(validate)
@@ -28,7 +28,7 @@ def list_sets(
     format: Annotated[str | None, typer.Argument(metavar="[FORMAT]", help="All that is known of one.")] = None,  # noqa: A002 - what it names
     as_json: Json = False,
 ) -> None:
-    """Sets that can be read: where each comes from, its licence, what it is good for.
+    """List the sets that can be read, with origin and licence.
 
     Of one format: its memories, origin and the checksums that are known.
     """
@@ -73,7 +73,7 @@ def validate(
     format: options.Format,  # noqa: A002 - the name of the option
     as_json: Json = False,
 ) -> None:
-    """Read recordings as a replay would and list what is wrong or was repaired."""
+    """Read recordings, and list what is wrong or was repaired."""
     from lab.recordings.validate import validate as check
 
     found = check(path, format)
@@ -97,7 +97,7 @@ def import_copy(
     strict: Annotated[bool, typer.Option("--strict", help="Refuse files whose checksum is not known.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a downloaded set into a folder with a card: origin, licence, counts, checksums. Whole or not at all."""
+    """Copy a downloaded set into a folder with a card. Origin, licence, counts and checksums; whole or not at all."""
     from lab.recordings.take import take
 
     taken = take(path, format, out, only_known=strict)
@@ -126,7 +126,7 @@ def convert(
     name: Annotated[str | None, typer.Option(help="NAME; by default that of the format.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write any set that can be read in the project's own form, golden set included, and read it back to be sure."""
+    """Write any set in the project's own form. Its golden set, too; it is read back to be sure."""
     from lab.recordings.convert import convert as write
 
     done = write(path, format, out, memories=memories, name=name)
@@ -143,7 +143,7 @@ def convert(
 
 
 def schema(as_json: Json = False) -> None:
-    """Print the JSON Schema (2020-12) of one line of the project's own form, recording or golden set."""
+    """Print the JSON Schema of a line of the project's own form. Recording or golden set; draft 2020-12."""
     import json
 
     from lab.recordings.schema import line_schema

@@ -128,7 +128,7 @@ def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
     as_json: Json = False,
 ) -> None:
-    """Make one run of all its shards, byte for byte what a replay in one piece would have written."""
+    """Make one run of all its shards. It is, byte for byte, what a replay in one piece would have written."""
     from lab.replay.shards import merge as merge_shards
 
     merged = merge_shards(out, shards, announce)

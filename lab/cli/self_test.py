@@ -44,7 +44,7 @@ def self_test(
     listed: Annotated[bool, typer.Option("--list", help="List the faults and try none.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put faults into copies of the engine, and see whether golden sets and policy catch them.
+    """Put faults into copies of the engine; tell what catches them.
 
     Each copy replays the shipped sets in a process of its own; the sound code compares. Then arm labels are swapped at
     random by conversation, and none of it may fail. Exit codes: 0 where 95 % of the faults are caught and no draw

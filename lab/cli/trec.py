@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def measures(as_json: Json = False) -> None:
-    """List every measure of a scored run: what it says, its range, which way is better, and where it comes from."""
+    """List every measure. What it says, its range, which way is better, and where it comes from."""
     from lab.measures.catalogue import CATALOGUE
 
     if as_json:

@@ -31,7 +31,7 @@ def view(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Walk a run in a browser: conversations, turns, both arms side by side.
+    """Walk a run in a browser, turn by turn, two arms side by side.
 
     The page is for this machine alone and changes nothing. Ctrl-C ends it.
     """

@@ -28,11 +28,23 @@ Groups = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What there is to judge: the candidate's values and both arms' pairs by measure, and the slices of each probe."""
+    """What there is to judge.
+
+    The candidate's values and both arms' pairs by measure, the slices of each probe, and how many places the arms
+    return at least.
+    """
 
     candidate: Mapping[str, Sequence[float]]
     pairs: Mapping[str, Pairs]
     slices: Mapping[str, Mapping[str, str]]
+    depth: float = math.inf
+
+    def why_nothing(self, measure: str) -> str:
+        """Why there is nothing of a measure."""
+        cutoff = measure.rpartition("@")[2]
+        if cutoff.isdigit() and int(cutoff) > self.depth:
+            return f"nothing is measured at {cutoff} of an arm that returns {self.depth} places; ask for @{self.depth}"
+        return "nothing of it was measured"
 
 
 class Compared(NamedTuple):
@@ -62,18 +74,20 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     asked = tuple(dict.fromkeys(rule.measure for rule in rules))
     scores = score_run(mine, more_measures(asked, mine.max_items.values()))
     pairs: dict[str, Pairs] = {}
+    depth = mine.depths[arm]
     if any(map(_tests, rules)):
         theirs, base = locate(against or run, arm if against else policy.baseline)
         if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
             raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}: nothing to compare")
         require_comparable(theirs, mine)
         others = scores if theirs is mine else score_run(theirs, more_measures(asked, mine.max_items.values()))
+        depth = min(depth, theirs.depths[base])
         pairs = {one.measure: one for one in pairs_by_measure(others, base, scores, arm)[0]}
     slices = (
         {probe: gold.slices for probe, gold in read_gold(mine).items()} if any(rule.slices for rule in rules) else {}
     )
     values = {name: found.value for name, found in scores.of_arm(arm).items()}
-    return Evidence(values, pairs, slices)
+    return Evidence(values, pairs, slices, depth)
 
 
 def compared(pairs: Pairs) -> Compared:
@@ -96,11 +110,12 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], found: Evidence) -> It
     better = _holm(claims, len(claims), 1.0)
     for rule in rules:
         if rule.kind == "limit":
-            yield _limit(rule, found.candidate.get(rule.measure))
+            values = found.candidate.get(rule.measure)
+            yield _limit(rule, values) if values else lacking(rule, found.why_nothing(rule.measure))
         elif rule in known:
             yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), len(decisive))
         else:
-            yield lacking(rule, "nothing of it was measured in both arms")
+            yield lacking(rule, found.why_nothing(rule.measure))
         yield from _slices(rule, found, policy)
 
 
@@ -201,9 +216,7 @@ def _settles(distance: float, reach: float, conversations: int, least: int = 0) 
     return f"about {more} more conversations like these, were the difference as it seems"
 
 
-def _limit(rule: Rule, values: Sequence[float] | None) -> Line:
-    if not values:
-        return lacking(rule, "nothing of it was measured")
+def _limit(rule: Rule, values: Sequence[float]) -> Line:
     value = math.fsum(values) / len(values)
     over = rule.at_most is not None and value > rule.at_most
     under = rule.at_least is not None and value < rule.at_least

@@ -294,7 +294,7 @@ def _bless(path: Path, folder: Path, name: str | None = None) -> str:
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
-    """The blessed run as it is tonight: scoring writes beside a run, and an object is never written into."""
+    """The blessed run as it is tonight, in the folder of the night: a name may mean another run tomorrow."""
     kept = open_baseline(baseline)
     names = read_json(kept.path / "object.json")
     for part in (folder, folder / "receipts"):

@@ -18,7 +18,7 @@ from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.run_directory import RunDirectory
 from lab.report import figures
-from lab.report.comparison import WIDE, gains, notes, shown, wide
+from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
 from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, labels_of, timeline_names
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
@@ -33,6 +33,8 @@ __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Beyond these the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
+# What a sentence can hold; the notes name all of them.
+MOST_HARMS = 4
 
 
 def build_report(
@@ -57,19 +59,19 @@ def build_report(
     material = gather(run)
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
-    says, findings = {}, {}
+    says, words, reaches = {}, {}, {}
     for name, draw in drawings(run, summary, comparison, material).items():
         figure = draw()
+        says[name], words[name], reaches[name] = figures.told(figure), figures.words_of(figure), figures.within(figure)
         drawn[name] = figures.save(figure, folder / name)
-        says[name], findings[name] = figures.told(figure), figures.finding(figure)
     timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
     model |= {
-        "figures": {name: inline(files[0], name) for name, files in drawn.items()},
+        "figures": {name: inline(files[0], name, reaches[name]) for name, files in drawn.items()},
         "timelines": [
             {"name": name, "conversation": one, "turns": material.places.turns[one]} for one, name in timelines
         ],
         "says": says,
-        "findings": findings,
+        "words": words,
         "captions": CAPTIONS,
         "stages": stage_table(material.stages),
         "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
@@ -131,7 +133,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "slices": summary["slices"],
         "slice_tables": slice_tables(summary["slices"], run.arms, run.cutoff, comparison),
         "contract": contract,
-        "meanings": meanings(contract),
+        "meanings": {one: meanings(headers) for one, headers in (("arms", names), ("contract", contract.headers))},
         "versions": versions(run),
         "hashes": dict(list(known.items())[:MOST_HASHES]),
         "more_hashes": max(0, len(known) - MOST_HASHES),
@@ -167,6 +169,7 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "comparison": bool(model["compared"]),
         "saturation": "saturation" in model["figures"],
         "flips": bool(model["flipped"] and model["comparison"]["probes"]),
+        "slices": bool(model["slice_tables"]),
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
@@ -177,23 +180,45 @@ SAID = {
     "GoldNice": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
     "RepeatRate": "{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
 }
+# Harms that need a word beside their names.
+HARMS = {
+    "Forbidden": "a misleading memory is injected at {candidate:.0%} of the probes that have one, against {baseline:.0%}",
+    "StaleRecall": "a superseded one at {candidate:.0%} of the turns that have one, against {baseline:.0%}",
+    "FalseRecall": "something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
+    "WrongScope": "{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
+}
 
 
 def sentence(comparison: Comparison | None, labels: str) -> str:
-    """The result in one sentence, each part with its interval; ``labels`` says where importance came from."""
+    """The result in one sentence, each part with its interval, and what got worse beyond what was declared.
+
+    ``labels`` says where importance came from.
+    """
     found = {one.measure.split("@")[0]: one for one in shown(comparison)} if comparison else {}
+    conversations = max((one.conversations for one in comparison.differences), default=0) if comparison else 0
     parts = [
-        f"{said.format(candidate=found[name].candidate, baseline=found[name].baseline)} ({_interval(found[name])})"
+        said.format(candidate=found[name].candidate, baseline=found[name].baseline)
+        + (f" ({_interval(found[name])})" if conversations > 1 else "")
         for name, said in SAID.items()
         if name in found
     ]
     if comparison is None or not parts:
         return "This run has no two arms to compare on gold."
-    conversations = max(one.conversations for one in comparison.differences)
+    harms = [_harm(one) for one in worse(comparison)]
+    if harms:
+        more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
+        parts.append(f"but worse in what was not declared: {', '.join(harms[:MOST_HARMS])}{more}")
     return (
-        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}, "
-        f"labels {labels}: {'; '.join(parts)}."
+        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
+        f"{', which says nothing about others' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
+
+
+def _harm(one: Difference) -> str:
+    said = HARMS.get(one.measure.split("@")[0])
+    if said is None:
+        return moves(one)
+    return f"{said.format(candidate=one.candidate, baseline=one.baseline)} ({one.measure})"
 
 
 def _interval(one: Difference) -> str:
@@ -215,12 +240,25 @@ THEMED = {
 }
 
 
-def inline(svg: Path, name: str) -> str:
-    """A figure's markup as a part of a page: its names its own, its paper and ink those of the page."""
+def inline(svg: Path, name: str, within: tuple[float, float]) -> str:
+    """A figure's markup as a part of a page: its names its own, its ink that of the page, which is its paper.
+
+    Of its height the page shows what lies ``within``: it writes the words of a slide itself, where they can wrap.
+    """
     text = svg.read_text(encoding="utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<title>.*?</title>", "", text, flags=re.DOTALL)
+    text = text.replace("fill: #ffffff", "fill: none", 1)
     text = re.sub("|".join(THEMED), lambda found: THEMED[found[0]], text)
+    # Without a size of its own it takes that of the page.
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    begin, end = within
+
+    def cut(found: re.Match[str]) -> str:
+        high = float(found[2])
+        return f'viewBox="0 {begin * high:.1f} {found[1]} {(end - begin) * high:.1f}"'
+
+    text = re.sub(r'viewBox="0 0 (\S+) (\S+)"', cut, text, count=1)
     # Most of a figure is letters and digits: names become short, and places end at a hundredth of a point.
     text = re.sub(r'(\bid="|href="#|url\(#)(?:DejaVuSans(-Bold)?-)?', rf"\g<1>{name}\g<2>-", text)
     text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text.replace("xlink:href", "href"))

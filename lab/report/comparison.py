@@ -90,13 +90,14 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
     legend = (
         f"{counted(conversations, 'conversation')}. p: sign-flips of whole conversations, Holm-adjusted over the "
-        f"{family}; in brackets: not adjusted, exploratory. deff: the variance over that of independent places."
+        f"{family}; in brackets: not adjusted, exploratory. base, cand: means of the arms. up/same/down: "
+        "places where cand is higher, equal, lower. deff: the variance over that of independent places."
     )
     if reach:
         legend += " could find: the smallest true difference that would be found four times in five."
-    said = [legend, *harms(found)]
+    said = [legend, *_harms(found)]
     least = smallest_p(conversations, found.family)
-    if found.family and least > LEVEL:
+    if found.family and conversations > 1 and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
     for one in differences:
         entry = entry_of(one.measure)
@@ -114,10 +115,10 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     return said
 
 
-def harms(found: Comparison) -> list[str]:
+def worse(found: Comparison) -> list[Difference]:
     """What got worse by its interval and was not declared: a comparison that shows its best measures alone hides it."""
-    told = [
-        f"{one.measure} {one.baseline:.3f} → {one.candidate:.3f} ({one.estimate.low:+.3f} … {one.estimate.high:+.3f})"
+    return [
+        one
         for one in found.differences
         if one.measure not in found.primary
         and one.measure.partition("@")[2] in ("", str(found.cutoff))
@@ -125,6 +126,15 @@ def harms(found: Comparison) -> list[str]:
         and one.estimate.high is not None
         and is_better(one.measure, one.estimate.low, one.estimate.high) is False
     ]
+
+
+def moves(one: Difference) -> str:
+    """A measure and where it went."""
+    return f"{one.measure} {number(one.baseline)} → {number(one.candidate)}"
+
+
+def _harms(found: Comparison) -> list[str]:
+    told = [f"{moves(one)} ({_interval(one)})" for one in worse(found)]
     return [f"Worse by the interval, and not declared (exploratory): {', '.join(told)}."] if told else []
 
 

@@ -10,7 +10,7 @@ from lab.compare.paired import Comparison, Slice
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
 from lab.report import figures
-from lab.report.comparison import shown
+from lab.report.comparison import shown, worse
 from lab.report.material import Places, Stage, busiest, places, stages, timeline
 from lab.sweep.saturation import Point
 from lab.words import counted
@@ -89,7 +89,14 @@ def drawings(
     if comparison:
         primary = shown(comparison)
         if any(one.estimate.low is not None for one in primary):
-            drawn["forest"] = partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate, source)
+            drawn["forest"] = partial(
+                figures.forest_figure,
+                primary,
+                comparison.baseline,
+                comparison.candidate,
+                source,
+                [one.measure for one in worse(comparison)],
+            )
         sliced = decisive_slices(comparison)
         if any(one.difference.estimate.low is not None for one in sliced):
             drawn["slices"] = partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, source)

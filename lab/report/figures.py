@@ -11,14 +11,13 @@ from lab.report.figures_stages import turn_figure
 from lab.report.figures_tiers import composition_figure, tiers_figure
 from lab.report.figures_timeline import timeline_figure
 from lab.report.figures_tradeoff import pareto_figure, tradeoff_figure, tradeoff_points
-from lab.report.style import COLOURS, MARKS, TIERS, finding, rendered, save, styled, subplots, told
+from lab.report.style import COLOURS, MARKS, TIERS, rendered, save, styled, subplots, told, within, words_of
 
 __all__ = [
     "COLOURS",
     "MARKS",
     "TIERS",
     "composition_figure",
-    "finding",
     "forest_figure",
     "pareto_figure",
     "rendered",
@@ -33,4 +32,6 @@ __all__ = [
     "tradeoff_figure",
     "tradeoff_points",
     "turn_figure",
+    "within",
+    "words_of",
 ]

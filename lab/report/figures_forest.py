@@ -19,12 +19,17 @@ DECIDED = {True: "better", False: "worse", None: "not decided"}
 
 
 @styled
-def forest_figure(differences: Sequence[Difference], baseline: str, candidate: str, source: str = "") -> Figure:
-    """Candidate minus baseline with 95 % intervals; the zero line is "no difference"."""
+def forest_figure(
+    differences: Sequence[Difference], baseline: str, candidate: str, source: str = "", beyond: Sequence[str] = ()
+) -> Figure:
+    """Candidate minus baseline with 95 % intervals; the zero line is "no difference".
+
+    ``beyond`` are measures that got worse and are not among the primary ones: the title names them.
+    """
     shown = drawable(differences)
     conversations = max((one.conversations for one in shown), default=0)
     words = Words(
-        _finding(shown, candidate, baseline),
+        _finding(shown, candidate, baseline) + (f"; worse beyond these: {_few(beyond)}" if beyond else ""),
         f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not decided.",
         source,
@@ -36,18 +41,20 @@ def forest_figure(differences: Sequence[Difference], baseline: str, candidate: s
 @styled
 def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source: str = "") -> Figure:
     """The slices of one measure, the worst on top; what was looked for afterwards is exploratory."""
-    shown = [one for one in slices if one.difference in drawable([one.difference])][:MOST_SLICES]
+    drawn = [one for one in slices if drawable([one.difference])]
+    shown = drawn[:MOST_SLICES]
     found = [one.difference for one in shown]
     measure = found[0].measure if found else "no measure"
     worse = [one for one in shown if _decided(one.difference) is False]
     title = (
-        f"{measure} is worse in {_number(len(worse), 'slice')}, first of all {_name(worse[0])}"
+        f"{measure} is worse in {counted(len(worse), 'slice')}, first of all {_name(worse[0])}"
         if worse
         else f"No slice is shown to be worse by {measure}"
     )
+    which = f"all {len(drawn)}" if len(shown) == len(drawn) else f"the worst {len(shown)} of {len(drawn)}"
     words = Words(
         title,
-        f"{candidate} minus {baseline} by subgroup, the worst {len(shown)} of {len(slices)}, with 95 % intervals; "
+        f"{candidate} minus {baseline} by subgroup (probes in brackets), {which} that have a 95 % interval; "
         "exploratory: nothing is adjusted for how many were looked at.",
         source,
     )
@@ -91,7 +98,7 @@ def _finding(shown: Sequence[Difference], candidate: str, baseline: str) -> str:
         return f"Nothing is shown between {candidate} and {baseline}: every interval holds zero"
     only = [better for better, names in by_decision.items() if len(names) == len(shown) > 1]
     if only:
-        return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} measures"
+        return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} primary measures"
     parts = [
         f"{DECIDED[better]} in {_few(names)}" if better is not None else f"open in {_few(names)}"
         for better, names in by_decision.items()
@@ -114,7 +121,3 @@ def _decided(one: Difference) -> bool | None:
 
 def _name(one: Slice) -> str:
     return f"{one.name} = {one.value[:40]}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -63,7 +63,7 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
             axes.tick_params(labelsize=SMALL)
             if row == 1:
-                axes.set_xlabel("must_remember, of all", fontsize=SMALL + 1)
+                axes.set_xlabel("must_remember, share of all", fontsize=SMALL + 1)
             if column == 0:
                 axes.set_ylabel(TITLES[mode], fontsize=SMALL)
     return figure

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lab.report.figures_latency import REST, STAGES
-from lab.report.style import MIDDLE, Words, slide, styled
+from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,18 +22,20 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
         stage, most = max(means[slow].items(), key=lambda one: (one[1], one[0]))
         share = most / totals[slow] if totals[slow] else 0.0
         title = f"{slow} waits longest: {totals[slow]:.2f} ms a turn, {share:.0%} of it {stage}"
+    shown = dict(list(means.items())[:MOST_NAMES])
     figure, ((axes,),) = slide(
         1,
         1,
         Words(
             title,
-            f"Mean of each stage of a warm turn, {len(totals)} arms, as the replay ran; without embedding the prompt.",
+            f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}, as the replay ran; "
+            "p50 and p95 of the whole. Without embedding the prompt.",
             source,
         ),
     )
     stages = [one for one in STAGES if any(one in own for own in means.values())]
     others = sorted({one for own in means.values() for one in own} - set(stages))
-    for place, (arm, own) in enumerate(reversed(list(means.items()))):
+    for place, (arm, own) in enumerate(reversed(shown.items())):
         start = 0.0
         for stage in (*stages, *others):
             width = own.get(stage, 0.0)
@@ -48,10 +50,10 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
             xytext=(4, 0),
             textcoords="offset points",
         )
-    axes.set_yticks(range(len(means)), list(means)[::-1])
+    axes.set_yticks(range(len(shown)), list(shown)[::-1])
     axes.tick_params(axis="y", length=0)
-    axes.set(xlabel="milliseconds a turn", ylim=(-0.6, max(1, len(means)) - 0.4))
-    axes.set_xlim(0, 1.45 * max([*totals.values(), 1e-6]))
+    axes.set(xlabel="milliseconds a turn", ylim=(-0.6, max(1, len(shown)) - 0.4))
+    axes.set_xlim(0, 1.45 * max([*(totals[arm] for arm in shown), 1e-6]))
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     if means:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.report.style import INKS, MIDDLE, TIERS, Words, slide, styled
+from lab.report.style import INKS, MIDDLE, MOST_NAMES, TIERS, Words, of_all, slide, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # A part that is narrower has no room for its number.
 NARROW = 0.07
+PLACES = "share of the injected memories"
 
 
 @styled
@@ -28,9 +29,10 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
         )
     elif most:
         title = f"must_remember takes {shares[most].get('must', 0):.0%} of the places under {most}"
-    subtitle = f"Importance labels of everything injected at recall turns, {len(arms)} arms."
+    shown = arms[:MOST_NAMES]
+    subtitle = f"Importance labels of everything injected at recall turns, {of_all(len(shown), len(arms))}."
     figure, ((axes,),) = slide(1, 1, Words(title, subtitle, source))
-    for place, arm in enumerate(reversed(arms)):
+    for place, arm in enumerate(reversed(shown)):
         start = 0.0
         for tier, colour in TIERS.items():
             width = shares[arm].get(tier, 0.0)
@@ -46,10 +48,10 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
                     fontsize=MIDDLE - 1,
                 )
             start += width
-    _key(axes, len(arms))
-    axes.set_yticks(range(len(arms)), list(reversed(arms)))
+    _key(axes, len(shown))
+    axes.set_yticks(range(len(shown)), list(reversed(shown)))
     axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, 1), ylim=(-0.6, max(1, len(arms)) - 0.4))
+    axes.set(xlim=(0, 1), ylim=(-0.6, max(1, len(shown)) - 0.4), xlabel=PLACES)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
@@ -83,6 +85,7 @@ def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: st
         axes.set_xticks([])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.grid(visible=False)
+    row[0].set_ylabel(PLACES)
     return figure
 
 

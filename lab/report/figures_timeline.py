@@ -46,7 +46,7 @@ def timeline_figure(
         axes.set_title(f"{arm}: {_memories(len(order))}", fontsize=MIDDLE, loc="left")
         axes.set(xlabel="recall turn", xlim=(0.4, max(turns_of[arm], 1) + 0.6), ylim=(-1, height))
         if order:
-            axes.legend(
+            key = axes.legend(
                 loc="upper left",
                 fontsize=MIDDLE - 2,
                 handlelength=1.0,
@@ -56,6 +56,9 @@ def timeline_figure(
                 framealpha=0.8,
                 edgecolor="none",
             )
+            for handle in key.get_lines():
+                # Rows may be thinner than a colour can be told by.
+                handle.set_linewidth(max(6.0, thick))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(integer=True))
     row[0].set_ylabel("memory, by first appearance")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from lab.report.style import SOFT, Words, colour_of, name_at_right, slide, styled
+from lab.report.style import MOST_NAMES, SOFT, Words, colour_of, name_at_right, slide, styled
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +22,8 @@ def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figur
     """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
     points = tradeoff_points(measures, cutoff)
     words = Words(
-        _finding(points, f"{{arm}} hits most often: {{hit:.0%}} at {{cost:.0%}} repeats; {_reach(points)}"),
-        f"{len(points)} arms. Up and to the left is better. The oracle injects what is wanted and nothing else.",
+        _reach(points),
+        f"{_many(points)}. Up and to the left is better.{_bound(points)}",
         source,
     )
     figure = _points_figure(points, words, "repeat rate (lower is better)", cutoff)
@@ -37,8 +38,8 @@ def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
     front = front_of(points)
     words = Words(
         _finding(points, "Nothing hits more often than {arm}: {hit:.0%} of the probes for {cost:.0f} tokens a turn"),
-        f"{len(points)} arms. Up and to the left is better. The line joins the arms that no other beats in both; "
-        "tokens are estimated.",
+        f"{_many(points)}. Up and to the left is better. The line joins the arms that no other beats in "
+        f"both; tokens are estimated.{_bound(points)}",
         source,
     )
     figure = _points_figure(points, words, "tokens of the injected block, mean of a turn (lower is better)", cutoff)
@@ -88,11 +89,14 @@ def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, labe
         )
     axes.set(ylim=(-0.02, 1.05), xlabel=label, ylabel=f"hit@{cutoff} (higher is better)")
     spent = "{:.2f}" if all(cost <= 1 for _, cost in points.values()) else "{:.0f}"
-    texts = {arm: f"{arm}  {hit:.2f} / {spent.format(cost)}" for arm, (hit, cost) in points.items()}
+    # Where there are more names than room, the policies under study have theirs first, then those that nothing beats.
+    policies = [arm for arm in points if arm.startswith("tier_")]
+    named = list(dict.fromkeys((*policies, *front_of(points), *points)))[:MOST_NAMES]
+    texts = {arm: f"{arm}  {points[arm][0]:.2f} / {spent.format(points[arm][1])}" for arm in points if arm in named}
     name_at_right(
         axes,
-        {texts[arm]: (cost, hit) for arm, (hit, cost) in points.items()},
-        {texts[arm]: colour_of(arm) for arm in points},
+        {text: points[arm][::-1] for arm, text in texts.items()},
+        {text: colour_of(arm) for arm, text in texts.items()},
     )
     return figure
 
@@ -105,8 +109,22 @@ def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
     return text.format(arm=arm, hit=hit, cost=cost)
 
 
+def _many(points: Mapping[str, tuple[float, float]]) -> str:
+    more = f", {MOST_NAMES} of them named" if len(points) > MOST_NAMES else ""
+    return counted(len(points), "arm") + more
+
+
+def _bound(points: Mapping[str, tuple[float, float]]) -> str:
+    return " The oracle, of these, injects what is wanted and nothing else." if "oracle" in points else ""
+
+
 def _reach(points: Mapping[str, tuple[float, float]]) -> str:
-    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
-    hits = [(arm, hit) for arm, (hit, _) in real.items() if hit > 0]
-    least = min(hits, key=lambda one: (real[one[0]][1], -one[1]), default=None)
-    return f"{least[0]} repeats least: {real[least[0]][1]:.0%}" if least else "nothing hits"
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS and point[0] > 0}
+    if not real:
+        return "No arm has a hit"
+    best = max(real, key=lambda arm: (real[arm][0], -real[arm][1]))
+    least = min(real, key=lambda arm: (real[arm][1], -real[arm][0]))
+    if best == least:
+        return f"{best} hits most often, {real[best][0]:.0%}, and repeats least, {real[best][1]:.0%}"
+    first = f"{best} hits most often: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
+    return f"{first}; {least} repeats least: {real[least][1]:.0%}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
 from lab.files import read_json
-from lab.gate.line import PASS, SKIPPED, Line
+from lab.gate.line import FAIL, PASS, SKIPPED, Line
 from lab.gate.outputs import gravest_first, headline, reason, rollback
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.latency.quantiles import Quantile, least_n
@@ -54,6 +54,7 @@ def verdict_model(path: Path) -> dict[str, Any] | None:
         "headline": headline(verdict),
         "about": verdict.about,
         "rollback": rollback(verdict),
+        "failing": [one.name for one in verdict.lines if one.status == FAIL and not one.critical],
         "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
     }
 
@@ -72,9 +73,9 @@ def _kept(arm: Mapping[str, Any], name: str) -> str:
     return f"0 (≤ {unseen['at_most']:.2%})" if unseen else f"{value:.4f}"
 
 
-def meanings(table: Table) -> dict[str, str]:
-    """What the measures of a table say, and which way is better."""
-    entries = {name: entry_of(name) for name in table.headers}
+def meanings(names: Sequence[str]) -> dict[str, str]:
+    """What some measures say, and which way is better."""
+    entries = {name: entry_of(name) for name in names}
     return {name: f"{one.definition} {direction(name).capitalize()} is better." for name, one in entries.items() if one}
 
 
@@ -91,17 +92,20 @@ def slice_tables(
             tables.append(
                 Table(f"{measure}: differences, the worst first", SLICED, rows, max(0, len(own) - MOST_SLICES), command)
             )
+    hit = f"Success@{cutoff}"
     for name, values in slices.items():
+        if not any(means[arm]["measures"].get(hit) is not None for means in values.values() for arm in arms):
+            continue
         rows = [
             [
                 value,
                 str(means[arms[0]]["n"]),
-                *(_number(means[arm]["measures"].get(f"Success@{cutoff}")) for arm in arms),
+                *(_number(means[arm]["measures"].get(hit)) for arm in arms),
             ]
             for value, means in list(values.items())[:MOST_SLICES]
         ]
         more = max(0, len(values) - MOST_SLICES)
-        tables.append(Table(f"Success@{cutoff} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
+        tables.append(Table(f"{hit} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
     return tables
 
 

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from lab.files import write_whole
+from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ COLOURS = {
 STRANGER = "#333333"
 TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
 # Text on an area of that colour. Not quite white: paper turns dark on a dark page, and this does not.
-INKS = {"must": "#fefefe", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
+INKS = {"must": "#010101", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
 # A change for the better, for the worse, and one that is not decided.
 MARKS: dict[bool | None, tuple[str, str]] = {True: ("#0072B2", "o"), False: ("#D55E00", "s"), None: ("#777777", "D")}
 SLIDE = (12.8, 7.2)
@@ -63,6 +64,8 @@ STYLE: dict[str, Any] = {
     "text.parse_math": False,
 }
 SMALL, MIDDLE, LARGE = 12, 15, 21
+# Names that fit beside a drawing, one below the other.
+MOST_NAMES = 16
 # Letters of a line of that size that fit a slide.
 TITLE_WIDTH, SUBTITLE_WIDTH, SOURCE_WIDTH = 66, 104, 150
 # Families with Chinese characters, the traditional forms first, and how their files are called.
@@ -148,7 +151,7 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
         lines = wrap(words.source, SOURCE_WIDTH)
         figure.text(left, bottom, "\n".join(lines), va="bottom", fontsize=SMALL - 1, color=SOFT)
         bottom += len(lines) * SMALL * 1.3 / height
-    figure.set_label(" ".join(f"{one.rstrip('.')}." for one in (words.title, words.subtitle) if one))
+    figure.set_label("\n".join(" ".join(one.split()) for one in (words.title, words.subtitle)))
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     figure.set_layout_engine("constrained", rect=(0.015, bottom, 0.97, top - bottom), w_pad=0.1, h_pad=0.1)
     for axes in grid.flat:
@@ -160,12 +163,28 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
 
 def told(figure: Figure) -> str:
     """The words of a slide: its finding, and what is shown."""
-    return str(figure.get_label())
+    return " ".join(f"{one.rstrip('.')}." for one in words_of(figure) if one)
 
 
-def finding(figure: Figure) -> str:
-    """The finding alone: what a slide has for a title."""
-    return " ".join(figure.texts[0].get_text().split()) if figure.texts else ""
+def words_of(figure: Figure) -> Words:
+    """What a slide says of itself, but for its source; nothing of a figure that is none."""
+    title, _, subtitle = str(figure.get_label()).partition("\n")
+    return Words(title, subtitle)
+
+
+def within(figure: Figure) -> tuple[float, float]:
+    """From where to where the drawing of a slide reaches, its words left out, in shares of its height from above.
+
+    To be asked for before it is saved.
+    """
+    engine = figure.get_layout_engine()
+    _, bottom, _, height = engine.get()["rect"] if engine else (0.0, 0.0, 1.0, 1.0)
+    return 1 - bottom - height, 1 - bottom
+
+
+def of_all(shown: int, all_of_them: int) -> str:
+    """How many arms are shown, and of how many where that is not all."""
+    return counted(shown, "arm") if shown == all_of_them else f"the first {shown} of {counted(all_of_them, 'arm')}"
 
 
 def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], colours: Mapping[str, str]) -> None:
@@ -221,19 +240,34 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """A figure as ``svg`` or ``png``, named by its words."""
+    """A figure as ``svg`` or ``png``, named by its words.
+
+    Letters of an SVG are drawn, unless no font that is installed here has them: then they are left as text, for whoever
+    opens it may have one. In a PNG they are boxes, and the page beside spells them out.
+    """
+    drawn, missing = _rendered(figure, kind, STYLE["svg.fonttype"])
+    if missing and kind == "svg":
+        drawn, _ = _rendered(figure, kind, "none")
+    # Laid out once: whatever it is drawn as next looks the same.
+    figure.set_layout_engine("none")
+    return drawn
+
+
+def _rendered(figure: Figure, kind: str, letters: str) -> tuple[bytes, bool]:
+    """A figure drawn once, and whether it has a letter that no font here has."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     title = {"Title": told(figure)} if told(figure) else {}
     metadata = {"Date": None, **title} if kind == "svg" else {"Software": None, **title}
-    with mpl.rc_context(_style()), warnings.catch_warnings():
-        # A name in a script that no installed font has is drawn as boxes; the page beside spells it out.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
+    with mpl.rc_context(_style() | {"svg.fonttype": letters}), warnings.catch_warnings(record=True) as said:
+        warnings.filterwarnings("always", message="Glyph .* missing")
         figure.savefig(buffer, format=kind, metadata=metadata, dpi=150)
-    # Laid out once: whatever it is drawn as next looks the same.
-    figure.set_layout_engine("none")
-    return buffer.getvalue()
+    missing = [one for one in said if str(one.message).startswith("Glyph ")]
+    for one in said:
+        if one not in missing:
+            warnings.warn(one.message, stacklevel=2)
+    return buffer.getvalue(), bool(missing)
 
 
 def colour_of(arm: str) -> str:

@@ -33,9 +33,9 @@ def text_table(
 ) -> str:
     """A table for a terminal, as wide as that at most.
 
-    The first ``left`` columns stand to the left, the others to the right; None is a dash. The first column is not
-    broken where there are more than three, or ``whole_keys`` asks for it, unless it would take more than half of the
-    width: what does not fit and may not be broken, rich cuts.
+    The first ``left`` columns stand to the left, the others to the right; None is a dash. Headers that say nothing take
+    no line. The first column is not broken where there are more than three, or ``whole_keys`` asks for it, unless it
+    would take more than half of the width: what does not fit and may not be broken, rich cuts.
     """
     from rich import box
     from rich.cells import cell_len
@@ -45,7 +45,8 @@ def text_table(
     console = Console(highlight=False, markup=False, emoji=False)
     longest = max((cell_len(show(row[0])) for row in rows), default=0)
     whole = (whole_keys or len(headers) > 3) and longest <= console.width // 2
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    bare = not any(headers)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_header=not bare)
     for place, header in enumerate(headers):
         side: JustifyMethod = "left" if place < left else "right"
         table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and whole)

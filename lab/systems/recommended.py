@@ -1,6 +1,6 @@
 """The configuration that the lab's own sweeps lead to: as good as search without tiers, and it repeats itself less.
 
-What it was held against, and what it was found to keep, stands in README.md ("The recommended configuration").
+What it was held against, and what it was found to keep, stands in docs/settings.md.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def make_app(viewer: Viewer, port: int) -> ASGIApp:
             *(Route(f"/{name}", lambda _, answer=answer: answer) for name, answer in static.items()),
         ],
         exception_handlers={
-            NotThere: wrong("No such thing", 404),
+            NotThere: wrong("Nothing to show here", 404),
             LabError: wrong("This cannot be shown", 500),
             HTTPException: unknown,
         },

@@ -81,7 +81,7 @@ class Viewer:
         import numpy as np
 
         state, pair, matching = self._asked(query)
-        name = query.get("conversation")
+        name = query.get("conversation") or None
         if name is not None:
             matching = matching & self._own(name)
         numbers, pages = _page(np.flatnonzero(matching).tolist(), query, TURNS_A_PAGE)
@@ -112,6 +112,12 @@ class Viewer:
 
         state, pair, matching = self._asked(query)
         name, key, arm = query.get("conversation", ""), query.get("turn", ""), query.get("arm")
+        lacking = [what for what, given in (("conversation", name), ("turn", key)) if not given]
+        if lacking:
+            raise NotThere(
+                f"the address of a turn needs conversation=… and turn=…; missing: {', '.join(lacking)}. "
+                "The list of conversations leads to both."
+            )
         if not self._own(name).any() and name in self.index.damaged:
             raise LabError(self.index.damaged[name])
         number = self.index.number_of(name, key)

@@ -75,7 +75,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
-    browser.open(page)
+    browser.open(page.as_uri())
     assert browser.asked == [page.as_uri()]
     assert browser.said == []
     assert browser.ask("document.title") == "Recall report: recency against none"
@@ -92,12 +92,12 @@ def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
     browser.ask(f"{{ {stopped} document.body.append(one); }}")
     browser.ask("{ const one = new Image(); one.src = 'http://127.0.0.1:9/x'; document.body.append(one); }")
     assert browser.ask("document.title") == "Recall report: recency against none"
-    assert browser.stopped()["blockedReason"] == "csp"
+    assert browser.wait("Network.loadingFailed")["blockedReason"] == "csp"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
 def test_nothing_overflows_in_light_or_dark(browser: Any, page: Path, width: int, dark: bool) -> None:
-    browser.open(page, width=width, dark=dark)
+    browser.open(page.as_uri(), width=width, dark=dark)
     browser.ask(
         "document.querySelectorAll('details').forEach(one => { one.removeAttribute('name'); one.open = true; })"
     )
@@ -112,8 +112,36 @@ def test_nothing_overflows_in_light_or_dark(browser: Any, page: Path, width: int
     assert browser.ask("getComputedStyle(document.querySelector('svg [id$=text_1] g')).fill") == colours[0]
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_figure_says_its_words_once_and_where_they_wrap(browser: Any, page: Path, width: int) -> None:
+    browser.open(page.as_uri(), width=width)
+    figures = browser.ask("""[...document.querySelectorAll('figure')].map(one => ({
+        said: one.querySelector('.finding').textContent.trim(),
+        fits: one.querySelector('.finding').scrollWidth <= innerWidth,
+        name: one.querySelector('[role=img]').getAttribute('aria-label'),
+        cut: one.querySelector('svg').viewBox.baseVal.y,
+        shape: one.querySelector('svg').viewBox.baseVal.width / one.querySelector('svg').viewBox.baseVal.height,
+        drawn: one.querySelector('svg').clientWidth / one.querySelector('svg').clientHeight}))""")
+    assert len(figures) > 5
+    for one in figures:
+        assert one["fits"]
+        assert one["name"].startswith(one["said"])
+        # A title at least is left out, and what is left keeps its shape.
+        assert one["cut"] > 40
+        assert one["drawn"] == pytest.approx(one["shape"], rel=0.02) or one["drawn"] is None
+
+
+def test_paper_is_light_and_shows_what_a_screen_folds(browser: Any, page: Path) -> None:
+    browser.open(page.as_uri(), dark=True, media="print")
+    assert browser.ask("getComputedStyle(document.body).color") == "rgb(29, 29, 31)"
+    assert browser.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
+    heights = "[...document.querySelectorAll('details:not(.long) svg')].map(one => one.getBoundingClientRect().height)"
+    assert browser.ask(heights)
+    assert min(browser.ask(heights)) > 100
+
+
 def test_links_lead_somewhere_and_a_screen_reader_finds_its_way(browser: Any, page: Path) -> None:
-    browser.open(page)
+    browser.open(page.as_uri())
     links = browser.ask("[...document.querySelectorAll('a')].map(one => one.getAttribute('href'))")
     inside = [one for one in links if one.startswith("#")]
     assert len(inside) > 6
@@ -132,6 +160,6 @@ def test_links_lead_somewhere_and_a_screen_reader_finds_its_way(browser: Any, pa
     assert browser.ask("[...document.querySelectorAll('th')].every(one => one.scope)")
     # What scrolls can be scrolled by keyboard, and shows where the focus is.
     assert browser.ask("[...document.querySelectorAll('.scroll, pre')].every(one => one.tabIndex === 0)")
-    browser("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    browser.press("Tab")
     assert browser.ask("document.activeElement.className") == "skip"
     assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"

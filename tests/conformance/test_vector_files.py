@@ -174,7 +174,7 @@ def test_numbers_may_lie_apart_where_that_is_allowed() -> None:
 
 
 def test_a_deployments_own_turns(tmp_path: Path) -> None:
-    """As the README says they are recorded: with searches of an embedder that is not ours, and only what is known."""
+    """Recorded as docs/formats.md says: with searches of an embedder that is not ours, and only what is known."""
     stored = {"createdAt": 1, "category": "fact", "importance_label": "must_remember", "scope": "global"}
     rows = [
         {"params": {"text": text}, "output": {"details": {"id": text[:1], **stored}}} for text in ("b far", "a near")

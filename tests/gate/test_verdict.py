@@ -202,3 +202,13 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
         UnusableInput, match=r"only_where: arm \w+ has no .arm\.config\.budget\.maxWords.; it has: .*maxChars"
     ):
         judge(policy_of(knob.format("budget.maxWords", "1")), run)
+
+
+@pytest.mark.parametrize("kind", ["guard", "limit"])
+def test_a_rule_beyond_what_an_arm_returns_names_the_cutoff_that_is_measured(
+    policy_of: PolicyOf, run: RunDirectory, kind: str
+) -> None:
+    bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
+    (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
+    reason = "R@50: nothing is measured at 50 of an arm that returns 6 places; ask for @6"
+    assert (line.status, line.reason) == (ERROR, reason)

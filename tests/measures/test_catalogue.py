@@ -1,8 +1,7 @@
-"""One list of measures: whoever scores, compares or draws looks there, and the README speaks of the same ones."""
+"""One list of measures: whoever scores, compares or draws looks there."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from lab.measures.score import score_run
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 
-ROOT = Path(__file__).resolve().parents[2]
 UNITS = {"probe", "turn", "conversation"}
 
 
@@ -52,14 +50,6 @@ def test_the_unit_is_what_has_values(scored: dict[str, dict[str, set[str]]]) -> 
 def test_rank_measures_have_the_names_that_files_are_scored_by() -> None:
     assert {one.name for one in CATALOGUE if one.source in ("trec_eval", "ir_measures")} == set(KNOWN) - {"AllGold"}
     assert not {one.name for one in CATALOGUE if one.graded} - set(KNOWN)
-
-
-@pytest.mark.parametrize("name", [one.name for one in CATALOGUE])
-def test_the_readme_says_of_every_measure_which_way_is_better(name: str) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    rows = [re.split(r" *\| *", line.strip("| \n")) for line in text.splitlines() if line.startswith("| `")]
-    (better,) = [row[-1] for row in rows if re.search(rf"`{re.escape(name)}(@\w+)?`", row[0])]
-    assert better == {"higher": "high", "lower": "low", "neither": "–"}[direction(name)]
 
 
 def test_a_change_is_for_the_better_by_its_direction() -> None:

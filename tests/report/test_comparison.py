@@ -9,6 +9,7 @@ import pytest
 
 from lab.compare.paired import Comparison, Difference
 from lab.compare.statistics import Estimate
+from lab.report.build import sentence
 from lab.report.comparison import COLUMNS, MORE, WIDE, gains, more, notes, reading, row, shown, wide
 from lab.report.tables import latex, latex_table, markdown_table
 
@@ -134,7 +135,7 @@ def test_latex_escapes_all_that_it_reads_otherwise() -> None:
     assert not any(re.search(r"(?<!\\)[%#$_]", line) for line in rows)
 
 
-def test_what_got_worse_undeclared_is_said_beside_what_was_declared(found: Comparison) -> None:
+def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Comparison) -> None:
     worse = (
         difference(0.2, 0.1, "Forbidden@6"),
         difference(0.2, 0.1, "Forbidden@3"),
@@ -142,8 +143,18 @@ def test_what_got_worse_undeclared_is_said_beside_what_was_declared(found: Compa
         difference(-0.1, 0.05, "Present"),
         difference(0.3, 0.1, "RepeatRate"),
     )
-    said = notes(replace(found, differences=(*found.differences, *worse)), ())
-    told = next(one for one in said if one.startswith("Worse by the interval, and not declared"))
+    all_told = replace(found, differences=(*found.differences, *worse))
+    told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, and not declared"))
     # Another cutoff says the same again, what is not decided is no harm, and what was declared has its own row.
     assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
+    # Who reads the first sentence alone learns it, too.
+    harms = (
+        "; but worse in what was not declared: a misleading memory is injected at 70% of the probes that have one, "
+        "against 50% (Forbidden@6), Present 0.500 → 0.400."
+    )
+    assert sentence(all_told, "recorded").endswith(harms)
+    assert "not declared" not in sentence(found, "recorded")
+    many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
+    long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
+    assert re.search(r"Forbidden@6 .*, Present .* and \d more\.$", long)

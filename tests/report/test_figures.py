@@ -14,11 +14,11 @@ import pytest
 
 from lab.compare.paired import Difference, Slice
 from lab.compare.statistics import Estimate
+from lab.report import style
 from lab.report.figures import (
     COLOURS,
     TIERS,
     composition_figure,
-    finding,
     forest_figure,
     pareto_figure,
     rendered,
@@ -30,6 +30,7 @@ from lab.report.figures import (
     told,
     tradeoff_figure,
     turn_figure,
+    words_of,
 )
 from lab.report.style import chinese_font
 from lab.sweep.saturation import Point
@@ -172,8 +173,8 @@ def test_every_figure_is_a_slide_that_says_its_finding(name: str) -> None:
     figure = drawn(name)
     width, height = figure.get_size_inches()
     assert width / height == pytest.approx(16 / 9)
-    assert len(finding(figure)) > 20
-    assert told(figure).startswith(finding(figure))
+    assert len(words_of(figure).title) > 20
+    assert told(figure).startswith(words_of(figure).title)
     # Read from the back of a room: a finding of 20 points, and nothing but the source below 12.
     sizes = [
         text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
@@ -188,18 +189,21 @@ def test_every_figure_is_a_slide_that_says_its_finding(name: str) -> None:
         (DIFFERENCES, "cand is better in Success@6 and RepeatRate and open in R@6 and nDCG@6"),
         (DIFFERENCES[:1], "cand is better in Success@6"),
         (DIFFERENCES[1:2], "Nothing is shown between cand and base: every interval holds zero"),
-        ([_difference("R@6", -0.2, -0.3, -0.1)] * 2, "cand is worse in all 2 measures"),
+        ([_difference("R@6", -0.2, -0.3, -0.1)] * 2, "cand is worse in all 2 primary measures"),
     ],
 )
 def test_a_forest_finds_what_its_intervals_show(some: list[Difference], said: str) -> None:
-    assert finding(forest_figure(some, "base", "cand")) == said
+    assert words_of(forest_figure(some, "base", "cand")).title == said
+    beyond = ("Forbidden@6", "StaleRecall")
+    harmed = words_of(forest_figure(some, "base", "cand", beyond=beyond)).title
+    assert harmed == f"{said}; worse beyond these: Forbidden@6 and StaleRecall"
 
 
 def test_slices_name_the_worst_only_where_it_is_shown_to_be_worse() -> None:
-    assert finding(slices_figure(SLICES, "base", "cand")) == "No slice is shown to be worse by Success@6"
+    assert words_of(slices_figure(SLICES, "base", "cand")).title == "No slice is shown to be worse by Success@6"
     worse = Slice("type", "rule", _difference("Success@6", -0.4, -0.6, -0.2))
     figure = slices_figure([worse, *SLICES], "base", "cand")
-    assert finding(figure) == "Success@6 is worse in 1 slice, first of all type = rule"
+    assert words_of(figure).title == "Success@6 is worse in 1 slice, first of all type = rule"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == "type = rule (10)"
 
 
@@ -230,7 +234,7 @@ def test_a_timeline_joins_the_turns_in_which_a_memory_stays() -> None:
 
 def test_a_timeline_of_an_arm_that_injects_nothing_can_be_drawn() -> None:
     figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
-    assert finding(figure) == "Over 2 turns none shows 0 different memories, hybrid shows 1 different memory"
+    assert words_of(figure).title == "Over 2 turns none shows 0 different memories, hybrid shows 1 different memory"
 
 
 def test_a_tradeoff_places_and_names_each_arm_that_has_both_values() -> None:
@@ -253,23 +257,64 @@ def test_names_of_points_that_lie_close_together_do_not_overlap() -> None:
     assert min(above - below for below, above in pairwise(heights)) >= letters
 
 
+@pytest.mark.parametrize(
+    ("repeats", "said"),
+    [
+        ((0.4, 0.75), "vector hits most often, 50%, and repeats least, 40%"),
+        ((0.4, 0.3), "vector hits most often: 50% at 40% repeats; house_arm repeats least: 30%"),
+    ],
+)
+def test_a_trade_off_names_one_arm_once(repeats: tuple[float, float], said: str) -> None:
+    arms = {name: MEASURES[name] | {"RepeatRate": one} for name, one in zip(MEASURES, repeats, strict=False)}
+    words = words_of(tradeoff_figure(arms))
+    assert words.title == said
+    assert words.subtitle == "2 arms. Up and to the left is better."
+    assert "oracle" in words_of(tradeoff_figure(arms | {"oracle": {"Success@6": 1.0, "RepeatRate": 0.0}})).subtitle
+
+
+def test_arms_for_which_there_is_no_room_are_counted_and_not_crammed_in() -> None:
+    arms = [f"arm_{place:02}" for place in range(38)] + ["tier_first_v1", "none"]
+    points = {arm: {"Success@6": place / 40, "RepeatRate": place / 50} for place, arm in enumerate(arms)}
+    bars = (
+        composition_figure({arm: {"must": 1.0} for arm in arms}),
+        turn_figure({arm: {"select": 1.0} for arm in arms}, {}),
+    )
+    for figure in bars:
+        assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == arms[15::-1]
+        assert "the first 16 of 40 arms" in words_of(figure).subtitle
+    figure = tradeoff_figure(points)
+    assert len(figure.axes[0].lines) == 40
+    named = [text.get_text().split()[0] for text in figure.axes[0].texts]
+    assert (len(named), "tier_first_v1" in named, "none" in named) == (16, True, False)
+    assert words_of(figure).subtitle.startswith("40 arms, 16 of them named.")
+    # A warning that nothing fits would be an error here.
+    assert rendered(figure, "svg")
+
+
+def test_slices_without_an_interval_are_not_counted_among_the_worst() -> None:
+    lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
+    assert "all 2 that have" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
+    many = [Slice("type", f"kind {place}", DIFFERENCES[0]) for place in range(20)]
+    assert "the worst 14 of 20 that have" in words_of(slices_figure([*many, lone], "base", "cand")).subtitle
+
+
 def test_a_front_joins_what_nothing_beats_and_leaves_the_oracle_out() -> None:
     figure = pareto_figure(MEASURES)
     (front,) = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     assert _points(front) == [(0.0, 0.0), (100.0, 0.5)]
-    assert finding(figure) == "Nothing hits more often than vector: 50% of the probes for 100 tokens a turn"
+    assert words_of(figure).title == "Nothing hits more often than vector: 50% of the probes for 100 tokens a turn"
 
 
 def test_tiers_over_time_stack_to_what_they_hold() -> None:
     figure = tiers_figure(PARTS)
     heights = [round(sum(bar.get_height() for bar in axes.patches), 9) for axes in figure.axes]
     assert heights == [2.0, 1.0]
-    assert finding(figure) == "must_remember goes from 50% to 100% under first, from 0% to 0% under quota"
+    assert words_of(figure).title == "must_remember goes from 50% to 100% under first, from 0% to 0% under quota"
 
 
 def test_stages_stack_to_the_mean_of_a_turn() -> None:
     figure = turn_figure(STAGES, {"first": "p50 4 ms"})
-    assert finding(figure) == "first waits longest: 4.50 ms a turn, 67% of it select"
+    assert words_of(figure).title == "first waits longest: 4.50 ms a turn, 67% of it select"
     assert "p50 4 ms" in [text.get_text().strip() for text in figure.axes[0].texts]
 
 
@@ -284,6 +329,14 @@ def test_chinese_is_drawn_where_a_font_for_it_is_installed(tmp_path: Path) -> No
     assert "LastResort" not in drawn
 
 
+def test_letters_that_no_font_here_has_are_left_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(style, "chinese_font", lambda: None)
+    svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
+    assert re.search(r"<text [^>]*>[^<]*半山喝茶", svg.read_text("utf-8"))
+    svg, _ = save(timeline_figure(TURNS, LABELS, "plain"), tmp_path / "plain")
+    assert "<text " not in svg.read_text("utf-8")
+
+
 def test_a_composition_stacks_shares_to_one() -> None:
     axes = composition_figure(SHARES).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["quota", "first"]
@@ -292,7 +345,7 @@ def test_a_composition_stacks_shares_to_one() -> None:
     # Where each bar begins, and how long it is.
     assert rows == [[0.0, 0.25, 0.25, 0.7, 0.95, 0.05], [0.0, 1.0]]
     assert [text.get_text() for text in axes.texts] == ["25%", "70%", "100%"]
-    assert finding(composition_figure(SHARES)).startswith("must_remember takes 100% of the places under first")
+    assert words_of(composition_figure(SHARES)).title.startswith("must_remember takes 100% of the places under first")
 
 
 def test_a_saturation_draws_the_mean_over_draws_and_the_range_as_a_band() -> None:
@@ -306,4 +359,7 @@ def test_a_saturation_draws_the_mean_over_draws_and_the_range_as_a_band() -> Non
     assert flat == {"hybrid (no tiers)": {0.55}, "oracle": {1.0}}
     lower = next(line for line in figure.axes[3].lines if line.get_label() == "tier_quota_v1")
     assert _points(lower) == [(0.1, 0.8)]
-    assert finding(figure) == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"
+    assert (
+        words_of(figure).title
+        == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"
+    )

@@ -85,4 +85,4 @@ def test_a_contract_tells_harms_that_never_happened_with_their_bound(run: RunDir
     assert by_arm["none"]["AnyWrongScope"] == f"0 (≤ {bound:.2%})"
     assert by_arm["none"]["Future"] == "–"
     assert by_arm["tier_first_v1"]["Future"] == "0.0000"
-    assert set(sections.meanings(table)) == set(table.headers[1:])
+    assert set(sections.meanings(table.headers)) == set(table.headers[1:])

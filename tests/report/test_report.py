@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_whole
+from lab.gate.line import FAIL, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
@@ -23,6 +25,7 @@ from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory, open_run
 from lab.report.build import build_report, sentence
+from lab.report.comparison import notes, shown
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
 from lab.report.reproduce import replay_command
@@ -259,6 +262,13 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     assert model is not None
     assert model["headline"] == headline(verdict)
     assert len(model["rules"].rows) == len(verdict.lines)
+    # What fails and decides nothing stands beside the verdict all the same.
+    harm = Line("limit", "Forbidden@6", FAIL, False, "why")
+    write_whole(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
+    build_report(run)
+    for page in ("report.html", "report.md"):
+        text = (run.path / page).read_text("utf-8")
+        assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
     write_whole(run.path / "verdict.json", b'{"verdict": "go"}')
     with pytest.raises(UnusableInput, match="is no verdict of a gate"):
         build_report(run)
@@ -287,7 +297,9 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
 
 def test_one_conversation_is_not_said_to_decide_anything(make_run: MakeRun) -> None:
     found = compare_arms(make_run("one", sessions=3), *POLICIES)
-    assert "one conversation says nothing about others" in sentence(found, "sampled")
+    said = sentence(found, "sampled")
+    assert said.count("1 conversation, which says nothing about others") == said.count("others") == 1
+    assert not [one for one in notes(found, shown(found)) if "read the intervals" in one]
 
 
 def test_a_run_without_probes_is_reported(make_run: MakeRun) -> None:
@@ -295,6 +307,10 @@ def test_a_run_without_probes_is_reported(make_run: MakeRun) -> None:
     build_report(run)
     data = json.loads((run.path / "report.json").read_text("utf-8"))
     assert data["facts"]["probes with gold"] == 0
+    page = (run.path / "report.html").read_text("utf-8")
+    # Nothing is explained of what is not there, and no section is empty.
+    assert "Success is hit" not in page
+    assert 'id="slices"' not in page
 
 
 def test_an_unknown_arm_is_refused(hostile: RunDirectory) -> None:

@@ -172,6 +172,8 @@ def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
     ("address", "said"),
     [
         ("/nowhere", "There is nothing at /nowhere"),
+        ("/turn", "missing: conversation, turn."),
+        ("/turn?conversation=plain", "missing: turn."),
         ("/turns?conversation=nobody", "no conversation 'nobody'"),
         ("/turn?conversation=plain&turn=x", "no recall happened at 'x'"),
         ("/turn?conversation=plain&turn=../../etc", "no recall happened"),
@@ -188,6 +190,8 @@ def test_what_is_not_there_is_said_in_plain_words(client: Any, address: str, sai
     assert page.status_code == 404
     assert said in unescape(page.text)
     assert "Traceback" not in page.text
+    # Each leads back.
+    assert '<a data-up href="/">All conversations</a>' in page.text
 
 
 def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:
@@ -195,7 +199,7 @@ def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, c
     copied.receipts("other").unlink()
     client = client_of(copied)
     page = client.get("/")
-    assert "2 cannot be read" in page.text
+    assert "conversations. 2 cannot be read." in " ".join(re.sub("<[^>]*>", "", page.text).split())
     for name, why in (("plain", "damaged"), ("other", "not replayed yet")):
         told = client.get(f"/turns?conversation={name}")
         assert (told.status_code, f"<bdi>{name}</bdi> cannot be read" in told.text) == (200, True)

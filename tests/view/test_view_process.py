@@ -74,41 +74,72 @@ def test_pages_in_a_browser(browser: Any, address: str, width: int) -> None:
     turn = f"turn?conversation=plain&turn={quote('plain/s04/t3', safe='')}&arm=quota_repeat&full=1"
     for page, dark in (("", False), ("turns?conversation=plain&show=stale", True), (turn, False)):
         browser.open(address + page, width=width, dark=dark)
-        assert browser.value("document.documentElement.scrollWidth") <= width
-        assert browser.value("document.title").endswith("– recall lab")
-        assert browser.value("document.querySelectorAll('script').length") == 1
-        assert browser.complaints() == []
-        assert {one for one in browser.asked_for() if not one.startswith((address, "data:"))} == set()
-    light = browser.value("getComputedStyle(document.body).backgroundColor")
+        assert browser.ask("document.documentElement.scrollWidth") <= width
+        assert browser.ask("document.title").endswith("– recall lab")
+        assert browser.ask("document.querySelectorAll('script').length") == 1
+        assert browser.said == []
+        assert {one for one in browser.asked if not one.startswith((address, "data:"))} == set()
+    light = browser.ask("getComputedStyle(document.body).backgroundColor")
     browser.open(address, width=width, dark=True)
-    assert browser.value("getComputedStyle(document.body).backgroundColor") != light
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") != light
 
 
 def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
     focused = "document.activeElement.id"
     browser.open(address + "turns?conversation=plain", width=1280)
     browser.press("j")
-    first = browser.value(focused)
+    first = browser.ask(focused)
     browser.press("j")
-    assert browser.value(focused) != first
+    assert browser.ask(focused) != first
     browser.press("k")
-    assert browser.value(focused) == first
-    assert browser.value("location.hash") == f"#{first}"
+    assert browser.ask(focused) == first
+    assert browser.ask("location.hash") == f"#{first}"
     browser.press("?")
-    assert browser.value("document.getElementById('help').open") is True
-    browser.value("document.getElementById('help').close()")
+    opened = "document.querySelector('#help:popover-open') !== null"
+    assert browser.ask(opened)
+    browser.press("Escape")
+    assert not browser.ask(opened)
     browser.press("/")
-    assert browser.value(focused) == "q"
+    assert browser.ask(focused) == "q"
     browser.press("j")
-    assert browser.value("document.getElementById('q').value") == "j"
-    browser.value("document.activeElement.blur()")
+    assert browser.ask("document.getElementById('q').value") == "j"
+    browser.ask("document.activeElement.blur()")
     browser.press("j")
-    browser.events.clear()
-    browser.press("e")
-    browser.wait("Page.loadEventFired")
-    assert browser.value("location.hash") == "#explained"
-    assert "tier_quota_v1 at plain/s00" in browser.value("document.querySelector('.explained').textContent")
-    browser.events.clear()
-    browser.press("j")
-    browser.wait("Page.loadEventFired")
-    assert "plain/s00/t3" in browser.value("document.querySelector('h1').textContent")
+    browser.press("e", leads=True)
+    assert browser.ask("location.hash") == "#explained"
+    assert "tier_quota_v1 at plain/s00" in browser.ask("document.querySelector('.explained').textContent")
+    browser.press("j", leads=True)
+    assert "plain/s00/t3" in browser.ask("document.querySelector('h1').textContent")
+
+
+def test_a_run_is_walked_without_scripts_by_tab_and_enter(browser: Any, address: str) -> None:
+    opened = "document.querySelector('#help:popover-open') !== null"
+
+    def tab_to(selector: str) -> None:
+        for _ in range(60):
+            browser.press("Tab")
+            if browser.ask(f"document.activeElement.matches({json.dumps(selector)})"):
+                assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+                return
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    browser.open(address, scripts=False)
+    tab_to(".skip")
+    tab_to("#ask")
+    browser.press("Enter")
+    assert browser.ask(opened)
+    assert "how much it is worth" in browser.ask("document.getElementById('help').innerText")
+    browser.press("Escape")
+    assert not browser.ask(opened)
+    tab_to("a[href^='/turns?conversation=']")
+    browser.press("Enter", leads=True)
+    tab_to("button.plainly")
+    browser.press(" ")
+    assert browser.ask(opened)
+    browser.press("Escape")
+    tab_to("article h2 a")
+    browser.press("Enter", leads=True)
+    tab_to("#explained a")
+    browser.press("Enter", leads=True)
+    assert browser.ask("document.querySelector('.explained').tabIndex") == 0
+    assert browser.said == []

@@ -32,14 +32,14 @@ const keys = {
   },
   u: () => follow("a[data-up]"),
   "/": () => document.getElementById("q")?.focus(),
-  "?": () => help.showModal(),
+  "?": () => help.showPopover(),
   Enter: () => {
     if (document.activeElement?.matches("[data-step]")) follow("a", document.activeElement);
   },
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || help.matches(":popover-open")) return;
   if (event.target.closest("input, select, textarea")) {
     if (event.key === "Escape") event.target.blur();
     return;
@@ -50,5 +50,7 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
-document.getElementById("ask").addEventListener("click", () => help.showModal());
+help.addEventListener("toggle", (event) => {
+  if (event.newState === "open") help.querySelector("button").focus();
+});
 if (location.hash) document.getElementById(location.hash.slice(1))?.focus();
