@@ -87,6 +87,14 @@ def test_a_wrong_shape_is_named_by_file_and_line(
     assert str(caught.value) == f"{path}:2: {problem}"
 
 
+def test_a_dialogue_is_judged_before_its_test_turn_whoever_says_it(tmp_path: Path) -> None:
+    lines = ["<BOD>", "<Ada>: one", "<Assistant>: two", "<Ada>: three", "<EOD>"]
+    line = {"dialogue": lines, "test-turn": [3], "relevant-id": [1], "user-id": 1}
+    (tmp_path / "dialogue.json").write_text(json.dumps(line), "utf-8")
+    (tmp_path / "memory.json").write_text(json.dumps({"1": {"event": "Ada spoke.", "time": "2024-01-01"}}), "utf-8")
+    assert [probe.turn for probe in read_library(tmp_path, "madial").golden.probes] == ["en-user1/d001/1"]
+
+
 def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path)
     library = read_library(folder, "madial")
