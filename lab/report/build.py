@@ -182,8 +182,8 @@ SAID = {
 }
 # Harms that need a word beside their names.
 HARMS = {
-    "Forbidden": "a misleading memory is injected at {candidate:.0%} of the probes that have one, against {baseline:.0%}",
-    "StaleRecall": "a superseded one at {candidate:.0%} of the turns that have one, against {baseline:.0%}",
+    "Forbidden": "a misleading memory is injected at {candidate:.0%} of the probes with one, against {baseline:.0%}",
+    "StaleRecall": "a superseded one at {candidate:.0%} of the turns with one, against {baseline:.0%}",
     "FalseRecall": "something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
     "WrongScope": "{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
 }

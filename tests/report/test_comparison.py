@@ -150,11 +150,11 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # Who reads the first sentence alone learns it, too.
     harms = (
-        "; but worse in what was not declared: a misleading memory is injected at 70% of the probes that have one, "
+        "; but worse in what was not declared: a misleading memory is injected at 70% of the probes with one, "
         "against 50% (Forbidden@6), Present 0.500 → 0.400."
     )
     assert sentence(all_told, "recorded").endswith(harms)
     assert "not declared" not in sentence(found, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
     long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
-    assert re.search(r"Forbidden@6 .*, Present .* and \d more\.$", long)
+    assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)
