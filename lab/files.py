@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.shape import named
 
+Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -236,7 +237,7 @@ def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:
     # Split at newlines alone: str.splitlines would also cut at U+2028, which JSON allows inside a string.
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
-            yield number, _parse(line, path, number)
+            yield number, _parse(line, path, number, pairs=_once)
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -247,9 +248,18 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, value
 
 
-def _parse(text: str, path: Path, first_line: int) -> Any:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; one that names a field twice has lost what it said first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
+def _parse(text: str, path: Path, first_line: int, pairs: Pairs | None = None) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         unfinished = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")

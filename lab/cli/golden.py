@@ -64,9 +64,11 @@ def pool(
 ) -> None:
     """Pool what several arms recall at some turns, to be judged."""
     from lab.golden.write import write_new
+    from lab.recordings.readers import not_among
     from lab.replay.plan import Asked
     from lab.replay.pool import ARMS, Chosen, make_pool
 
+    not_among(path, format, out)
     asked = Asked(
         str(path),
         format,
@@ -107,25 +109,31 @@ def judge(
     ] = False,
 ) -> None:
     """Judge a pool with the keyboard: grades, forbidden ones, notes. Everything is saved at once; ? shows the keys."""
-    from lab.files import only_writer
+    from lab.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging
     from lab.golden.pool import read_pool
+    from lab.recordings.readers import not_among
     from lab.replay.pool import material
 
     made = read_pool(pool)
+    not_among(recordings or Path(made.recordings), made.format, out)
     if as_json:
         emit_json(open_judging(made, out, judge).progress())
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnusableInput("lab golden judge needs a terminal: keys come from it; --json says how far the judging is")
+    not_among(recordings or Path(made.recordings), made.format, out)
     found = material(made, recordings, memories_from)
     with only_writer(out.resolve().parent):
         from lab.cli.judge_desk import Desk
         from lab.cli.judge_screen import judge as at_terminal
 
+        remove_leftovers(out.resolve().parent)
         judging = open_judging(made, out, judge)
-        at_terminal(Desk(judging, found))
+        desk = Desk(judging, found)
+        # Before the first key: what a kill left half done is mended, and a disk that is full is told of.
         judging.save()
+        at_terminal(desk)
         told = judging.progress()
     emit_folded(
         f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
@@ -240,7 +248,7 @@ def diff(
 
 def split(
     path: options.GoldenSet,
-    out: Annotated[Path, typer.Option(help="The folder to write dev.jsonl and test.jsonl into.")],
+    out: Annotated[Path, typer.Option(help="The folder to make, with dev.jsonl and test.jsonl in it.")],
     share: Annotated[float, typer.Option(help="Share of the conversations that dev.jsonl gets.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
     as_json: Json = False,
@@ -248,12 +256,12 @@ def split(
     """Split a golden set in two, by conversation. dev.jsonl to try things on, test.jsonl to be looked at once."""
     from lab.golden.changes import split as split_set
     from lab.golden.read import read_golden
-    from lab.golden.write import golden_bytes, write_new
+    from lab.golden.write import golden_bytes, write_new_folder
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
+    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.probes) for name, half in halves.items()})
     told: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
-        write_new(out / f"{name}.jsonl", golden_bytes(half.probes))
         conversations = sorted({probe.conversation for probe in half.probes})
         gold = sum(bool(probe.relevant) for probe in half.probes)
         told[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}

@@ -72,7 +72,9 @@ def tell_agreement(told: Agreements, universe: str) -> None:
         ],
     )
     emit_folded(
-        f"{counted(told.probes, 'probe')} that both judged ({told.alone[0]} and {told.alone[1]} by one alone). "
+        f"{counted(told.probes, 'probe')} that both judged ({told.alone[0]} and {told.alone[1]} by one alone"
+        + (f", {told.unpooled} more not in the pool" if told.unpooled else "")
+        + "). "
         f"Pairs: {universe}, and {told.outside} that a judge listed beyond these. both, A, B: pairs that both call "
         "relevant, or one alone; kappa: none of a judge who gave all one grade; low, high: its 95 % interval, over "
         "conversations; kw: of the grades, by squared distance"

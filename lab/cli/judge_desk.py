@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from lab.cli.judge_lines import Line, bar, conversation_lines, cut, day, folded, keys_line, listed, shown, width, window
+from lab.errors import UnusableInput
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import Memory, Recording, Turn
@@ -33,9 +35,14 @@ where the agent could have lost it. A star marks a memory with a note.
 
 
 class Desk:
-    """Where the judge is: turn, memory, and what is being typed. Decisions are those of the :class:`Judging`."""
+    """Where the judge is: turn, memory, and what is being typed. Decisions are those of the :class:`Judging`.
+
+    :class:`UnusableInput` where they are about turns or memories that the recordings do not have.
+    """
 
     def __init__(self, judging: Judging, recordings: Mapping[str, Recording]) -> None:
+        for sheet in judging.sheets():
+            _check(sheet, recordings.get(sheet.conversation), judging.out)
         self.judging = judging
         self._recordings = recordings
         self.place = 0
@@ -58,7 +65,7 @@ class Desk:
     @property
     def recording(self) -> Recording:
         """Its conversation."""
-        return self._recordings[self._turns[self.place].split("/")[0]]
+        return self._recordings[self.sheet.conversation]
 
     @property
     def turn(self) -> Turn:
@@ -288,7 +295,7 @@ class Desk:
         entry = {"search": "search", "note": "why, of this memory", "reason": "what the turn needs"}
         if self.mode in entry:
             typed = shown(self.typed)
-            while width(typed) > columns - len(entry[self.mode]) - 4:
+            while typed and width(typed) > columns - len(entry[self.mode]) - 4:
                 typed = typed[1:]
             return [("bold", f"{entry[self.mode]}: {typed}_"), keys_line("Enter: keep   Esc: leave")]
         if self.mode == "type":
@@ -297,3 +304,14 @@ class Desk:
         keys = "0 no  1 helps  2 needed  f forbid  n note  / search  r rest 0  Enter done"
         more = "x nothing  s skip  u undo  q quit  ? help"
         return [("bold", self.message) if self.message else keys_line(keys), keys_line(more)]
+
+
+def _check(sheet: Sheet, recording: Recording | None, out: Path) -> None:
+    turns = {turn.key for turn in recording.turns} if recording else set()
+    memories = {memory.key for memory in recording.memories} if recording else set()
+    lost = [sheet.turn] if sheet.turn not in turns else [key for key in sheet.items if key not in memories]
+    if lost:
+        raise UnusableInput(
+            f"{lost[0]}: is pooled or was judged for {out}, and the recordings do not have it; was this judged over "
+            "others? Choose another --out, or make the pool again"
+        )

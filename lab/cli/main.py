@@ -5,6 +5,7 @@ Nothing heavy is imported before a verb runs.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -36,11 +37,13 @@ from lab.cli import (
     view,
 )
 from lab.cli.output import ReaderLeft, complain
-from lab.errors import LabError
+from lab.errors import LabError, UnusableInput
 from lab.files import NO_ROOM
 from lab.processes import set_up
 
 INTERRUPTED = 130
+# What the system says of a path that nobody can work with: it may not be looked at, or is none.
+NO_NAME = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 app = typer.Typer(
     name="lab",
@@ -106,6 +109,9 @@ def main() -> None:
         complain(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
+        if error.errno in NO_NAME and error.filename:
+            complain(f"{error.filename}: {error.strerror}")
+            sys.exit(UnusableInput.exit_code)
         if error.errno not in NO_ROOM:
             raise
         # Of output, or of a temporary file below us.

@@ -63,11 +63,12 @@ class Agreements:
 
     ``rows`` are all pairs, then each type of the first judge's probes; ``forbidden`` is over the same pairs, forbidden
     or not; ``silent`` over probes, needing nothing or not. ``outside`` pairs were judged though the universe does not
-    have them, and count. ``alone`` are how many probes each judged alone.
+    have them, and count. ``alone`` are how many probes each judged alone; ``unpooled`` both judged, and no pool has.
     """
 
     probes: int
     alone: tuple[int, int]
+    unpooled: int
     outside: int
     rows: tuple[Agreement, ...]
     forbidden: Agreement
@@ -79,6 +80,7 @@ class Agreements:
         return {
             "probes": self.probes,
             "alone": list(self.alone),
+            "unpooled": self.unpooled,
             "outside": self.outside,
             "agreement": [one._asdict() for one in self.rows],
             "forbidden": self.forbidden._asdict(),
@@ -124,9 +126,11 @@ def agree(
     is in both, or a recording is not among those given.
     """
     one, other = by_id(first), by_id(second)
-    shared = [name for name in one if name in other and (pooled is None or name in pooled)]
+    both = [name for name in one if name in other]
+    shared = [name for name in both if pooled is None or name in pooled]
     if not shared:
-        raise UnusableInput("no probe is in both golden sets: nothing that two judges could agree on")
+        where = "both golden sets and the pool" if both else "both golden sets"
+        raise UnusableInput(f"no probe is in {where}: nothing that two judges could agree on")
     pairs: list[Pair] = []
     outside = 0
     for name in shared:
@@ -149,7 +153,8 @@ def agree(
     ]
     return Agreements(
         len(shared),
-        (len(one) - len(shared), len(other) - len(shared)),
+        (len(one) - len(both), len(other) - len(both)),
+        len(both) - len(shared),
         outside,
         tuple(relevant),
         _agreement("forbidden", pairs, lambda pair: (int(pair.forbids[0]), int(pair.forbids[1]))),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import digest
 from lab.golden.model import GoldenSet, Probe
+from lab.words import counted
 
 FORBIDDEN, UNLISTED = "forbidden", "–"
 TYPE = "type"
@@ -103,7 +104,7 @@ def split(golden: GoldenSet, share: float, seed: int) -> tuple[GoldenSet, Golden
         raise UnusableInput(f"share {share} is not between 0 and 1")
     names = sorted({probe.conversation for probe in golden.probes}, key=lambda name: digest([seed, name]))
     if len(names) < 2:
-        raise UnusableInput(f"{len(names)} conversations: a split by conversation needs two at least")
+        raise UnusableInput(f"{counted(len(names), 'conversation')}: a split by conversation needs two at least")
     first = set(names[: min(max(round(share * len(names)), 1), len(names) - 1)])
     return (
         GoldenSet(tuple(probe for probe in golden.probes if probe.conversation in first)),

@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from lab.golden.changes import marks
 from lab.golden.model import NOTHING, Probe
 
 if TYPE_CHECKING:
     from lab.recordings.model import Memory, Recording, Turn
 
-FORBIDDEN = "forbidden"
 # A gold text of fewer characters than this says too little to be quoted.
 QUOTABLE = 20
 # Runs of so many characters are compared: long enough for a phrase, in Chinese, too.
@@ -25,9 +25,7 @@ def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Colle
     """Sentences without their subject, the probe. ``refused`` memories were judged and found not relevant."""
     memories = {memory.key: memory for memory in recording.memories}
     seen = [one for one in recording.memories if turn is None or one.visible_from <= turn.seq]
-    marks: dict[str, str] = dict.fromkeys(refused, "0")
-    marks |= {one.memory: FORBIDDEN for one in probe.forbidden}
-    marks |= {one.memory: str(one.grade) for one in probe.relevant}
+    judged = dict.fromkeys(refused, "0") | marks(probe)
     relevant = [memories[one.memory] for one in probe.relevant if one.memory in memories]
     if relevant and probe.slices.get("type") == NOTHING:
         yield f"is of type {NOTHING}, and has gold"
@@ -41,13 +39,13 @@ def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Colle
             yield f"gives most of its gold {memory.key} away"
     for newer in seen:
         for older in newer.supersedes:
-            if marks.get(older) in ("1", "2") and older in memories:
+            if judged.get(older) in ("1", "2") and older in memories:
                 yield f"wants {older}, which {newer.key} had superseded by then"
-    yield from _twins(relevant, seen, marks, {memory.key: _replaced(memory, seen) for memory in relevant})
+    yield from _twins(relevant, seen, judged, {memory.key: _replaced(memory, seen) for memory in relevant})
 
 
 def _twins(
-    relevant: list[Memory], seen: list[Memory], marks: dict[str, str], replaced: dict[str, set[str]]
+    relevant: list[Memory], seen: list[Memory], judged: dict[str, str], replaced: dict[str, set[str]]
 ) -> Iterator[str]:
     """Memories that say what gold says and are judged otherwise, or not at all."""
     told: set[frozenset[str]] = set()
@@ -58,7 +56,7 @@ def _twins(
             if len(pair) == 1 or pair in told or other.scope != memory.scope or other.key in replaced[memory.key]:
                 continue
             told.add(pair)
-            mark, gold = marks.get(other.key), marks[memory.key]
+            mark, gold = judged.get(other.key), judged[memory.key]
             if _plain(memory.text) == _plain(other.text):
                 if mark is not None and mark != gold:
                     yield f"judges {memory.key} {gold} and {other.key} {mark}, which says the same"

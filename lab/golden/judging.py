@@ -4,14 +4,16 @@ What a judge has done is the list of decisions, kept in a file beside the golden
 ``NAME.jsonl``) that is written after each of them. Everything else follows from it: the marks of a turn, what was left
 unjudged, the golden set. To undo is to take the last one away.
 
-    {"kind": "judging", "schema": "lab.judging.v1", "judge": NAME, "pool": SHA256, "unjudged": {TURN: [KEY, …]}}
+    {"kind": "judging", "schema": "lab.judging.v1", "judge": NAME, "pool": SHA256, "golden": [SHA256, SHA256],
+     "unjudged": {TURN: [KEY, …]}}
     {"turn": KEY, "what": "grade", "memory": KEY, "value": "2"}
     {"turn": KEY, "what": "rest", "refused": [KEY, …]}
 
 A decision is one of: ``grade`` (0, 1, 2 or f), ``note`` (why, of a memory), ``reason`` (of the turn), ``add`` (a memory
 that no arm pooled), ``done`` (with the type of the turn; what has no grade stays unjudged), ``rest`` (what had no grade
 yet is not relevant), ``nothing`` (the turn needs nothing, so all that is not forbidden is 0) and ``skip``. The last two
-but one name the memories that they refuse: one that is pooled later was not looked at.
+but one name the memories that they refuse: one that is pooled later was not looked at. ``golden`` is the golden set
+before it was last written, and after: a set that is neither was edited by somebody, and is not written over.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.files import dump_json, read_json_lines, write_whole
+from lab.files import dump_json, read_json_lines, sha256_file, write_whole
 from lab.golden.model import NOTHING, Judgement, Probe
 from lab.golden.pool import Pool
 from lab.golden.write import golden_bytes
@@ -61,6 +63,11 @@ class Sheet:
     state: str = "open"
 
     @property
+    def conversation(self) -> str:
+        """The conversation of the turn."""
+        return self.turn.split("/")[0]
+
+    @property
     def unjudged(self) -> list[str]:
         """Memories without a grade."""
         return [key for key in self.items if key not in self.marks]
@@ -73,14 +80,15 @@ class Sheet:
     def take(self, decision: Decision) -> None:
         """Let one decision have its effect."""
         memory, value = decision.memory, decision.value
+        # Of a pool that was made anew, less deep: what was judged is not lost for it.
+        if memory and memory not in self.items:
+            self.items.append(memory)
         if decision.what == "grade":
             self.marks[memory] = value
             if self.state == "skipped" or (self.type == NOTHING and self.relevant):
                 self.type, self.state = "", "open"
         elif decision.what == "note":
             self.notes[memory] = value
-        elif decision.what == "add" and memory not in self.items:
-            self.items.append(memory)
         elif decision.what == "reason":
             self.reason = value
         elif decision.what in REFUSING:
@@ -97,7 +105,7 @@ class Sheet:
         forbidden = [key for key in self.items if self.marks.get(key) == FORBIDDEN]
         return Probe(
             self.turn,
-            self.turn.split("/")[0],
+            self.conversation,
             self.turn,
             None,
             tuple(Judgement(key, int(self.marks[key]), self.notes.get(key, "")) for key in self.relevant),
@@ -116,6 +124,7 @@ class Judging:
         self.judge = judge
         self.decisions = list(decisions)
         self._made: dict[str, Sheet] | None = None
+        self._written = _state(out)
 
     def sheet(self, turn: str) -> Sheet:
         """What was decided of a turn so far."""
@@ -154,17 +163,21 @@ class Judging:
         Killed between the two, the next start writes the second.
         """
         done = [sheet for sheet in self.sheets() if sheet.state == "done"]
+        golden = golden_bytes(sheet.probe() for sheet in done)
+        after = sha256(golden).hexdigest()
         header = {
             "kind": "judging",
             "schema": SCHEMA,
             "judge": self.judge,
             "pool": sha256(self.pool.as_bytes()).hexdigest(),
+            "golden": [self._written, after],
             "unjudged": {sheet.turn: sheet.unjudged for sheet in done if sheet.unjudged},
         }
         lines: list[dict[str, Any]] = [header]
         lines += [{name: one for name, one in decision._asdict().items() if one} for decision in self.decisions]
         write_whole(side_file(self.out), b"".join(dump_json(line, indent=None) for line in lines))
-        write_whole(self.out, golden_bytes(sheet.probe() for sheet in done))
+        write_whole(self.out, golden)
+        self._written = after
 
     def progress(self) -> dict[str, Any]:
         """How far it is, as plain values."""
@@ -191,18 +204,23 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
     """Begin a judge's work, or go on with it.
 
     A pool that has grown is welcome. Raises :class:`UnusableInput` where ``out`` is a golden set that was not made so,
-    or the work is another judge's, or is about turns that the pool does not have.
+    or was edited since, or the work is another judge's, or is about turns that the pool does not have.
     """
-    if out.suffix in ("", ENDING):
+    if out.suffix != ".jsonl":
         raise UnusableInput(f"{out}: a golden set needs a name that ends in .jsonl")
     side = side_file(out)
     if not side.exists():
         if out.exists():
             raise UnusableInput(f"{out}: is there already, without {side.name}; choose another --out")
         return Judging(pool, out, judge)
-    name, decisions = read_decisions(side)
+    name, decisions, states = read_decisions(side)
     if name != judge:
         raise UnusableInput(f"{side}: is the work of judge {name!r}; with --judge {judge} choose another --out")
+    if states and out.exists() and _state(out) not in states:
+        raise UnusableInput(
+            f"{out}: was edited since it was judged, which going on would undo; move it away to go on from {side.name} "
+            "alone, or choose another --out"
+        )
     known = {turn.turn for turn in pool.turns}
     lost = sorted({decision.turn for decision in decisions} - known)
     if lost:
@@ -210,14 +228,25 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
     return Judging(pool, out, judge, decisions)
 
 
-def read_decisions(path: Path) -> tuple[str, list[Decision]]:
-    """The judge and the decisions of a side file."""
+class Kept(NamedTuple):
+    """What a side file holds: the judge, the decisions, and the states that the golden set may be in."""
+
+    judge: str
+    decisions: list[Decision]
+    states: list[str]
+
+
+def read_decisions(path: Path) -> Kept:
+    """Read a side file; :class:`UnusableInput` for one that is damaged."""
     lines = list(read_json_lines(path))
     if not lines or lines[0][1].get("schema") != SCHEMA:
         raise UnusableInput(f"{path}: is no judging of schema {SCHEMA}")
-    return field_of(lines[0][1], "judge", str, f"{path}:1"), [
-        _decision(line, f"{path}:{number}") for number, line in lines[1:]
-    ]
+    header, at = lines[0][1], f"{path}:1"
+    return Kept(
+        field_of(header, "judge", str, at),
+        [_decision(line, f"{path}:{number}") for number, line in lines[1:]],
+        optional(header, "golden", list, [], at),
+    )
 
 
 def refused(golden: Path) -> dict[str, set[str]]:
@@ -227,13 +256,17 @@ def refused(golden: Path) -> dict[str, set[str]]:
     for file in files:
         if not file.is_file():
             continue
-        _, decisions = read_decisions(file)
         sheets: dict[str, Sheet] = {}
-        for decision in decisions:
+        for decision in read_decisions(file).decisions:
             sheets.setdefault(decision.turn, Sheet(decision.turn, [])).take(decision)
         for turn, sheet in sheets.items():
-            found[turn] = {key for key, mark in sheet.marks.items() if mark == NO}
+            found.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
     return found
+
+
+def _state(golden: Path) -> str:
+    """The sha256 of a golden set; of one that is not there, nothing."""
+    return sha256_file(golden) if golden.is_file() else ""
 
 
 def _decision(line: dict[str, Any], at: str) -> Decision:

@@ -50,7 +50,7 @@ def lint(
     ``refused`` maps probes to memories that were judged and found not relevant, which a golden set does not list.
     Judgements without a reason come last: in a set of one's own there may be many.
     """
-    errors = probe_problems(recordings, golden.probes)
+    errors = probe_problems(recordings, golden.probes) if golden.probes else ["golden set: holds no probe"]
     warnings: list[str] = []
     bare: list[str] = []
     by_name = {recording.conversation: recording for recording in recordings}

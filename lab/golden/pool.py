@@ -11,6 +11,7 @@ The order of items is that of a hash, so that no rank leads the judge.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +78,12 @@ def read_pool(path: Path) -> Pool:
     header, at = lines[0][1], f"{path}:1"
     if header.get("schema") != SCHEMA:
         raise UnusableInput(f"{at}: a pool of schema {header.get('schema')!r}; this lab reads {SCHEMA}")
+    turns = tuple(_turn(line, f"{path}:{number}") for number, line in lines[1:])
+    if not turns:
+        raise UnusableInput(f"{path}: holds no turn to judge (is it cut off?); make it again")
+    for name, times in Counter(turn.turn for turn in turns).items():
+        if times > 1:
+            raise UnusableInput(f"{path}: turn {name} occurs twice")
     stored = header.get("memories_from")
     return Pool(
         field(header, "depth", int, at),
@@ -88,7 +95,7 @@ def read_pool(path: Path) -> Pool:
         stored if isinstance(stored, str) else None,
         field(header, "scope", str, at),
         field(header, "content", str, at),
-        tuple(_turn(line, f"{path}:{number}") for number, line in lines[1:]),
+        turns,
     )
 
 
@@ -96,6 +103,8 @@ def _turn(line: dict[str, Any], at: str) -> PooledTurn:
     if line.get("kind") != "turn":
         raise UnusableInput(f'{at}: "kind" must be "turn"')
     items = field(line, "items", list, at)
-    if not all(isinstance(one, dict) and isinstance(one.get("memory"), str) for one in items):
+    if not all(isinstance(one, dict) and isinstance(one.get("memory"), str) for one in items) or not all(
+        isinstance(one.get("arms", {}), dict) for one in items
+    ):
         raise UnusableInput(f'{at}: each item is {{"memory": KEY, "arms": {{ARM: RANK}}}}')
     return PooledTurn(field(line, "turn", str, at), tuple(Pooled(one["memory"], one.get("arms", {})) for one in items))

@@ -17,6 +17,8 @@ from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.shape import expect, optional
 
+# Of other people's scales; more would drown the rest of a mean.
+HIGHEST = 100
 FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "slices", "reason", "relevant", "forbidden"}
 
 
@@ -81,7 +83,7 @@ def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:
         if not isinstance(one, dict) or not isinstance(one.get("memory"), str):
             raise UnusableInput(f'{at}: each judgement is {{"memory": KEY, "grade": 1 or 2, "reason": TEXT}}')
         grade = one.get("grade", 1)
-        if isinstance(grade, bool) or not isinstance(grade, int) or grade < 1:
-            raise UnusableInput(f"{at}: grade {grade!r} of {one['memory']} is not a whole number from 1")
+        if isinstance(grade, bool) or not isinstance(grade, int) or not 1 <= grade <= HIGHEST:
+            raise UnusableInput(f"{at}: grade {grade!r} of {one['memory']} is not a whole number from 1 to {HIGHEST}")
         judged.append(Judgement(one["memory"], grade, optional(one, "reason", str, "", at)))
     return tuple(judged)

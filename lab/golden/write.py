@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import cannot_write, dump_json, write_whole
+from lab.files import cannot_write, dump_json, holds_exactly, whole_folder, write_whole
 from lab.golden.model import Judgement, Probe
 
 
@@ -33,6 +34,14 @@ def write_new(path: Path, data: bytes) -> None:
         raise cannot_write(path, error) from error
     if before != data:
         raise UnusableInput(f"{path}: is there already and says something else; remove it, or choose another --out")
+
+
+def write_new_folder(path: Path, files: dict[str, bytes]) -> None:
+    """Write a folder of just these files, whole or not at all; as of :func:`write_new`, nothing is replaced."""
+    if not holds_exactly(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
+        with whole_folder(path) as folder:
+            for name, data in files.items():
+                write_whole(folder / name, data)
 
 
 def _line(probe: Probe) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
 IGNORED = ("README.md",)
+HISTORY = ".aider.chat.history.md"
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
 
 

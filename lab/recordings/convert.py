@@ -54,7 +54,11 @@ def convert(
         with whole_folder(out) as folder:
             for place, data in files.items():
                 write_whole(folder / place, data)
-            _check(library, folder, called)
+            try:
+                _check(library, folder, called)
+            except UnusableInput as error:
+                # The folder that is named will be gone.
+                raise UnusableInput(f"{path}: {str(error).removeprefix(f'{folder}/')}") from None
     judged = bool(library.golden.probes)
     return Converted(
         str(out / "datasets" / called),

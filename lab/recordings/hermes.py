@@ -23,7 +23,7 @@ from lab.shape import expect, field
 PATTERN = "*hermes*"
 IGNORED = ("*.md",)
 PREFIXES = {"user": "User: ", "assistant": "Assistant: "}
-HOST = re.compile(r"\[System note:[^\]]*\]\s*")
+HOST = re.compile(r"\A\[System note:[^\]]*\]\s*")
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
@@ -47,7 +47,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             for role, said, moment in exchange:
                 text = said.removeprefix(PREFIXES.get(role, "")).strip()
                 if role == "user":
-                    text, found = HOST.subn("", text, count=1)
+                    text, found = HOST.subn("", text)
                     noted += found
                 if not text:
                     continue

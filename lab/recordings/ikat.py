@@ -64,11 +64,12 @@ def _topic(topic: Any, year: str, where: str) -> tuple[Recording, GoldenSet]:
             continue
         wanted = "relevant_ptkbs" if "relevant_ptkbs" in raw else "ptkb_provenance"
         keys = []
-        for one in optional(raw, wanted, list, [], at):
+        for place, one in enumerate(optional(raw, wanted, list, [], at)):
             memory = memories.get(str(one))
             found = memory.key if memory else by_text.get(_bare(one)) if isinstance(one, str) else None
             if found is None:
-                notes.append(f"{key}: {wanted} names {one!r}, which is no statement")
+                # By its place: what it names may be the text of a statement.
+                notes.append(f"{key}: {wanted}[{place}] names no statement")
             else:
                 keys.append(found)
         if len(set(keys)) < len(keys):

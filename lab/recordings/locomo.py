@@ -23,7 +23,7 @@ from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-SESSION = re.compile(r"session_(\d+)")
+SESSION = re.compile(r"session_([1-9]\d{0,3})")
 EVIDENCE = re.compile(r"D:?0*(\d+):0*(\d+)")
 
 

@@ -177,6 +177,8 @@ def _time_ms(time: str, at: str) -> int:
         raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
     if moment.tzinfo is None:
         raise UnusableInput(f"{at}: time {time!r} has no zone; write for instance 2026-03-02T09:10:00+08:00")
+    if moment.timestamp() < 0:
+        raise UnusableInput(f"{at}: time {time!r} is before 1970")
     return round(moment.timestamp() * 1000)
 
 

@@ -31,7 +31,7 @@ class Format:
 
     Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
     default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
-    many of the last names of its path tell it from the others.
+    many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Format:
     ignored: tuple[str, ...] = ()
     beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
     depth: int = 1
+    hidden: str = ""
 
 
 FORMATS: dict[str, Format] = {
@@ -56,6 +57,7 @@ FORMATS: dict[str, Format] = {
             "user",
             "aider chat histories: one developer's sessions, no gold",
             aider.IGNORED,
+            hidden=aider.HISTORY,
         ),
         Format(
             "beam",
@@ -175,13 +177,20 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
             child
             for child in path.glob(form.pattern)
             if child.is_file()
-            and not any(name.startswith(".") for name in child.relative_to(path).parts)
+            and not any(name.startswith(".") and name != form.hidden for name in child.relative_to(path).parts)
             and not any(fnmatchcase(child.name, ignored) for ignored in form.ignored)
         )
     )
     if not found:
         raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
     return found
+
+
+def not_among(path: Path, format_name: str, out: Path) -> None:
+    """Refuse to write a file where the next reading of a folder would take it for one of its recordings."""
+    form = format_named(format_name)
+    if path.is_dir() and out.resolve().parent == path.resolve() and fnmatchcase(out.name, form.pattern):
+        raise UnusableInput(f"{out}: would be read as one of the recordings in {path}; choose another --out")
 
 
 def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:

@@ -23,8 +23,9 @@ from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
-SESSION = re.compile(r"session_(\d+)")
-EVIDENCE = re.compile(r"D(\d+):(\d+)(?:\s*-\s*D\1:(\d+))?")
+SESSION = re.compile(r"session_([1-9]\d{0,3})")
+# No chat has ten thousand turns; a range that says so is no range.
+EVIDENCE = re.compile(r"D(\d{1,4}):(\d{1,4})(?!\d)(?:\s*-\s*D\1:(\d{1,4})(?!\d))?")
 
 
 class Evidence(NamedTuple):

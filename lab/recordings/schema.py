@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.golden.read import FIELDS as PROBE_FIELDS
+from lab.golden.read import HIGHEST
 from lab.recordings.native import CATEGORIES, FIELDS, LABELS, ROLES, SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -86,7 +87,11 @@ def line_schema() -> dict[str, Any]:
     }
     judgement = {
         "type": "object",
-        "properties": {"memory": _TEXT, "grade": {"type": "integer", "minimum": 1}, "reason": _TEXT},
+        "properties": {
+            "memory": _TEXT,
+            "grade": {"type": "integer", "minimum": 1, "maximum": HIGHEST},
+            "reason": _TEXT,
+        },
         "required": ["memory"],
     }
     return {

@@ -12,7 +12,7 @@ from lab.errors import CheckFailed, UnusableInput
 from lab.files import holds_exactly, sha256_file, whole_file, whole_folder, write_whole
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import Entry, Known, entry_of, identified
-from lab.recordings.readers import Library, read_library
+from lab.recordings.readers import Library, format_named, read_library
 
 LICENCES = "LICENSE*"
 
@@ -56,8 +56,13 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
     :class:`CheckFailed` for an unknown version where ``only_known`` asks for known ones.
     """
     entry = entry_of(format_name)
+    if "**" in format_named(format_name).pattern and path.resolve() in out.resolve().parents:
+        raise UnusableInput(f"{out}: lies within {path}, which would hold the set twice; choose another --out")
     library = read_library(path, format_name)
     sources = dict(library.names)
+    for name in (CARD, SUMS):
+        if name in sources:
+            raise UnusableInput(f"{sources[name]}: has the name that the card or its checksums are given; rename it")
     checksums = {name: sha256_file(source) for name, source in sources.items()}
     versions = dict(zip(checksums, map(_version, identified(entry, checksums.values())), strict=True))
     strangers = [name for name, version in versions.items() if version == UNKNOWN]

@@ -5,12 +5,12 @@ A field is written where reading would not arrive at its value without it.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from lab.errors import UnusableInput
+from lab.files import dump_json
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 
@@ -41,7 +41,7 @@ def recording_lines(recording: Recording) -> bytes:
         lines.append(_turn(recording, turn, scope, earliest))
         earliest = turn.time_ms + 1
         lines += writer.up_to(place + 1, turn)
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    return b"".join(dump_json(line, indent=None) for line in lines)
 
 
 def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[str, Any]:

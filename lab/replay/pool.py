@@ -80,9 +80,13 @@ def material(pool: Pool, recordings: Path | None = None, memories_from: Path | N
     Raises :class:`UnusableInput` where they hold something else by now.
     """
     where = recordings or Path(pool.recordings)
-    library = unjudged(read_library(where, pool.format, memories=None if pool.memories_from else pool.memories))
-    if pool.memories_from:
-        library = with_stored(library, read_stored(memories_from or Path(pool.memories_from)))
+    store = memories_from or Path(pool.memories_from) if pool.memories_from else None
+    for path, option in ((where, "--recordings"), (store, "--memories-from")):
+        if path and not path.exists():
+            raise UnusableInput(f"{path}: what was pooled is not there; {option} says where it is now")
+    library = unjudged(read_library(where, pool.format, memories=None if store else pool.memories))
+    if store:
+        library = with_stored(library, read_stored(store))
     if content(library) != pool.content:
         raise UnusableInput(f"{where}: has changed since it was pooled; make the pool again, into another file")
     return {recording.conversation: recording for recording in library.recordings}
@@ -94,8 +98,9 @@ def unjudged(library: Library) -> Library:
 
 
 def content(library: Library) -> str:
-    """A hash of the files that were read and of stored memories."""
-    return digest([{file.name: sha256_file(file) for file in library.files}, library.memories, library.stored])
+    """A hash of the files that were read, those that belong to them, and of stored memories."""
+    files = {name: sha256_file(file) for name, file in library.names.items()}
+    return digest([files, library.memories, library.stored])
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:

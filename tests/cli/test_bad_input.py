@@ -65,6 +65,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
             "unknown format 'xml'; known:",
         ),
         (("replay", "gone", "--format", "lab", "--arm", "none", "--out", "out"), "gone: no such file or folder"),
+        (("golden", "lint", "x" * 300), f"{'x' * 300}: File name too long"),
         ((*REPLAY, "--arm", "psychic"), "unknown arm 'psychic'; known: tier_first_v1, tier_quota_v1"),
         ((*REPLAY, "--arm", "none", "--arm", "none"), "arm 'none' is given twice"),
         ((*REPLAY, "--arm", "none=gone.json"), "gone.json: no such file"),

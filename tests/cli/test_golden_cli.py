@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from lab.cli.golden_tables import tell_run
 from lab.cli.main import app
 from lab.errors import UnusableInput
 from lab.golden.judging import Decision, open_judging
 from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
+from lab.recordings.readers import not_among
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 
@@ -67,7 +69,20 @@ def run(place: Path) -> Path:
 
 def test_a_pool_is_never_written_over(place: Path) -> None:
     with pytest.raises(UnusableInput, match="is there already"):
-        _run("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl", "--arm", "recency")
+        _run(
+            *("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl"),
+            *("--arm", "recency", "--embedder", "hashing"),
+        )
+
+
+def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path) -> None:
+    recordings = place / "datasets" / "mine"
+    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+        _run("pool", recordings, "--format", "lab", "--out", recordings / "pool.jsonl", "--arm", "recency")
+    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+        _run("judge", place / "pool.jsonl", "--out", recordings / "gold.jsonl", "--json")
+    assert sorted(path.stem for path in recordings.iterdir()) == sorted(NAMES)
+    not_among(recordings, "lab", recordings / "pool.txt")
 
 
 def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> None:
@@ -101,6 +116,21 @@ def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Pat
     finally:
         (place / "away").rename(place / "gold.judging")
     assert sum(one["judged"] for one in without["judged"]) < sum(one["judged"] for one in found["judged"])
+
+
+def test_a_difference_that_no_rate_can_reach_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for detectable, said in ((1.2, "no difference could have"), (0.5, "a difference of ±0.500 could have")):
+        measured = {"measure": "Success@6", "changed": 0.5, "probes": 9, "conversations": 2, "detectable": detectable}
+        tell_run({"measured": measured})
+        assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_many_judgements_without_a_reason_are_counted(place: Path) -> None:
+    arguments = ("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine")
+    bare = [line for line in _json(*arguments)["warnings"] if "gives no reason for" in line]
+    text = " ".join(_run(*arguments).split())
+    assert f"warning: {len(bare)} judgements give no reason (--json lists them" in text
+    assert (len(bare) > 3, "gives no reason for" in text) == (True, False)
 
 
 def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
@@ -141,8 +171,14 @@ def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
         found = _json("lint", tmp_path / "halves" / name, "--recordings", place / "datasets" / "mine")
         assert (found["errors"], found["probes"]) == ([], told[Path(name).stem]["probes"])
     (tmp_path / "halves" / "test.jsonl").write_bytes(b"")
-    with pytest.raises(UnusableInput, match="is there already"):
-        _run("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+    (tmp_path / "halves" / "dev.jsonl").unlink()
+    # Never half of it: a new dev.jsonl beside an old test.jsonl could have conversations in common. Nor into the set
+    # itself, which would hold every probe twice.
+    for folder in (tmp_path / "halves", place / "golden" / "mine"):
+        names = sorted(path.name for path in folder.iterdir())
+        with pytest.raises(UnusableInput, match="holds something else already"):
+            _run("split", place / "golden" / "mine", "--out", folder)
+        assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None:
@@ -168,3 +204,10 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     text = _run("agree", place / "gold.jsonl", other, "--pool", place / "pool.jsonl")
     assert "4 probes that both judged" in text
     assert "Pairs: the memories of" in " ".join(text.split())
+    assert "more not in the pool" not in text
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(golden_bytes(read_golden(place / "golden" / "mine").probes))
+    pooled = {turn.turn for turn in read_pool(place / "pool.jsonl").turns}
+    others = sum(probe.id not in pooled for probe in read_golden(copy).probes)
+    text = _run("agree", place / "golden" / "mine", copy, "--pool", place / "pool.jsonl")
+    assert f"(0 and 0 by one alone, {others} more not in the pool)" in " ".join(text.split())

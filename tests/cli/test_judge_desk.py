@@ -12,15 +12,16 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyte
 import pytest
 
 from lab.cli.judge_desk import Desk
-from lab.cli.judge_lines import folded, shown, width
+from lab.cli.judge_lines import BEFORE, conversation_lines, day, folded, listed, shown, width, window
 from lab.cli.judge_screen import judge
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.judging import Judging, open_judging, side_file
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.golden.read import read_golden
@@ -113,7 +114,10 @@ def test_rest_nothing_and_skip(desk: Desk) -> None:
 def test_notes_reasons_and_undo(desk: Desk) -> None:
     _press(desk, "n", *"the pork", "backspace", "text:t,\nsaid\ttwice", "\x01", "enter")
     assert desk.sheet.notes == {PORT: "the port, said twice"}
+    text = "\n".join(_screen(desk))
+    assert ("> ·* It uses port 8080" in text, "note: the port, said twice" in text) == (True, True)
     _press(desk, "N", *"a port", "escape", "N", *"which", "enter", "down", "down", "2")
+    assert any("1 of 4 judged   needs: which" in line for line in _screen(desk))
     assert (desk.sheet.reason, desk.sheet.marks) == ("which", {WICKED: "2"})
     _press(desk, "right", "x", "u")
     assert (desk.sheet.turn, desk.sheet.state) == ("c/s/t6", "open")
@@ -133,8 +137,52 @@ def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
     assert desk.sheet.marks == {HOME: "f"}
     _press(desk, "/", *"zebra", "enter")
     assert (desk.message, desk.mode) == ("nothing found, so nothing added", "list")
-    _press(desk, "/", "down", "escape")
-    assert len(desk.sheet.items) == 5
+    at = desk.cursor
+    _press(desk, "/", "down", "down", "escape")
+    assert (len(desk.sheet.items), desk.cursor) == (5, at)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        PooledTurn("c/s/t4", (Pooled("c/s/t0#9", {}),)),
+        PooledTurn("c/s/t9", (Pooled(PORT, {}),)),
+        PooledTurn("d/s/t4", (Pooled(PORT, {}),)),
+    ],
+)
+def test_what_the_recordings_do_not_have_is_named(tmp_path: Path, turn: PooledTurn) -> None:
+    judging = open_judging(replace(POOL, turns=(POOL.turns[0], turn)), tmp_path / "gold.jsonl", "ann")
+    with pytest.raises(UnusableInput, match="the recordings do not have it"):
+        Desk(judging, {"c": RECORDING})
+
+
+def test_a_search_that_finds_what_is_listed_goes_there_and_adds_nothing(desk: Desk) -> None:
+    assert [memory.key for memory in desk.visible] == [CHINESE, WICKED, OLD, PORT, HOME]
+    _press(desk, "down", "/", *"8080", "enter")
+    assert (desk.judging.decisions, desk.cursor) == ([], 0)
+
+
+def test_what_is_forbidden_stays_so_where_nothing_is_needed(desk: Desk) -> None:
+    _press(desk, "down", "down", "down", "f")
+    assert desk.cursor == 0
+    _press(desk, "x")
+    assert desk.judging.sheet("c/s/t4").marks == {PORT: "0", OLD: "0", WICKED: "0", CHINESE: "f"}
+
+
+def test_so_much_of_a_conversation_is_shown_and_a_long_turn_from_its_beginning() -> None:
+    many = tuple(replace(RECORDING.turns[0], key=f"c/s/t{at}", seq=at) for at in range(30))
+    assert len(conversation_lines(replace(RECORDING, turns=many), many[20], 80)) == 1 + BEFORE + 1
+    lines = [("", "before"), *(("bold", f"line {at}") for at in range(6))]
+    assert window(lines, 3, 0) == (lines[1:4], 0)
+    assert window(lines, 3, 9) == (lines[:3], 1)
+    assert window(lines, 3, -9) == (lines[4:], -3)
+
+
+def test_a_memory_names_its_scope_where_it_is_another(desk: Desk) -> None:
+    memory = RECORDING.memories[0]
+    for scope, shown_scope in (("ops", False), ("global", False), ("house", True)):
+        _, text = listed(replace(memory, scope=scope), desk.sheet, "ops", 80, here=False)
+        assert (f"[{scope}]" in text) is shown_scope
 
 
 def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
@@ -151,8 +199,8 @@ def test_a_desk_begins_at_the_first_open_turn(desk: Desk, judging: Judging) -> N
     assert Desk(judging, {"c": RECORDING}).sheet.turn == "c/s/t6"
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24)])
-@pytest.mark.parametrize("keys", ["", "/", "?", "n", "\n", "2", "jjj"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24), (20, 10), (3, 2)])
+@pytest.mark.parametrize("keys", ["", "/", "?", "n", "N", "\n", "2", "jjj"])
 def test_no_screen_is_too_wide_or_too_high_or_writes_to_the_terminal(
     desk: Desk, size: tuple[int, int], keys: str
 ) -> None:
@@ -178,6 +226,7 @@ def test_text_is_folded_to_cells_and_loses_nothing() -> None:
         lines = folded(text, 30)
         assert max(map(width, lines)) <= 30
         assert "".join("".join(lines).split()) == "".join(text.split())
+    assert (day(0), day(86_400_000), day(10**15)) == ("–", "1970-01-02", "–")
     assert shown("a\tb\nc\u3000d\x00") == r"a b c d\x00"
 
 
@@ -191,6 +240,17 @@ def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
     assert desk.ended
     assert desk.sheet.marks == {PORT: "2", WICKED: "0"}
     assert list(desk.sheet.notes.values()) == ["pasted note"]
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_a_judge_leaves_with_ctrl_c_and_ctrl_d_too(desk: Desk, key: str) -> None:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    with create_pipe_input() as keyboard:
+        keyboard.send_text(f"2n{key}2")
+        judge(desk, keyboard, DummyOutput())
+    assert desk.sheet.marks == {PORT: "2"}
 
 
 def test_a_decision_that_cannot_be_kept_ends_the_judging_with_its_reason(desk: Desk) -> None:
@@ -284,6 +344,9 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     screen = first.wait_for("2/2, 1 done")
     assert screen.count("\n") == 23
     first.process.kill()
+    first.process.wait()
+    (half := tmp_path / f".gold.judging.{first.process.pid}.x.part").write_bytes(b"as if killed while it wrote")
+    (tmp_path / "gold.jsonl").write_bytes(b"")  # or between the two files
     # NO_COLOR: no colour is set, whatever else is.
     assert b"\x1b[0;36m" not in first.written
     assert b";36m" not in first.written
@@ -291,6 +354,12 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     second = Terminal(*command, cwd=tmp_path)
     terminals.append(second)
     second.wait_for("2/2, 1 done")
+    assert len(read_golden(tmp_path / "gold.jsonl").probes) == 1
+    assert not half.exists()
+    third = Terminal(*command[:-1], "other.jsonl", cwd=tmp_path)
+    terminals.append(third)
+    third.wait_for("error:")
+    assert third.process.wait(10) == 4
     second.press("x")
     second.wait_for("every turn is judged or skipped")
     second.press("q")

@@ -86,8 +86,10 @@ def test_a_pool_is_another_universe() -> None:
     pooled = {"c/s/t0": ["c#a", "c#x"]}
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 2}, {"b": 1}), {}, pooled)
     assert (found.probes, found.rows[0].pairs, found.outside) == (1, 2, 0)
-    assert found.alone == (1, 1)
-    assert found.rows[0].kappa == 1
+    # Both judged the second turn, which the pool does not have.
+    assert (found.alone, found.unpooled, found.rows[0].kappa) == ((0, 0), 1, 1)
+    with pytest.raises(UnusableInput, match="no probe is in both golden sets and the pool"):
+        agree(_golden("c", {"a": 2}), _golden("c", {"a": 2}), {}, {"c/s/t1": []})
 
 
 def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -> None:
@@ -106,6 +108,25 @@ def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -
     spread = 12.706204736 * abs(1 - todo.kappa) / 2
     assert whole.low == pytest.approx(max(-1, whole.kappa - spread), abs=1e-8)
     assert whole.high == pytest.approx(min(1, whole.kappa + spread), abs=1e-8)
+
+
+def test_types_are_in_the_order_of_their_names_and_grades_are_weighted() -> None:
+    first = GoldenSet(_golden("c", {"a": 2}).probes + _golden("d", {"a": 2}, kind="decision").probes)
+    second = GoldenSet(_golden("c", {"a": 1}).probes + _golden("d", {"a": 2}, kind="decision").probes)
+    whole, *types = agree(first, second, RECORDINGS).rows
+    assert [one.name for one in types] == ["decision", "todo"]
+    # Grades (2, 1) (2, 2) (0, 0) (0, 0): 1 / 4 observed; expected (2*1*1 + 2*2*4 + 2*1*1 + 2*1*4) / 16.
+    assert (whole.kappa, whole.weighted) == (1, pytest.approx(1 - (1 / 4) / (28 / 16)))
+
+
+def test_an_interval_needs_a_kappa_without_each_conversation() -> None:
+    # Without d nothing is relevant, so that there is no kappa.
+    whole = agree(
+        GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
+        GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
+        RECORDINGS,
+    ).rows[0]
+    assert (whole.kappa, whole.low, whole.high) == (1, None, None)
 
 
 def test_what_cannot_be_compared_is_named() -> None:

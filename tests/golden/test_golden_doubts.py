@@ -79,6 +79,14 @@ def test_what_is_not_there_yet_or_elsewhere_or_replaced_is_no_twin() -> None:
     assert _doubts({"m0": 2, "m1": 2}, m2={"text": PORT.replace("8080", "8081")}) == []
     assert _doubts({"m2": 2}, m2={"supersedes": ("m0", "m1")}) == []
     assert _doubts({"m3": 1}, at=2, m2={"supersedes": ("m3",)}) == []
+    assert _doubts({"m0": 2}, ("m1",), m1={"supersedes": ("m0",)}, m2={"supersedes": ("m0",)}) == [
+        "wants m0, which m1 had superseded by then",
+        "wants m0, which m2 had superseded by then",
+    ]
+
+
+def test_twins_are_told_once() -> None:
+    assert _doubts({"m0": 2, "m1": 1}, zero="m2") == ["judges m0 2 and m1 1, which says the same"]
 
 
 def test_two_probes_that_ask_the_same_and_want_something_else_are_an_error() -> None:

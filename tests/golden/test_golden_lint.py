@@ -68,9 +68,9 @@ def test_a_good_set_has_counts_and_nothing_to_say() -> None:
     assert found.as_json() == counts | {"errors": (), "warnings": ()}
 
 
-def test_an_empty_set_has_too_few_conversations_and_no_error() -> None:
+def test_an_empty_set_is_an_error_for_a_file_that_was_emptied_would_pass_every_night() -> None:
     few = "0 conversations: a two-sided sign-flip test needs 6 for p < .05"
-    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, (), (few,))
+    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, ("golden set: holds no probe",), (few,))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,10 @@ def test_an_empty_set_has_too_few_conversations_and_no_error() -> None:
 def test_one_error_is_one_sentence(probe: Probe, error: str) -> None:
     found = _lint(probe)
     assert found.errors == (f"golden set: {error}",)
+
+
+def test_a_dead_key_is_an_error_and_needs_no_reason() -> None:
+    assert _lint(_probe(1, (Judgement("gone"),))).warnings == ()
 
 
 def test_a_probe_that_occurs_twice_is_an_error() -> None:

@@ -87,7 +87,7 @@ def test_a_folder_without_a_set_and_a_path_that_does_not_exist_are_named(tmp_pat
 
 
 SHAPE = 'each judgement is {"memory": KEY, "grade": 1 or 2, "reason": TEXT}'
-GRADE = "is not a whole number from 1"
+GRADE = "is not a whole number from 1 to 100"
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("no kind", {"turn": TURN}, '"kind" must be "probe"'),
     ("other kind", _line(kind="question"), '"kind" must be "probe"'),
@@ -119,6 +119,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("judgement without memory", _line(forbidden=[{"reason": "x"}]), f"forbidden: {SHAPE}"),
     ("memory number", _line(relevant=[{"memory": 1}]), f"relevant: {SHAPE}"),
     ("grade 0", _line(relevant=[{"memory": "k", "grade": 0}]), f"relevant: grade 0 of k {GRADE}"),
+    ("grade huge", _line(relevant=[{"memory": "k", "grade": 101}]), f"relevant: grade 101 of k {GRADE}"),
     ("grade text", _line(relevant=[{"memory": "k", "grade": "2"}]), f"relevant: grade '2' of k {GRADE}"),
     ("grade fraction", _line(relevant=[{"memory": "k", "grade": 1.0}]), f"relevant: grade 1.0 of k {GRADE}"),
     ("grade true", _line(relevant=[{"memory": "k", "grade": True}]), f"relevant: grade True of k {GRADE}"),
@@ -175,3 +176,10 @@ def test_the_shipped_set_is_read_as_it_is_written(operators: Path) -> None:
         for line in raw
     ]
     assert all(one.id == one.turn and one.query is None for one in golden.probes)
+
+
+def test_a_field_that_a_line_names_twice_is_an_error_and_not_the_last_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "golden.jsonl"
+    path.write_text('{"kind": "probe", "turn": "a/b/c", "relevant": [{"memory": "k"}], "relevant": []}\n', "utf-8")
+    with pytest.raises(UnusableInput, match=r"golden\.jsonl:1: .*field 'relevant' occurs twice"):
+        read_golden(path)

@@ -77,6 +77,15 @@ def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
         differences(_set(one, one), _set(one))
 
 
+def test_a_question_from_outside_that_changed_is_a_change() -> None:
+    one = Probe("q1", "c", None, "Which port?", ())
+    found = differences(_set(one), _set(replace(one, conversation="d", query="Which host?")))
+    assert found.changes == (
+        Change("q1", "conversation", "c", "d"),
+        Change("q1", "query", "Which port?", "Which host?"),
+    )
+
+
 def test_a_split_keeps_conversations_whole_and_smaller_shares_within_larger_ones(operators: Path) -> None:
     golden = _shipped(operators)
     names = {probe.conversation for probe in golden.probes}
@@ -101,10 +110,15 @@ def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "pool.jsonl"
     path.write_bytes(POOL.as_bytes())
     assert read_pool(path) == POOL
+    path.write_bytes(replace(POOL, memories_from="store").as_bytes())
+    assert read_pool(path).memories_from == "store"
     for line, why in (
         ('{"kind": "probe"}', "is no pool"),
         ('{"kind": "pool", "schema": "lab.pool.v9"}', "reads lab.pool.v1"),
         (POOL.as_bytes().decode().split("\n")[0] + '\n{"kind": "turn", "turn": "x", "items": [1]}', ":2: each item is"),
+        (POOL.as_bytes().decode().replace('{"hybrid": 1}', "3"), ":2: each item is"),
+        (POOL.as_bytes().decode().split("\n")[0], "holds no turn to judge"),
+        (POOL.as_bytes().decode().replace(SECOND, FIRST), f"turn {FIRST} occurs twice"),
     ):
         path.write_text(line + "\n", encoding="utf-8")
         with pytest.raises(UnusableInput, match=why):
@@ -133,7 +147,22 @@ def test_a_judged_turn_becomes_a_probe_and_what_is_open_does_not(out: Path) -> N
     )
     header = json.loads(side_file(out).read_text("utf-8").split("\n")[0])
     assert (header["judge"], header["unjudged"]) == ("ann", {FIRST: [B]})
-    assert (judging.progress()["done"], judging.progress()["open"], judging.progress()["unjudged"]) == (1, 1, 1)
+    told = judging.progress()
+    assert (told["done"], told["open"], told["unjudged"], told["judgements"]) == (1, 1, 1, 2)
+    judging.decide(Decision(FIRST, "rest", refused=(B,)))
+    judging.decide(Decision(FIRST, "grade", B, "1"))
+    judging.decide(Decision(FIRST, "grade", A, "1"))
+    judging.decide(Decision(FIRST, "grade", B, "2"))
+    # What is needed comes first, whatever the order of the pool; all is judged.
+    assert list(read_golden(out).probes[0].grades.items()) == [(B, 2), (A, 1)]
+    assert json.loads(side_file(out).read_text("utf-8").split("\n")[0])["unjudged"] == {}
+
+
+def test_a_skipped_turn_that_is_graded_after_all_is_open_again(out: Path) -> None:
+    judging = Judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "skip"))
+    judging.decide(Decision(FIRST, "grade", A, "2"))
+    assert judging.sheet(FIRST).state == "open"
 
 
 def test_undo_takes_back_the_last_decision_with_all_that_it_did(out: Path) -> None:
@@ -170,6 +199,42 @@ def test_a_pool_may_grow_and_what_is_new_was_not_looked_at(out: Path) -> None:
     assert refused(out) == {FIRST: {A, B}} == refused(out.parent)
 
 
+def test_a_shallower_pool_loses_no_grade(out: Path) -> None:
+    judging = open_judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "grade", B, "2"))
+    judging.decide(Decision(FIRST, "done", value="todo"))
+    before = out.read_bytes()
+    shallow = replace(POOL, turns=(PooledTurn(FIRST, POOL.turns[0].items[:1]), *POOL.turns[1:]))
+    again = open_judging(shallow, out, "ann")
+    again.save()
+    assert (again.sheet(FIRST).items, out.read_bytes()) == ([A, B], before)
+
+
+def test_a_golden_set_that_somebody_edited_is_not_written_over(out: Path) -> None:
+    judging = open_judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "nothing", refused=(A, B)))
+    kept, older = out.read_bytes(), side_file(out).read_bytes()
+    judging.decide(Decision(SECOND, "nothing", refused=(B, C)))
+    out.write_bytes(kept)  # as if killed between the two files
+    assert len(open_judging(POOL, out, "ann").decisions) == 2
+    edited = kept.replace(b'"reason": ""', b'"reason": "by hand"')
+    out.write_bytes(edited)
+    with pytest.raises(UnusableInput, match="was edited since it was judged"):
+        open_judging(POOL, out, "ann")
+    assert (out.read_bytes(), kept != edited) == (edited, True)
+    out.unlink()
+    side_file(out).write_bytes(older)
+    again = open_judging(POOL, out, "ann")
+    again.save()
+    assert out.read_bytes() == kept
+
+
+def test_what_several_judges_refused_is_told_together(tmp_path: Path) -> None:
+    open_judging(POOL, tmp_path / "ann.jsonl", "ann").decide(Decision(FIRST, "grade", A, "0"))
+    open_judging(POOL, tmp_path / "bob.jsonl", "bob").decide(Decision(FIRST, "rest", refused=(B,)))
+    assert refused(tmp_path) == {FIRST: {A, B}}
+
+
 def test_work_of_another_judge_pool_or_kind_is_refused(out: Path) -> None:
     open_judging(POOL, out, "ann").decide(Decision(SECOND, "skip"))
     with pytest.raises(UnusableInput, match="is the work of judge 'ann'"):
@@ -181,6 +246,8 @@ def test_work_of_another_judge_pool_or_kind_is_refused(out: Path) -> None:
         open_judging(POOL, out, "ann")
     with pytest.raises(UnusableInput, match="needs a name that ends in"):
         open_judging(POOL, out.with_suffix(".judging"), "ann")
+    with pytest.raises(UnusableInput, match="needs a name that ends in"):
+        open_judging(POOL, out.with_suffix(".json"), "ann")  # whose decisions would be those of gold.jsonl
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ def test_the_schema_knows_the_fields_that_are_read() -> None:
         {"kind": "probe", "turn": "c/s/t", "id": "q", "conversation": "c", "query": "x"},
         {"kind": "probe", "id": "q", "query": "x"},
         {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 0}]},
+        {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 101}]},
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(line: dict[str, Any]) -> None:
@@ -203,7 +204,7 @@ def test_every_field_of_a_recording_survives(tmp_path: Path) -> None:
         "c",
         (
             Turn("c/s#2/1", 0, "s#2", "user", "a\u2028b", 1000, "shop", "Ada"),
-            Turn("c/s#2/2", 1, "s#2", "tool", "", 5007, "other", "tool"),
+            Turn("c/s#2/2", 1, "s#2", "tool", "half a character: \ud83d", 5007, "other", "tool"),
         ),
         (
             Memory("c/before#7", "x", "y", 0, 12, "todo", "shop", "ignore", (), "untrusted", True),
@@ -246,3 +247,21 @@ def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample
     with pytest.raises(UnusableInput, match="is no name of a folder"):
         convert(source, "hermes", tmp_path / "other", name="../up")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_conversations_whose_names_a_file_system_takes_for_one_have_files_of_their_own(tmp_path: Path) -> None:
+    for at, name in enumerate(("ADA", "Ada", "a:da")):
+        turn = Turn(f"{name}/s/1", 0, "s", "user", "x", 1000)
+        (tmp_path / f"{at}.jsonl").write_bytes(recording_lines(Recording(name, (turn,), ())))
+    convert(tmp_path, "lab", tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out" / "datasets" / "lab").glob("*.jsonl")}
+    assert names == {"ADA.jsonl", "Ada-2.jsonl", "a_da.jsonl"}
+
+
+def test_a_name_that_keys_cannot_hold_is_told_of_the_file_that_was_given(sample: Sample, tmp_path: Path) -> None:
+    history = tmp_path / "a#b.md"
+    history.write_bytes((sample("aider", tmp_path / "in") / "history.md").read_bytes())
+    with pytest.raises(UnusableInput) as caught:
+        convert(history, "aider", tmp_path / "out")
+    assert str(caught.value).startswith(f"{history}: datasets/aider/a_b.jsonl:1: conversation 'a#b' is blank or holds")
+    assert not (tmp_path / "out").exists()

@@ -31,6 +31,14 @@ def test_statements_are_there_before_the_first_turn(sample: Sample, tmp_path: Pa
     assert len(other.turns) == 1
 
 
+def test_the_first_statement_of_a_text_stands_for_those_that_repeat_it(tmp_path: Path) -> None:
+    said = {"turn_id": 1, "utterance": "Hi", "response": "", "relevant_ptkbs": ["i own  a kiln."]}
+    topic = {"number": "1", "ptkb": ["I own a kiln.", "I own a kiln."], "responses": [said]}
+    (tmp_path / "2025_topics.json").write_text(json.dumps([topic]), "utf-8")
+    (probe,) = read_library(tmp_path, "ikat").golden.probes
+    assert [one.memory for one in probe.relevant] == ["2025-1/ptkb#1"]
+
+
 def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sample, tmp_path: Path) -> None:
     golden = read_library(sample("ikat", tmp_path), "ikat").golden
 
@@ -47,7 +55,7 @@ def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sam
         probe("2025_test-1-1/talk/1", "2025_test-1-1/ptkb#2"),
     )
     assert golden.notes == (
-        "2024_test-3/talk/3: ptkb_provenance names 9, which is no statement",
+        "2024_test-3/talk/3: ptkb_provenance[2] names no statement",
         "2024_test-3/talk/3: a statement is named twice and counts once",
     )
 

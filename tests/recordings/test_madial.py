@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lab.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import read_library
+from lab.replay.pool import content
 
 Sample = Callable[[str, Path], Path]
 JULY_3 = 1719964800000  # 2024-07-03T00:00:00Z, the day after the last memory
@@ -68,6 +70,7 @@ def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None
     ("change", "problem"),
     [
         ({"test-turn": []}, "test-turn [] is no place in a dialogue of 4 lines"),
+        ({"test-turn": [0]}, "test-turn [0] is no place in a dialogue of 4 lines"),
         ({"test-turn": [4]}, "test-turn [4] is no place in a dialogue of 4 lines"),
         ({"relevant-id": None}, "field 'relevant-id': expected a list, found null"),
         ({"dialogue": ["<BOD>", 1]}, "dialogue: expected a string, found a number"),
@@ -82,6 +85,24 @@ def test_a_wrong_shape_is_named_by_file_and_line(
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "madial")
     assert str(caught.value) == f"{path}:2: {problem}"
+
+
+def test_a_dialogue_is_judged_before_its_test_turn_whoever_says_it(tmp_path: Path) -> None:
+    lines = ["<BOD>", "<Ada>: one", "<Assistant>: two", "<Ada>: three", "<EOD>"]
+    line = {"dialogue": lines, "test-turn": [3], "relevant-id": [1], "user-id": 1}
+    (tmp_path / "dialogue.json").write_text(json.dumps(line), "utf-8")
+    (tmp_path / "memory.json").write_text(json.dumps({"1": {"event": "Ada spoke.", "time": "2024-01-01"}}), "utf-8")
+    assert [probe.turn for probe in read_library(tmp_path, "madial").golden.probes] == ["en-user1/d001/1"]
+
+
+def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("madial", tmp_path)
+    library = read_library(folder, "madial")
+    before = content(library)
+    assert content(replace(library, memories="other")) != before
+    archive = folder / "MADial-Bench-en-memory.json"
+    archive.write_text(archive.read_text("utf-8") + "\n", "utf-8")
+    assert content(read_library(folder, "madial")) != before
 
 
 def test_the_public_user_has_76_probes_in_each_language(shared: Callable[..., Path]) -> None:

@@ -148,6 +148,11 @@ BAD: list[tuple[str, list[Line], str]] = [
         [_header(), _session(time="2026-03-02T09:10:00")],
         "2: time '2026-03-02T09:10:00' has no zone; write for instance 2026-03-02T09:10:00+08:00",
     ),
+    (
+        "time before 1970",
+        [_header(), _session(time="1969-12-31T23:59:59Z")],
+        "2: time '1969-12-31T23:59:59Z' is before 1970",
+    ),
     ("time number", [_header(), _session(time=7)], "2: field 'time': expected a string, found a number"),
     (
         "same moment in another zone",
@@ -158,6 +163,11 @@ BAD: list[tuple[str, list[Line], str]] = [
         "earlier session",
         [*GOOD, _session("s02", "2026-03-01T09:10:00+08:00")],
         "5: session 's02' does not begin after the one before it",
+    ),
+    (
+        "turn before its session",
+        [_header(), _session(), _turn("t01") | {"time": "2026-03-02T09:09:59+08:00"}],
+        "3: turn 't01' is not later than the one before, or than its session",
     ),
     ("session without time", [_header(), {"kind": "session", "session": "s01"}], "2: has no field 'time'"),
     ("session typo", [_header(), _session(scop="x")], "2: a session line has no field 'scop'"),

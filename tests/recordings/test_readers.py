@@ -232,10 +232,11 @@ def test_the_shipped_recordings_fit_their_golden_set(operators: Path) -> None:
 def test_validation_counts_and_lists_what_is_doubtful(tmp_path: Path, write: Write) -> None:
     write("one.jsonl")
     write(
-        "two.jsonl", None, {"kind": "turn", "turn": "t03", "role": "user", "text": " "}, {"kind": "memory", "text": ""}
+        *("two.jsonl", None, {"kind": "turn", "turn": "t03", "role": "user", "text": " "}),
+        *({"kind": "memory", "text": ""}, {"kind": "turn", "turn": "t04", "role": "assistant", "text": ""}),
     )
     found = validate(tmp_path, "lab")
-    assert found.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 3, 2, 0))
+    assert found.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 4, 2, 0))
     assert found.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
     assert found.warnings == ()
 

@@ -83,6 +83,8 @@ def test_questions_are_kept_where_any_evidence_names_a_turn(sample: Sample, tmp_
         ("D05:03", ["D5:3"], ""),
         *((dead, [], dead.replace(";", " ").replace(":", " ").strip()) for dead in ("", "D17;39", "D:56", "D58")),
         ("D 2:18", [], "D 2 18"),
+        ("D1:2-D1:99999999", ["D1:2"], "-D1 99999999"),
+        (f"D1:{'9' * 5000}", [], f"D1 {'9' * 5000}"),
         ("23:29", [], "23 29"),
     ],
 )
@@ -96,6 +98,7 @@ def test_evidence_strings_are_repaired(text: str, ids: list[str], unread: str) -
         ({"session_1": [{"clean_text": "x"}]}, ": session_1[0]: has no field 'dia_id'"),
         ({"session_1": "x"}, ": session_1: expected a list, found a string"),
         ({"qa": [{"evidence": "D1:1"}]}, ": qa[0]: field 'evidence': expected a list, found a string"),
+        ({"session_01": [], "session_2": "x"}, ": session_2: expected a list, found a string"),
         ({"qa": None}, ": field 'qa': expected a list, found null"),
         (
             {"session_2": [{"clean_text": "x", "speaker": "A", "dia_id": "D2:1", "date_time": "2023-12-29"}]},

@@ -64,6 +64,7 @@ def test_the_public_files_at_hand_are_known(shared: Callable[..., Path], name: s
 def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
     (source / "LICENSE").write_text("theirs\n", "utf-8")
+    (source / "LICENSES").mkdir()
     taken = take(source, "beam", out)
     chat, questions = "100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"
     assert [(one.name, one.version) for one in taken.files] == [
@@ -101,6 +102,17 @@ def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sa
     assert (out / "README.md").read_text("utf-8") == "my own card\n"
     with pytest.raises(UnusableInput, match="exists and is no folder"):
         take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
+
+
+def test_a_set_of_folders_is_not_copied_into_itself(sample: Sample, tmp_path: Path) -> None:
+    source = sample("beam", tmp_path / "in")
+    with pytest.raises(UnusableInput, match=r"lies within .*in, which would hold the set twice"):
+        take(source, "beam", source / "copy")
+    assert not (source / "copy").exists()
+    # Where files are looked for in one folder alone, the copy may lie below it.
+    flat = sample("realtalk", tmp_path / "flat")
+    take(flat, "realtalk", flat / "copy")
+    assert len(read_library(flat, "realtalk").recordings) == 1
 
 
 def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sample: Sample, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from lab.errors import UnusableInput
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Turn
 from lab.recordings.readers import read_library
+from lab.recordings.take import take
 
 Sample = Callable[[str, Path], Path]
 AUGUST_6 = 1722934800000  # 2024-08-06T09:00:00Z
@@ -42,6 +43,19 @@ def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, 
 def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
     (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
     assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]
+
+
+def test_a_history_is_read_and_taken_under_the_name_that_aider_gives_it(sample: Sample, tmp_path: Path) -> None:
+    (folder := tmp_path / "mine").mkdir()
+    text = (sample("aider", tmp_path) / "history.md").read_bytes()
+    (folder / ".aider.chat.history.md").write_bytes(text)
+    (folder / ".other.md").write_bytes(text)
+    taken = take(folder, "aider", tmp_path / "out")
+    assert [one.name for one in taken.files] == [".aider.chat.history.md"]
+    assert [one.conversation for one in read_library(tmp_path / "out", "aider").recordings] == ["aider.chat.history"]
+    (tmp_path / "README.md").write_bytes(text)
+    with pytest.raises(UnusableInput, match=r"README.md: has the name that the card"):
+        take(tmp_path / "README.md", "aider", tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +107,15 @@ def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None
     )
 
 
+def test_a_note_of_the_host_is_taken_off_and_one_that_the_user_writes_is_not(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
+    (tmp_path / "hermes.jsonl").write_text(
+        json.dumps([[said, said | {"content": "User: a [System note: b]"}]]), "utf-8"
+    )
+    (recording,) = read_library(tmp_path, "hermes").recordings
+    assert [turn.text for turn in recording.turns] == ["[System note: mine]", "a [System note: b]"]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -122,7 +145,13 @@ def test_the_public_log_holds_20_conversations(shared: Callable[..., Path]) -> N
 
 @pytest.mark.parametrize(
     ("texts", "language"),
-    [(["plain words"], "en"), (["我要 deploy 到 production"], "zh"), ([], "en"), (["a" * 99 + "中"], "en")],
+    [
+        (["plain words"], "en"),
+        (["我要 deploy 到 production"], "zh"),
+        ([], "en"),
+        (["a" * 99 + "中"], "en"),
+        (["a" * 9 + "中"], "zh"),
+    ],
 )
 def test_the_language_is_told_by_its_letters(texts: list[str], language: str) -> None:
     assert language_of(texts) == language

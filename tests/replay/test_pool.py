@@ -63,6 +63,13 @@ def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smalle
     assert {turn.turn for turn in make_pool(replace(both, seed=1), 3, Chosen(number=4)).turns} != set(names)
 
 
+def test_no_arm_is_pooled_deeper_than_asked(asked: Asked) -> None:
+    shallow = make_pool(replace(asked, arms=("tier_first_v1", "recency")), 2, Chosen(number=3))
+    for turn in shallow.turns:
+        for arm in ("tier_first_v1", "recency"):
+            assert sorted(item.arms[arm] for item in turn.items if arm in item.arms) == [1, 2]
+
+
 def test_turns_by_name_and_every_so_many(asked: Asked) -> None:
     alone = replace(asked, arms=("recency",))
     every = make_pool(alone, 3, Chosen(every=10))
@@ -117,6 +124,12 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
     assert [len(turn.turn.split("/")) for turn in pool.turns] == [3, 3]
     assert {item.memory for turn in pool.turns for item in turn.items} <= {row["id"] for row in rows}
     assert [memory.key for memory in material(pool)["mine"].memories] == [row["id"] for row in rows]
+    for option, gone in (
+        ("--recordings", replace(pool, recordings="x")),
+        ("--memories-from", replace(pool, memories_from="x")),
+    ):
+        with pytest.raises(UnusableInput, match=f"x: what was pooled is not there; {option} says"):
+            material(gone)
     rows[0]["text"] = "Another"
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")
     with pytest.raises(UnusableInput, match="has changed since it was pooled"):
