@@ -64,5 +64,5 @@ def datasets_beside(path: Path) -> Path:
     folder = (path if path.is_dir() else path.parent).resolve()
     found = folder.parent.parent / "datasets" / folder.name
     if folder.parent.name != "golden" or not found.is_dir():
-        raise UnusableInput(f"{path}: no recordings found beside it; name them with --recordings")
+        raise UnusableInput(f"{path}: no recordings found beside it; name them with --recordings, and their --format")
     return found

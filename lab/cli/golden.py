@@ -30,6 +30,7 @@ RecordingsOf = Annotated[
         help="The recordings; by default those beside golden/, in datasets/.",
     ),
 ]
+OWN = "lab"
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 # So many judgements without a reason are named one by one.
 FEW = 3
@@ -151,7 +152,7 @@ def _next(pool: Pool, out: Path) -> str:
 def lint(
     path: options.GoldenSet,
     recordings: RecordingsOf = None,
-    format: FormatOf = "lab",  # noqa: A002 - the name of the option
+    format: FormatOf = OWN,  # noqa: A002 - the name of the option
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
     run: Annotated[Path | None, typer.Option(help="A run: how much of what it returned was judged.")] = None,
@@ -188,6 +189,8 @@ def lint(
                 f"{counted(design.conversations, 'conversation')}; the least difference of a hit rate found four times "
                 f"in five, by the share of probes whose hit changes: {finds}"
             )
+        elif design.probes:
+            emit("power: one conversation says nothing about others; judge turns of more")
         tell_run(told)
         bare = [line for line in found.warnings if WITHOUT_REASON in line]
         emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
@@ -279,7 +282,7 @@ def agree(
     second: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="The same probes by another judge.")],
     third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third.")] = None,
     recordings: RecordingsOf = None,
-    format: FormatOf = "lab",  # noqa: A002 - the name of the option
+    format: FormatOf = OWN,  # noqa: A002 - the name of the option
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
     pool: Annotated[
@@ -323,5 +326,10 @@ def _recordings(
     from lab.replay.pool import unjudged
     from lab.shelf import datasets_beside
 
-    library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))
+    try:
+        library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))
+    except UnusableInput as error:
+        if recordings and format_name == OWN:
+            raise UnusableInput(f"{error}; recordings in another form than the lab's own need --format") from None
+        raise
     return (with_stored(library, read_stored(memories_from)) if memories_from else library).recordings

@@ -8,25 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.cli.judge_lines import Line, bar, conversation_lines, cut, day, folded, keys_line, listed, shown, width, window
+from lab.cli.judge_lines import (
+    Line,
+    bar,
+    conversation_lines,
+    cut,
+    folded,
+    keys_line,
+    listed,
+    moment,
+    shown,
+    width,
+    window,
+)
 from lab.errors import UnusableInput
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import Memory, Recording, Turn
+from lab.words import counted
 
 # Before a text that was pasted.
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
 HELP = """
-0  not relevant    1  helps    2  needed: the answer is wrong or unsafe without it
+0  not relevant    1  helps    2  needed: wrong or unsafe without it
 f  forbidden: it would mislead (superseded, a look-alike, another project's)
-n  note why, of this memory             N  note what the turn needs
+n  note why, of the memory that is marked      N  note what the turn needs
 /  search all memories visible at the turn; Enter adds one to the list
 r  the rest is not relevant             x  the turn needs nothing; all is 0
 Enter  done with this turn; what has no grade stays unjudged
 s  skip this turn                       u  undo the last decision
 up down, j k  move in the list          left right  another turn
-PgUp PgDn  read further back            q  quit; run it again to go on
+space  read on in a long memory         PgUp PgDn  read further back
+q  quit; run it again to go on
 
 All is saved at once. Judge as a demanding user would: usually 0 to 4 memories
 are relevant. One that is superseded never is. One of the same session is only
@@ -48,6 +63,7 @@ class Desk:
         self.place = 0
         self.cursor = 0
         self.back = 0
+        self.into = 0
         self.mode = "list"
         self.typed = ""
         self.message = ""
@@ -71,6 +87,17 @@ class Desk:
     def turn(self) -> Turn:
         """The turn itself."""
         return next(turn for turn in self.recording.turns if turn.key == self._turns[self.place])
+
+    def _memory(self, key: str) -> Memory:
+        return next(memory for memory in self.recording.memories if memory.key == key)
+
+    def _session_of(self, memory: Memory) -> str:
+        """Where a memory was kept: one of the same session is wanted only where the agent could have lost it."""
+        before = self.recording.turns[: memory.visible_from]
+        if not before:
+            return "before the first session"
+        session = before[-1].session
+        return "this session" if session == self.turn.session else f"session {cut(shown(session), 20)}"
 
     @property
     def visible(self) -> list[Memory]:
@@ -99,6 +126,9 @@ class Desk:
 
     def _act(self, key: str) -> None:
         items = self.sheet.items
+        self.into = self.into + 1 if key == " " else 0
+        if key == " ":
+            return
         if key in ("up", "k", "down", "j"):
             self.cursor = max(0, min(self.cursor + (1 if key in ("down", "j") else -1), len(items) - 1))
         elif key in ("left", "right"):
@@ -130,7 +160,7 @@ class Desk:
         elif key == "u":
             self._undo()
         elif key == "enter":
-            self._ask_type()
+            self._end_turn()
         elif key == "q":
             self.ended = True
         elif key == "?":
@@ -166,8 +196,21 @@ class Desk:
                 self._decide("add", key)
             self.cursor = self.sheet.items.index(key)
 
+    def _end_turn(self) -> None:
+        """Ask what the turn tries; first of all, whether somebody looked: a key too many must not be a judgement."""
+        waiting = len(self.sheet.unjudged)
+        if waiting and not self.sheet.relevant:
+            self.message = (
+                f"{counted(waiting, 'memory')} without a grade: r refuses them, x says that nothing is needed"
+            )
+        else:
+            self._ask_type()
+
     def _grade(self, memory: str, grade: str) -> None:
+        before = self.sheet.marks.get(memory, grade)
         self._decide("grade", memory, grade)
+        if before != grade:
+            self.message = f"{NAMES[before]} before, {NAMES[grade]} now: {shown(self._memory(memory).text)}"
         sheet = self.sheet
         if sheet.unjudged:
             later = [at for at, one in enumerate(sheet.items) if one not in sheet.marks]
@@ -254,14 +297,13 @@ class Desk:
             if self.sheet.state == "open"
             else f" [{self.sheet.state}{': ' * bool(self.sheet.type)}{self.sheet.type}]"
         )
-        left = f"{self.place + 1}/{len(self._turns)}, {progress['done']} done, {progress['skipped']} skipped"
+        left = f"{self.place + 1}/{len(self._turns)}, {progress['done']} done"
+        left += f", {progress['skipped']} skipped" if progress["skipped"] else ""
         return bar(f"{left}  {turn.key}  {turn.scope}{state}", columns)
 
     def _menu(self, columns: int) -> list[Line]:
-        half = (len(self.types) + 1) // 2
-        names = [f"{LETTERS[at]}  {name}" for at, name in enumerate(self.types)]
-        pairs = zip(names[:half], [*names[half:], ""], strict=False)
-        return [*bar("what does this turn try?", columns, "-"), *(("", f"  {one:<36}{other}") for one, other in pairs)]
+        lines = [f"  {LETTERS[at]}  {name:<23} {TYPES[name]}" for at, name in enumerate(self.types)]
+        return [*bar("what does this turn try?", columns, "-"), *(("", line) for line in lines)]
 
     def _memories(self, columns: int, rows: int, detail: int) -> list[Line]:
         """The list, and the memory under the cursor in full."""
@@ -285,17 +327,25 @@ class Desk:
             ]
         memory = memories[self.cursor]
         newer = next((f"  superseded by {one.key}" for one in self.visible if memory.key in one.supersedes), "")
-        facts = f"{day(memory.created_at)}  {memory.category}  {memory.scope}{newer}"
+        where = self._session_of(memory)
+        facts = f"{moment(memory.created_at)}  {where}  {memory.category}  {memory.scope}{newer}"
         note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
         text, room = folded(memory.text, columns), detail - len(note)
-        text = text if len(text) <= room else [*text[: room - 1], cut(text[room - 1] + " " * columns, columns)]
+        if len(text) > room:
+            # A line stands on both pages.
+            begins = range(0, len(text) - 1, max(room - 1, 1))
+            first = begins[self.into % len(begins)]
+            more = f"  lines {first + 1}-{min(first + room, len(text))} of {len(text)}, space: on"
+            facts, text = cut(facts, columns - len(more) - 8) + more, text[first : first + room]
         return [*lines, *bar(facts, columns, "-"), *(("", cut(shown(line), columns)) for line in (*text, *note))]
 
     def _foot(self, columns: int) -> list[Line]:
-        entry = {"search": "search", "note": "why, of this memory", "reason": "what the turn needs"}
+        entry = {"search": "search", "note": "", "reason": "what the turn needs"}
+        if self.mode == "note":
+            entry["note"] = f"why “{cut(shown(self._memory(self.sheet.items[self.cursor]).text), 24)}”"
         if self.mode in entry:
             typed = shown(self.typed)
-            while typed and width(typed) > columns - len(entry[self.mode]) - 4:
+            while typed and width(typed) > columns - width(entry[self.mode]) - 4:
                 typed = typed[1:]
             return [("bold", f"{entry[self.mode]}: {typed}_"), keys_line("Enter: keep   Esc: leave")]
         if self.mode == "type":

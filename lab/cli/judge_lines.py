@@ -45,9 +45,14 @@ def cut(text: str, columns: int) -> str:
 
 
 def folded(text: str, columns: int) -> list[str]:
-    """A text in lines of at most so many cells, broken between words, or between the characters of Chinese."""
+    """A text in lines of at most so many cells, its own ones and others between words, or characters of Chinese."""
+    own = [line for line in text.splitlines() if line.strip()]
+    return [folded_line for line in own or [""] for folded_line in _folded(shown(line), columns)]
+
+
+def _folded(text: str, columns: int) -> list[str]:
     lines, line, used = [], "", 0
-    for word in WORD.findall(shown(text)):
+    for word in WORD.findall(text):
         if used + width(word.rstrip()) > columns and used:
             lines.append(line.rstrip())
             line, used = "", 0
@@ -63,6 +68,13 @@ def folded(text: str, columns: int) -> list[str]:
 def day(created_at: int) -> str:
     """A date, in UTC; a dash where no calendar has one."""
     return str(datetime.fromtimestamp(created_at / 1000, UTC).date()) if 0 < created_at <= LAST_MS else "–"
+
+
+def moment(created_at: int) -> str:
+    """A date and a time, in UTC; a dash where no calendar has one."""
+    if not 0 < created_at <= LAST_MS:
+        return "–"
+    return f"{datetime.fromtimestamp(created_at / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 def bar(text: str, columns: int, line: str = " ") -> list[Line]:

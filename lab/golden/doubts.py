@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lab.golden.changes import marks
-from lab.golden.model import NOTHING, Probe
+from lab.golden.model import NOTHING, TYPES, Probe
 
 if TYPE_CHECKING:
     from lab.recordings.model import Memory, Recording, Turn
@@ -29,6 +29,8 @@ def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Colle
     relevant = [memories[one.memory] for one in probe.relevant if one.memory in memories]
     if relevant and probe.slices.get("type") == NOTHING:
         yield f"is of type {NOTHING}, and has gold"
+    if not probe.relevant and probe.slices.get("type", NOTHING) in set(TYPES) - {NOTHING}:
+        yield f"is of type {probe.slices['type']}, and has no gold"
     text = turn.text if turn else probe.query or ""
     for memory in relevant:
         if turn and memory.scope not in (turn.scope, "global"):

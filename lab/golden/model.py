@@ -8,11 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 NOTHING = "needs_nothing"
-# What a probe tries, as the shipped sets name it; a set may have types of its own.
-TYPES = (
-    *("standing_rule", "preference", "decision", "todo", "update", "identifier", "paraphrase", "repeated_topic"),
-    *("cross_language", "wrong_scope_temptation", NOTHING),
-)
+# What a probe tries, as the shipped sets name it, and in words; a set may have types of its own.
+TYPES = {
+    "standing_rule": "a rule that holds until revoked, and is not named",
+    "preference": "how somebody likes things done",
+    "decision": "what was decided, and why",
+    "todo": "what is still to be done, or no longer",
+    "update": "something changed: what was true would mislead",
+    "identifier": "a path, number or name has to come back exactly",
+    "paraphrase": "asked in other words than it was kept in",
+    "repeated_topic": "a topic that was there before comes up again",
+    "cross_language": "asked in one language, and kept in another",
+    "wrong_scope_temptation": "another project's memory looks right",
+    NOTHING: "no memory helps",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.engine.recall.trivial import is_trivial
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet
@@ -47,7 +48,7 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
     plan = make_plan(replace(asked, recall_turns="user", depth=depth), judged=False)
     if any(spec.system == "oracle" for spec in plan.specs):
         raise UnusableInput("arm 'oracle' returns what a golden set says, and a pool is made before there is one")
-    wanted = _choose(plan.recordings, chosen, depth, asked.seed)
+    wanted = _choose(plan.recordings, chosen, depth, asked.seed, announce)
     own = [one for one in plan.recordings if wanted[one.conversation]]
     told = tell_labels(plan.labels, asked.labels, (plan.labels_of(one) for one in own))
     for note in (*plan.library.golden.notes, *([told] if told else [])):
@@ -124,12 +125,15 @@ def _shuffled(turn: str, items: dict[str, dict[str, int]], seed: int) -> tuple[P
     return tuple(Pooled(memory, items[memory]) for memory in order)
 
 
-def _choose(recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int) -> dict[str, list[str]]:
+def _choose(
+    recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int, announce: Announce = lambda _: None
+) -> dict[str, list[str]]:
     """The turns to pool by conversation, in their order.
 
     By hash, conversations take turns, because many conversations tell more than many turns of one; those of a smaller
     number are among those of a larger one. Where there are no more memories than places every arm returns them all, so
-    such turns are pooled only where they are named.
+    such turns are pooled only where they are named. So are those that recall passes over as trivial: nothing is
+    injected there, and a judge would learn nothing.
     """
     if sum(bool(one) for one in (chosen.keys, chosen.every, chosen.number)) > 1:
         raise UnusableInput("choose turns with one of --turn, --every and --turns")
@@ -137,7 +141,11 @@ def _choose(recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: i
         if number is not None and number < 1:
             raise UnusableInput(f"{what} {number} is not a whole number from 1")
     least = 1 if chosen.keys else depth + 1
-    ready = {one.conversation: _ready(one, least) for one in recordings}
+    ready = {one.conversation: _ready(one, least, trivial=bool(chosen.keys)) for one in recordings}
+    passed = sum(len(_ready(one, least, trivial=True)) - len(ready[one.conversation]) for one in recordings)
+    if passed:
+        what = "that recall passes over (greetings, thanks, commands)"
+        announce(f"not drawn from: {counted(passed, 'user turn')} {what}; --turn names one all the same")
     if chosen.keys:
         known = {key for keys in ready.values() for key in keys}
         for key in chosen.keys:
@@ -157,8 +165,12 @@ def _choose(recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: i
     return {name: [key for key in keys if key in picked] for name, keys in ready.items()}
 
 
-def _ready(recording: Recording, least: int) -> list[str]:
-    """The user turns at which there are so many memories."""
+def _ready(recording: Recording, least: int, *, trivial: bool) -> list[str]:
+    """The user turns at which there are so many memories, the ``trivial`` ones among them or not."""
     born = sorted(memory.visible_from for memory in recording.memories)
     first = born[least - 1] if len(born) >= least else len(recording.turns)
-    return [turn.key for turn in recording.turns if turn.role == "user" and turn.seq >= first]
+    return [
+        turn.key
+        for turn in recording.turns
+        if turn.role == "user" and turn.seq >= first and (trivial or not is_trivial(turn.text))
+    ]

@@ -211,3 +211,14 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     others = sum(probe.id not in pooled for probe in read_golden(copy).probes)
     text = _run("agree", place / "golden" / "mine", copy, "--pool", place / "pool.jsonl")
     assert f"(0 and 0 by one alone, {others} more not in the pool)" in " ".join(text.split())
+
+
+def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, place: Path) -> None:
+    history = tmp_path / "history.md"
+    history.write_text("# aider chat started at 2024-08-05 19:33:02\n\n#### hello\n", "utf-8")
+    other = tmp_path / "other.jsonl"
+    other.write_bytes((place / "gold.jsonl").read_bytes())
+    with pytest.raises(UnusableInput, match="not JSON.*need --format"):
+        _run("agree", place / "gold.jsonl", other, "--recordings", history)
+    with pytest.raises(UnusableInput, match="name them with --recordings, and their --format"):
+        _run("agree", other, place / "gold.jsonl")

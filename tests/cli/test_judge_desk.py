@@ -50,6 +50,7 @@ def _recording() -> Recording:
 
 
 RECORDING = _recording()
+OLD_TEXT = RECORDING.memories[1].text
 PORT, OLD, WICKED, CHINESE, HOME = (memory.key for memory in RECORDING.memories)
 POOL = Pool(
     *(6, ("hybrid",), 0, "c.jsonl", "lab", "recorded", None, "none", "abc"),
@@ -192,6 +193,54 @@ def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
     assert desk.message.startswith("a letter from a to j")
     _press(desk, "b")
     assert desk.judging.progress()["unjudged"] == 3
+
+
+def test_enter_alone_judges_nothing(desk: Desk) -> None:
+    _press(desk, "enter", "enter", "0", "enter")
+    assert (desk.mode, desk.sheet.state) == ("list", "open")
+    assert desk.message == "3 memories without a grade: r refuses them, x says that nothing is needed"
+    _press(desk, "2", "enter")
+    assert desk.mode == "type"
+
+
+def test_a_grade_that_takes_the_place_of_another_says_so(desk: Desk) -> None:
+    _press(desk, "2", "up", "2")
+    assert desk.message == ""
+    _press(desk, "up", "f")
+    assert desk.message == f"needed before, forbidden now: {RECORDING.memories[0].text}"
+
+
+def test_a_memory_tells_its_time_and_session_and_a_note_the_memory_that_it_is_for(desk: Desk) -> None:
+    assert any("2023-11-14 22:13  this session  fact  ops" in text for _, text in desk.lines(80, 24))
+    later = tuple(replace(turn, session="s2") if turn.seq > 2 else turn for turn in RECORDING.turns)
+    moved = Desk(desk.judging, {"c": replace(RECORDING, turns=later)})
+    assert any("22:13  session s  fact" in text for _, text in moved.lines(80, 24))
+    _press(desk, "1", "n")
+    assert desk.lines(80, 24)[-2][1] == f"why “{OLD_TEXT}”: _"
+
+
+def test_the_space_bar_reads_on_in_a_long_memory_and_comes_back(desk: Desk) -> None:
+    def read() -> list[str]:
+        screen = [text for _, text in desk.lines(80, 24)]
+        (at,) = [place for place, text in enumerate(screen) if ", space: on" in text]
+        return screen[at : at + 5]
+
+    longer = tuple(replace(one, text=LONG * 2) if one.key == CHINESE else one for one in RECORDING.memories)
+    desk = Desk(desk.judging, {"c": replace(RECORDING, memories=longer)})
+    _press(desk, "j", "j", "j")
+    first = read()
+    assert "lines 1-4 of 7, space: on" in first[0]
+    _press(desk, " ")
+    second = read()
+    assert ("lines 4-7 of 7" in second[0], second[1]) == (True, first[4])
+    _press(desk, " ")
+    assert read() == first
+    _press(desk, " ", "k", "j")
+    assert read() == first
+
+
+def test_lines_of_a_text_stay_lines() -> None:
+    assert folded("if x:\n    y()\n\nelse: z", 80) == ["if x:", "    y()", "else: z"]
 
 
 def test_a_desk_begins_at_the_first_open_turn(desk: Desk, judging: Judging) -> None:

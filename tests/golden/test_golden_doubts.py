@@ -55,6 +55,7 @@ def test_there_is_nothing_to_doubt_where_all_that_says_the_same_is_judged_the_sa
     ("found", "doubt"),
     [
         (lambda: _doubts({"m3": 1}, type="needs_nothing"), "is of type needs_nothing, and has gold"),
+        (lambda: _doubts({}, ("m0",), type="update"), "is of type update, and has no gold"),
         (lambda: _doubts({"m3": 1}, m3={"scope": "home"}), "is of scope ops, its gold m3 of home"),
         (lambda: _doubts({"m3": 1}, text=f"Is it so? {TEXTS[3]}"), "quotes its gold m3"),
         (
@@ -119,3 +120,7 @@ def test_refused_memories_reach_the_doubts() -> None:
     told = lint(GoldenSet((probe,)), [_recording()], {"c/s/t4": {"m2"}}).warnings
     assert not any("nearly" in line for line in told)
     assert any("nearly" in line for line in lint(GoldenSet((probe,)), [_recording()]).warnings)
+
+
+def test_a_type_of_ones_own_may_have_no_gold() -> None:
+    assert _doubts({}, type="abstention") == _doubts({}, type="needs_nothing") == []

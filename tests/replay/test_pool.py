@@ -134,3 +134,23 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")
     with pytest.raises(UnusableInput, match="has changed since it was pooled"):
         material(pool)
+
+
+def test_what_recall_passes_over_is_pooled_only_by_name(tmp_path: Path) -> None:
+    said = ["The dog is walked twice.", "thanks!", "/clear", "When is the dog walked?", "hi", "And the cat?"]
+    lines: list[dict[str, object]] = [
+        {"kind": "recording", "schema": "lab.recording.v1", "conversation": "pets"},
+        {"kind": "session", "session": "s1", "time": "2026-03-02T09:00:00Z", "scope": "home"},
+    ]
+    for at, text in enumerate(said):
+        lines.append({"kind": "turn", "turn": f"t{at}", "role": "user", "text": text})
+        lines += [{"kind": "memory", "text": f"{text} {place}"} for place in range(2 * (at == 0))]
+    path = tmp_path / "pets.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    asked = Asked(str(path), "lab", ("recency",), embedder="hashing")
+    told: list[str] = []
+    found = make_pool(asked, 1, Chosen(number=9), told.append)
+    assert [turn.turn for turn in found.turns] == ["pets/s1/t3", "pets/s1/t5"]
+    assert [line for line in told if line.startswith("not drawn from: 3 user turns that recall passes over")]
+    named = make_pool(asked, 1, Chosen(keys=("pets/s1/t2",)), told.append)
+    assert [turn.turn for turn in named.turns] == ["pets/s1/t2"]
