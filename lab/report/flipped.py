@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lab.compare.paired import Comparison
 from lab.errors import LabError
+from lab.measures.score import read_gold
 from lab.replay.explain import explain
 from lab.replay.plan import Plan, plan_of
 from lab.replay.run_directory import RunDirectory
@@ -24,10 +25,11 @@ class Told(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """One turn whose hit was gained or lost; the arm that missed it comes first."""
+    """One turn whose hit was gained or lost, and the type of its probe; the arm that missed it comes first."""
 
     turn: str
     sides: tuple[Told, Told]
+    type: str | None = None
 
 
 class Flips(NamedTuple):
@@ -54,6 +56,7 @@ def flipped(
 
     ``folder`` is what commands call the run. Texts of turns and memories are shown only where they are asked for.
     """
+    types = {probe: gold.slices.get("type") for probe, gold in read_gold(run).items()}
     plan, problem = _plan(run) if most and (found.gained or found.lost) else (None, None)
     arms = {"Gained": (found.baseline, found.candidate), "Lost": (found.candidate, found.baseline)}
     sides = []
@@ -66,7 +69,7 @@ def flipped(
                 if plan and not problem:
                     text, problem = _explained(run, key, arm, plan, with_text)
                 told.append(Told(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
-            turns.append(Flip(key, (told[0], told[1])))
+            turns.append(Flip(key, (told[0], told[1]), types.get(key)))
         compared = ["lab", "compare", folder, "--baseline", found.baseline, "--candidate", found.candidate, "--json"]
         sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(compared)))
     return Flipped(tuple(sides), problem)
