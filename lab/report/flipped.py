@@ -14,6 +14,8 @@ from lab.replay.run_directory import RunDirectory
 from lab.report.explanation import explanation_text
 
 SHOWN = 12
+# The slices that say what a probe tries, as golden sets call them.
+TRIES = ("type", "ability", "category", "category_name")
 
 
 class Told(NamedTuple):
@@ -25,11 +27,11 @@ class Told(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """One turn whose hit was gained or lost, and the type of its probe; the arm that missed it comes first."""
+    """One turn whose hit was gained or lost, and what its probe tries; the arm that missed it comes first."""
 
     turn: str
     sides: tuple[Told, Told]
-    type: str | None = None
+    tries: str | None = None
 
 
 class Flips(NamedTuple):
@@ -56,7 +58,10 @@ def flipped(
 
     ``folder`` is what commands call the run. Texts of turns and memories are shown only where they are asked for.
     """
-    types = {probe: gold.slices.get("type") for probe, gold in read_gold(run).items()}
+    tries = {
+        probe: next((gold.slices[name] for name in TRIES if name in gold.slices), None)
+        for probe, gold in read_gold(run).items()
+    }
     plan, problem = _plan(run) if most and (found.gained or found.lost) else (None, None)
     arms = {"Gained": (found.baseline, found.candidate), "Lost": (found.candidate, found.baseline)}
     sides = []
@@ -69,7 +74,7 @@ def flipped(
                 if plan and not problem:
                     text, problem = _explained(run, key, arm, plan, with_text)
                 told.append(Told(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
-            turns.append(Flip(key, (told[0], told[1]), types.get(key)))
+            turns.append(Flip(key, (told[0], told[1]), tries.get(key)))
         compared = ["lab", "compare", folder, "--baseline", found.baseline, "--candidate", found.candidate, "--json"]
         sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(compared)))
     return Flipped(tuple(sides), problem)
