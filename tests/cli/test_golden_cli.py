@@ -218,7 +218,7 @@ def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, p
     history.write_text("# aider chat started at 2024-08-05 19:33:02\n\n#### hello\n", "utf-8")
     other = tmp_path / "other.jsonl"
     other.write_bytes((place / "gold.jsonl").read_bytes())
-    with pytest.raises(UnusableInput, match="not JSON.*need --format"):
+    with pytest.raises(UnusableInput, match=r"not JSON.*need --format"):
         _run("agree", place / "gold.jsonl", other, "--recordings", history)
     with pytest.raises(UnusableInput, match="name them with --recordings, and their --format"):
         _run("agree", other, place / "gold.jsonl")
