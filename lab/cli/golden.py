@@ -123,7 +123,6 @@ def judge(
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnusableInput("lab golden judge needs a terminal: keys come from it; --json says how far the judging is")
-    not_among(recordings or Path(made.recordings), made.format, out)
     found = material(made, recordings, memories_from)
     with only_writer(out.resolve().parent):
         from lab.cli.judge_desk import Desk
@@ -162,7 +161,7 @@ def lint(
 ) -> None:
     """Check a golden set, and say what it can detect. Dead keys, contradictions, leaks, doubles, what nobody judged."""
     from lab.compare.design import power
-    from lab.golden.judging import refused
+    from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
     from lab.golden.read import read_golden
@@ -170,14 +169,15 @@ def lint(
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
         raise UnusableInput("--baseline and --candidate name two arms of --run: give all three")
     golden = read_golden(path)
-    zeros = refused(path)
-    found = check(golden, _recordings(path, recordings, format, memories, memories_from), zeros)
+    beside = aside(path)
+    found = check(golden, _recordings(path, recordings, format, memories, memories_from), beside)
     design = power(golden)
-    told = _of_run(golden, zeros, run, baseline, candidate) if run else {}
+    told = _of_run(golden, beside.refused, run, baseline, candidate) if run else {}
     if as_json:
         emit_json(found.as_json() | {"power": design.as_json()} | told)
     else:
         judged = f"{found.relevant} relevant, {found.forbidden} forbidden, {found.refused} refused"
+        judged += f", {found.unjudged} left without a grade" if found.unjudged else ""
         emit(f"{counted(found.probes, 'probe')}, {found.silent} of them need nothing; judgements: {judged}")
         if design.detectable:
             finds = ", ".join(

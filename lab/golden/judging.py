@@ -213,7 +213,7 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
         if out.exists():
             raise UnusableInput(f"{out}: is there already, without {side.name}; choose another --out")
         return Judging(pool, out, judge)
-    name, decisions, states = read_decisions(side)
+    name, decisions, states, _ = read_decisions(side)
     if name != judge:
         raise UnusableInput(f"{side}: is the work of judge {name!r}; with --judge {judge} choose another --out")
     if states and out.exists() and _state(out) not in states:
@@ -229,11 +229,15 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
 
 
 class Kept(NamedTuple):
-    """What a side file holds: the judge, the decisions, and the states that the golden set may be in."""
+    """What a side file holds.
+
+    The judge, the decisions, the states that the golden set may be in, and by turn what was left without a grade.
+    """
 
     judge: str
     decisions: list[Decision]
     states: list[str]
+    unjudged: dict[str, list[str]]
 
 
 def read_decisions(path: Path) -> Kept:
@@ -246,21 +250,32 @@ def read_decisions(path: Path) -> Kept:
         field_of(header, "judge", str, at),
         [_decision(line, f"{path}:{number}") for number, line in lines[1:]],
         optional(header, "golden", list, [], at),
+        optional(header, "unjudged", dict, {}, at),
     )
 
 
-def refused(golden: Path) -> dict[str, set[str]]:
-    """By turn, the memories that judges found not relevant: what side files know and a golden set does not tell."""
+class Aside(NamedTuple):
+    """What side files know and a golden set does not tell, by turn: what is not relevant, and what nobody graded."""
+
+    refused: dict[str, set[str]]
+    unjudged: dict[str, set[str]]
+
+
+def aside(golden: Path) -> Aside:
+    """Read what lies beside a golden set; of several judges, all that any of them refused or left."""
     files = sorted(golden.glob(f"*{ENDING}")) if golden.is_dir() else [side_file(golden)]
-    found: dict[str, set[str]] = {}
+    found = Aside({}, {})
     for file in files:
         if not file.is_file():
             continue
+        kept = read_decisions(file)
         sheets: dict[str, Sheet] = {}
-        for decision in read_decisions(file).decisions:
+        for decision in kept.decisions:
             sheets.setdefault(decision.turn, Sheet(decision.turn, [])).take(decision)
         for turn, sheet in sheets.items():
-            found.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
+            found.refused.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
+        for turn, keys in kept.unjudged.items():
+            found.unjudged.setdefault(turn, set()).update(map(str, keys))
     return found
 
 

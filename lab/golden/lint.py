@@ -5,12 +5,13 @@ The recordings are handed in: this room knows none by itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab.golden.changes import marks
 from lab.golden.doubts import doubts
+from lab.golden.judging import Aside
 from lab.golden.model import GoldenSet, Probe
 from lab.words import counted
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 # Fewer conversations than this and no exact two-sided sign-flip test reaches p < .05.
 ENOUGH_CONVERSATIONS = 6
 WITHOUT_REASON = "gives no reason for"
+NOTHING_BESIDE = Aside({}, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Lint:
     """Counts and findings.
 
-    ``silent`` are the probes that need nothing; ``relevant``, ``forbidden`` and ``refused`` count judgements.
+    ``silent`` are the probes that need nothing; ``relevant``, ``forbidden`` and ``refused`` count judgements,
+    ``unjudged`` what a judge was shown and did not grade.
     """
 
     probes: int
@@ -34,6 +37,7 @@ class Lint:
     relevant: int
     forbidden: int
     refused: int
+    unjudged: int
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -42,12 +46,11 @@ class Lint:
         return asdict(self)
 
 
-def lint(
-    golden: GoldenSet, recordings: Sequence[Recording], refused: Mapping[str, Collection[str]] | None = None
-) -> Lint:
+def lint(golden: GoldenSet, recordings: Sequence[Recording], beside: Aside = NOTHING_BESIDE) -> Lint:
     """Everything that is wrong (errors) or doubtful (warnings) between a golden set and its recordings.
 
-    ``refused`` maps probes to memories that were judged and found not relevant, which a golden set does not list.
+    ``beside`` is what side files of judges know: memories that were found not relevant, which a golden set does not
+    list, and those that nobody graded.
     Judgements without a reason come last: in a set of one's own there may be many.
     """
     errors = probe_problems(recordings, golden.probes) if golden.probes else ["golden set: holds no probe"]
@@ -62,7 +65,7 @@ def lint(
                 continue
             at = f"golden set: probe {probe.id}"
             errors += [f"{at} {problem}" for problem in _mistakes(probe, recording, turn)]
-            warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, (refused or {}).get(probe.id, ()))]
+            warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, beside.refused.get(probe.id, ()))]
             bare += [f"{at} {WITHOUT_REASON} {one}" for one in _without_reason(probe, recording)]
     errors += _disagreeing(golden.probes)
     conversations = {probe.conversation for probe in golden.probes}
@@ -76,7 +79,8 @@ def lint(
         sum(not probe.relevant for probe in golden.probes),
         sum(len(probe.relevant) for probe in golden.probes),
         sum(len(probe.forbidden) for probe in golden.probes),
-        sum(len((refused or {}).get(probe.id, ())) for probe in golden.probes),
+        sum(len(beside.refused.get(probe.id, ())) for probe in golden.probes),
+        sum(len(beside.unjudged.get(probe.id, ())) for probe in golden.probes),
         tuple(errors),
         (*warnings, *bare),
     )

@@ -86,7 +86,7 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
         (("recordings", "validate", "datasets/tiny", "--format", "lab"), ["conversations", "errors", "warnings"]),
         (
             ("golden", "lint", "golden/tiny"),
-            ["probes", "silent", "relevant", "forbidden", "refused", "errors", "warnings", "power"],
+            ["probes", "silent", "relevant", "forbidden", "refused", "unjudged", "errors", "warnings", "power"],
         ),
         (("runs", "list", "."), ["runs"]),
         (("doctor",), ["checks", "ok"]),

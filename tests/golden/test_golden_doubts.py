@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.golden.doubts import doubts
+from lab.golden.judging import Aside
 from lab.golden.lint import lint
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
@@ -117,7 +118,7 @@ def test_missing_reasons_come_last() -> None:
 
 def test_refused_memories_reach_the_doubts() -> None:
     probe = Probe("c/s/t4", "c", "c/s/t4", None, (Judgement("m0", 2, "x"), Judgement("m1", 2, "x")))
-    told = lint(GoldenSet((probe,)), [_recording()], {"c/s/t4": {"m2"}}).warnings
+    told = lint(GoldenSet((probe,)), [_recording()], Aside({"c/s/t4": {"m2"}}, {})).warnings
     assert not any("nearly" in line for line in told)
     assert any("nearly" in line for line in lint(GoldenSet((probe,)), [_recording()]).warnings)
 

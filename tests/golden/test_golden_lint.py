@@ -63,14 +63,14 @@ def test_a_good_set_has_counts_and_nothing_to_say() -> None:
     found = _lint(
         _probe(1, _judged(0)), _probe(2, _judged(), forbidden=_judged(0, 1)), _asked("Which port?", _judged(0, 2))
     )
-    assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, errors=(), warnings=())
-    counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0}
+    assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, unjudged=0, errors=(), warnings=())
+    counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0, "unjudged": 0}
     assert found.as_json() == counts | {"errors": (), "warnings": ()}
 
 
 def test_an_empty_set_is_an_error_for_a_file_that_was_emptied_would_pass_every_night() -> None:
     few = "0 conversations: a two-sided sign-flip test needs 6 for p < .05"
-    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, ("golden set: holds no probe",), (few,))
+    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, 0, ("golden set: holds no probe",), (few,))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.changes import Change, differences, split
-from lab.golden.judging import Decision, Judging, open_judging, refused, side_file
+from lab.golden.judging import Decision, Judging, aside, open_judging, side_file
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.pool import Pool, Pooled, PooledTurn, read_pool
 from lab.golden.read import read_golden
@@ -196,7 +196,8 @@ def test_a_pool_may_grow_and_what_is_new_was_not_looked_at(out: Path) -> None:
     again = open_judging(deeper, out, "ann")
     again.save()
     assert again.sheet(FIRST).unjudged == [C]
-    assert refused(out) == {FIRST: {A, B}} == refused(out.parent)
+    assert aside(out).unjudged == {FIRST: {C}}
+    assert aside(out).refused == {FIRST: {A, B}} == aside(out.parent).refused
 
 
 def test_a_shallower_pool_loses_no_grade(out: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_golden_set_that_somebody_edited_is_not_written_over(out: Path) -> Non
 def test_what_several_judges_refused_is_told_together(tmp_path: Path) -> None:
     open_judging(POOL, tmp_path / "ann.jsonl", "ann").decide(Decision(FIRST, "grade", A, "0"))
     open_judging(POOL, tmp_path / "bob.jsonl", "bob").decide(Decision(FIRST, "rest", refused=(B,)))
-    assert refused(tmp_path) == {FIRST: {A, B}}
+    assert aside(tmp_path).refused == {FIRST: {A, B}}
 
 
 def test_work_of_another_judge_pool_or_kind_is_refused(out: Path) -> None:
