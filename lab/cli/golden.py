@@ -56,6 +56,12 @@ def pool(
     turns: Annotated[int | None, typer.Option(help="So many user turns, drawn by hash. [default: 30]")] = None,
     turn: Annotated[list[str] | None, typer.Option("--turn", help="This user turn. Repeat for more.")] = None,
     every: Annotated[int | None, typer.Option(help="Every N-th user turn of each conversation.")] = None,
+    probes_of: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", parser=golden_at, help="The turns that this golden set judges: for a second judge."
+        ),
+    ] = None,
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
     scope: options.Scope = "none",
@@ -64,6 +70,7 @@ def pool(
     as_json: Json = False,
 ) -> None:
     """Pool what several arms recall at some turns, to be judged."""
+    from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
     from lab.replay.plan import Asked
@@ -80,7 +87,8 @@ def pool(
         embedder=embedder,
         memories_from=str(memories_from) if memories_from else None,
     )
-    made = make_pool(asked, depth, Chosen(tuple(turn or ()), every, turns), announce)
+    again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
+    made = make_pool(asked, depth, Chosen((*(turn or ()), *again), every, turns), announce)
     write_new(out, made.as_bytes())
     items = sum(len(one.items) for one in made.turns)
     conversations = len({one.turn.split("/")[0] for one in made.turns})

@@ -222,3 +222,10 @@ def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, p
         _run("agree", place / "gold.jsonl", other, "--recordings", history)
     with pytest.raises(UnusableInput, match="name them with --recordings, and their --format"):
         _run("agree", other, place / "gold.jsonl")
+
+
+def test_a_second_judge_gets_the_turns_of_the_first(place: Path, tmp_path: Path) -> None:
+    asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "again.jsonl")
+    told = _json(*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
+    judged = {probe.turn for probe in read_golden(place / "gold.jsonl").probes}
+    assert (told["turns"], {turn.turn for turn in read_pool(tmp_path / "again.jsonl").turns}) == (4, judged)
