@@ -59,7 +59,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One arm at one turn. ``lost`` are gold memories that it did not inject, with where they stood."""
+    """One arm at one turn. ``lost`` are gold memories that it did not inject: grades, where they stood, and texts."""
 
     arm: str
     hit: bool | None
@@ -67,7 +67,7 @@ class Side:
     items: tuple[Shown, ...]
     facts: tuple[str, ...]
     pinned: tuple[str, ...]
-    lost: tuple[tuple[str, int, str], ...]
+    lost: tuple[tuple[str, int, str, str | None], ...]
     receipt: str
     log: tuple[str, ...]
 
@@ -145,6 +145,7 @@ class Reader:
         keys = [one.key for one in items]
         moment = told.moments.get(row["turn"]) if told else None
         again = self._again.get(place, {})
+        texts = told.texts if told and self._with_text else {}
         shown = []
         for rank, one in enumerate(items):
             marks = []
@@ -167,7 +168,7 @@ class Reader:
                     grades.get(one.key, 0),
                     again.get(one.key),
                     tuple(marks),
-                    told.texts.get(one.key) if told and self._with_text else None,
+                    texts.get(one.key),
                 )
             )
         receipt = json.loads(row["receipt"])
@@ -180,7 +181,7 @@ class Reader:
             tuple(_facts(row, receipt, itemised=told is not None)),
             tuple(row["pinned"]),
             tuple(
-                (key, grade, _where(ranks.get(key), key in row["pinned"]))
+                (key, grade, _where(ranks.get(key), key in row["pinned"]), texts.get(key))
                 for key, grade in grades.items()
                 if key not in keys
             ),

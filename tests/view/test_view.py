@@ -18,6 +18,7 @@ from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory
 from lab.report.explanation import explanation_text
 from lab.view.index import FILTERS, Index
+from lab.view.recorded import Recorded
 
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
@@ -131,6 +132,20 @@ def test_texts_are_shown_and_searched_only_where_asked_for(client: Any, telling:
     assert "3 turns match" in telling.get("/?q=wombat3").text
     assert "wombat0" in telling.get(addresses[1]).text
     assert "longlong" in telling.get(addresses[2]).text
+
+
+def test_what_was_wanted_and_not_injected_is_shown_with_its_words(
+    client: Any, telling: Any, walked: RunDirectory, index: Index
+) -> None:
+    heading = "Wanted, not injected"
+    addresses = [turn_address(index, at) for at in range(len(index.turns))]
+    address = next(one for one in addresses if heading in client.get(one).text)
+    silent, said = (one.get(address).text.split(heading)[1].split("</ul>")[0] for one in (client, telling))
+    lost = [unescape(key) for key in re.findall(r'<bdi class="key">([^<]+)</bdi>', silent)]
+    texts = Recorded(walked).told(lost[0].split("/")[0]).texts
+    for key in lost:
+        assert texts[key] in unescape(said)
+        assert texts[key] not in unescape(silent)
 
 
 def test_markup_in_texts_names_and_words_stays_text(telling: Any, index: Index) -> None:
