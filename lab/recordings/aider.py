@@ -53,7 +53,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             turns.append(turn)
             if role == "user":
                 memories.append(Memory(f"{turn.key}#0", words, words, visible_from=len(turns), created_at=clock))
-    notes = [f"{name}: {len(starts)} chats started, {silent} in which the user says nothing left out"]
+    notes = [f"{name}: {len(starts)} chats started, {silent} left out because the user says nothing in them"]
     if text[: starts[0].start()].strip():
         notes.append(f"{name}: what stands before the first start was left out")
     language = language_of([turn.text for turn in turns if turn.role == "user"])

@@ -37,7 +37,7 @@ def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, 
         (f"history/{session}-2/0#0", 4),
     ]
     assert library.golden.probes == ()
-    assert recording.notes == ("history: 3 chats started, 1 in which the user says nothing left out",)
+    assert recording.notes == ("history: 3 chats started, 1 left out because the user says nothing in them",)
 
 
 def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_public_history_is_one_developers(shared: Callable[..., Path]) -> No
     (recording,) = library.recordings
     assert (recording.language, len(recording.sessions)) == ("en", 395)
     assert sum(turn.role == "user" for turn in recording.turns) == len(recording.memories) == 1170
-    assert recording.notes == ("aider-chat-history: 660 chats started, 265 in which the user says nothing left out",)
+    assert recording.notes == ("aider-chat-history: 660 chats started, 265 left out because the user says nothing in them",)
 
 
 def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None:
