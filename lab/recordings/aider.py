@@ -2,8 +2,9 @@
 
 A file is one conversation, each ``# aider chat started at`` one of its sessions. Lines that begin with ``####`` are the
 user's, and those that follow one another are one turn. Quoted lines (``>``) are what aider itself printed and are left
-out; the rest is the agent's. Nothing was extracted, so every user turn is a memory. Sessions in which the user says
-nothing are left out and counted. Between the turns of a session there is no time but their order.
+out; the rest is the agent's. Nothing was extracted, so every user turn is a memory, but for commands to aider itself
+(``/undo``), which nobody would keep. Sessions in which the user says nothing are left out and counted. Between the
+turns of a session there is no time but their order.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from lab.files import read_text
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.words import counted
 
 IGNORED = ("README.md",)
 HISTORY = ".aider.chat.history.md"
+COMMAND = re.compile(r"/[a-z]")
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
 
 
@@ -35,7 +38,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     turns: list[Turn] = []
     memories: list[Memory] = []
     sessions: Counter[str] = Counter()
-    clock = silent = 0
+    clock = silent = commands = 0
     for number, start in enumerate(starts):
         until = starts[number + 1].start() if number + 1 < len(starts) else len(text)
         said = list(_turns(text[start.end() : until]))
@@ -51,9 +54,13 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             clock = max(clock + 1, moment)
             turn = Turn(f"{name}/{session}/{index}", len(turns), session, role, words, clock, speaker=role)
             turns.append(turn)
-            if role == "user":
+            if role == "user" and COMMAND.match(words):
+                commands += 1
+            elif role == "user":
                 memories.append(Memory(f"{turn.key}#0", words, words, visible_from=len(turns), created_at=clock))
     notes = [f"{name}: {len(starts)} chats started, {silent} left out because the user says nothing in them"]
+    if commands:
+        notes.append(f"{name}: {counted(commands, 'command')} to aider itself left out of the memories")
     if text[: starts[0].start()].strip():
         notes.append(f"{name}: what stands before the first start was left out")
     language = language_of([turn.text for turn in turns if turn.role == "user"])

@@ -43,7 +43,7 @@ def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
     words = ("recordings", "convert", ".aider.chat.history.md", "--format", "aider", "--out", "own", "--json")
     converted = json.loads(lab(*words, cwd=tmp_path).stdout)
-    assert (converted["datasets"], converted["golden"], converted["memories"]) == ("own/datasets/aider", None, 2)
+    assert (converted["datasets"], converted["golden"], converted["memories"]) == ("own/datasets/aider", None, 1)
 
 
 def test_the_schema_is_printed_for_people_and_programs(lab: Lab, tmp_path: Path) -> None:
