@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.compare.statistics import Estimate, clustered, holm, sign_flip
+from lab.compare.statistics import Estimate, clustered, holm, sign_flips
 from lab.errors import NotComparable, UnusableInput
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.names import require_measure
@@ -299,16 +299,30 @@ def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
 
 
 def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
-    found = [_difference(pair) for pair in pairs]
+    found = _each(pairs)
     adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
     return tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
 
 
-def _difference(pairs: Pairs, *, tested: bool = True) -> Difference:
-    changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
+def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
+    """A difference each; their p are found together, and are NaN where nothing is tested."""
+    groups = [by_conversation(pair) for pair in pairs]
+    p_values = [math.nan] * len(pairs)
+    if tested:
+        p_values = sign_flips([[sum(values) for values in one.values()] for one in groups])
+    return [_difference(*one) for one in zip(pairs, groups, p_values, strict=True)]
+
+
+def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
+    """What changed at the places of each conversation."""
     groups: dict[str, list[float]] = {}
-    for conversation, change in zip(pairs.conversation, changes, strict=True):
-        groups.setdefault(conversation, []).append(change)
+    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
+        groups.setdefault(conversation, []).append(after - before)
+    return groups
+
+
+def _difference(pairs: Pairs, groups: Mapping[str, Sequence[float]], p: float) -> Difference:
+    changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
     estimate = clustered(groups)
     baseline = sum(pairs.baseline) / len(changes)
     spread = statistics.stdev(changes) if len(changes) > 1 else 0.0
@@ -319,7 +333,7 @@ def _difference(pairs: Pairs, *, tested: bool = True) -> Difference:
         baseline,
         sum(pairs.candidate) / len(changes),
         estimate,
-        sign_flip([sum(values) for values in groups.values()]) if tested else math.nan,
+        p,
         None,
         sum(change > 0 for change in changes),
         sum(change == 0 for change in changes),
@@ -350,9 +364,8 @@ def _slices(run: RunDirectory, pairs: Sequence[Pairs], tested: bool) -> tuple[Sl
             )
             distinct = sorted({value for value in values if value is not None})
             if 1 < len(distinct) <= MAX_SLICE_VALUES:
-                own += [
-                    Slice(name, value, _difference(_part(pair, values, value), tested=tested)) for value in distinct
-                ]
+                parts = _each([_part(pair, values, value) for value in distinct], tested=tested)
+                own += [Slice(name, value, one) for value, one in zip(distinct, parts, strict=True)]
         found += sorted(own, key=_badness)
     return tuple(found)
 

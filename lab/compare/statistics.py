@@ -82,19 +82,36 @@ def sign_flip(sums: Sequence[float], seed: int = 0, *, one_sided: bool = False) 
 
     Never 0. ``one_sided``: against sums above 0 alone.
     """
+    return sign_flips([sums], seed, one_sided=one_sided)[0]
+
+
+def sign_flips(measures: Sequence[Sequence[float]], seed: int = 0, *, one_sided: bool = False) -> list[float]:
+    """The p-value of each of several lists of cluster sums, as :func:`sign_flip` gives it.
+
+    Those with equally many clusters are held against the same draws, all at once.
+    """
     import numpy as np
 
-    values = np.asarray(sums, np.float64)
-    observed = values.sum() if one_sided else abs(values.sum())
-    # A tie with the observed sum must count as one in spite of rounding.
-    reach = observed - 1e-12 * max(1.0, float(np.abs(values).sum()))
-    if len(values) <= EXACT_UP_TO:
-        drawn = _all_signed_sums(values)
-        return float(np.mean((drawn if one_sided else np.abs(drawn)) >= reach))
-    signs = _drawn_signs(len(values), seed)
-    # Block by block: as floats, the signs of a thousand clusters would be 800 MB.
-    drawn = np.concatenate([signs[at : at + BLOCK].astype(np.float64) @ values for at in range(0, DRAWS, BLOCK)])
-    return float((1 + np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= reach)) / (DRAWS + 1))
+    found = [math.nan] * len(measures)
+    alike: dict[int, list[int]] = {}
+    for place, sums in enumerate(measures):
+        alike.setdefault(len(sums), []).append(place)
+    for clusters, places in alike.items():
+        values = np.array([measures[place] for place in places], np.float64).T
+        observed = values.sum(axis=0) if one_sided else np.abs(values.sum(axis=0))
+        # A tie with the observed sum must count as one in spite of rounding.
+        reach = observed - 1e-12 * np.maximum(1.0, np.abs(values).sum(axis=0))
+        exact = clusters <= EXACT_UP_TO
+        signs = _all_signs(clusters) if exact else _drawn_signs(clusters, seed)
+        as_far = np.zeros(len(places), np.int64)
+        # Block by block: as floats, the signs of a thousand clusters would be 800 MB.
+        for at in range(0, len(signs), BLOCK):
+            drawn = signs[at : at + BLOCK].astype(np.float64) @ values
+            as_far += np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= reach, axis=0)
+        p_values = as_far / len(signs) if exact else (1 + as_far) / (DRAWS + 1)
+        for place, p in zip(places, p_values.tolist(), strict=True):
+            found[place] = p
+    return found
 
 
 # Every measure of a comparison has the same clusters, and is held against the same draws.
@@ -108,13 +125,13 @@ def _drawn_signs(clusters: int, seed: int) -> np.ndarray:
     return drawn
 
 
-def _all_signed_sums(values: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=2)
+def _all_signs(clusters: int) -> np.ndarray:
+    """Every combination, a row each."""
     import numpy as np
 
-    total = np.zeros(1)
-    for value in values:
-        total = np.concatenate([total + value, total - value])
-    return total
+    bits = np.arange(2**clusters)[:, None] >> np.arange(clusters)
+    return (1 - 2 * (bits & 1)).astype(np.int8)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lab.compare.paired import Pairs, locate, pairs_by_measure, require_comparable
+from lab.compare.paired import Pairs, by_conversation, locate, pairs_by_measure, require_comparable
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quantile
 from lab.errors import UnusableInput
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
@@ -92,9 +92,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
 
 def compared(pairs: Pairs) -> Compared:
     """Means, differences by conversation, and their estimate."""
-    groups: dict[str, list[float]] = {}
-    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
-        groups.setdefault(conversation, []).append(after - before)
+    groups = by_conversation(pairs)
     n = len(pairs.at)
     return Compared(sum(pairs.baseline) / n, sum(pairs.candidate) / n, groups, clustered(groups))
 

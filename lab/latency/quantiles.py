@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 LEVEL = 0.95
@@ -23,6 +24,8 @@ class Quantile(NamedTuple):
     high: float
 
 
+# Every stage of every arm has as many samples.
+@lru_cache(maxsize=64)
 def interval_ranks(n: int, share: float, level: float = LEVEL) -> tuple[int, int] | None:
     """Ranks (from 1) of the two of ``n`` sorted samples that enclose the quantile ``share`` with at least ``level``.
 

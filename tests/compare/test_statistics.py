@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, t_quantile
+from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, sign_flips, t_quantile
 
 
 def _by_hand(sums: list[float]) -> float:
@@ -156,3 +156,16 @@ def test_probes_that_agree_within_their_conversation_widen_the_interval() -> Non
 )
 def test_holm_steps_down(p_values: dict[str, float], expected: dict[str, float]) -> None:
     assert holm(p_values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_several_measures_at_once_are_tested_as_each_by_itself(one_sided: bool) -> None:
+    draw = np.random.default_rng(7)
+    measures = [(draw.standard_normal(size) + 0.2).tolist() for size in (3, 40, 17, 40, 3, 16)]
+    together = sign_flips(measures, one_sided=one_sided)
+    assert together == [sign_flip(one, one_sided=one_sided) for one in measures]
+    # All of the draws count, those of the last and shorter block, too.
+    signs = np.random.default_rng(0).integers(0, 2, (99_999, 40), dtype=np.int8) * 2.0 - 1.0
+    drawn, seen = signs @ np.array(measures[1]), sum(measures[1])
+    as_far = np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= (seen if one_sided else abs(seen)))
+    assert together[1] == (1 + as_far) / 100_000
