@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable
 from html import unescape
 from typing import Any
@@ -13,11 +14,14 @@ from urllib.parse import quote
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.measures.score import score_run
+from lab.measures.receipts import Receipts
+from lab.measures.score import read_gold, score_run
 from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
-from lab.view.index import FILTERS, Index
+from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
+from lab.view.recorded import KEPT, _kept
 
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
@@ -109,6 +113,54 @@ def test_a_filter_and_a_search_stay_in_the_links(client: Any, index: Index) -> N
         "show=flipped" in link and "cand=quota_repeat" in link for link in links(one) if link.startswith("/turn?")
     )
     assert f"2 of {len(flipped)} flipped" in one
+    # Of a turn that is none of them: the one before, and the one after.
+    beside = client.get(turn_address(index, flipped[1] + 1, show="flipped", cand="quota_repeat")).text
+    assert flipped[2] > flipped[1] + 1
+    assert f"<span>not among {len(flipped)} flipped</span>" in beside
+    around = [re.search(f'rel="{way}" href="[^"]*turn=([^&"]+)', beside) for way in ("prev", "next")]
+    assert [unquoted(found[1]) for found in around if found] == [index.turns[one] for one in flipped[1:3]]
+    # The two arms that are shown anyway are not carried along.
+    usual = client.get("/?base=tier_first_v1&cand=tier_quota_v1&show=flipped").text
+    assert not any("base=" in link or "cand=" in link for link in links(usual))
+
+
+def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
+    telling: Any, index: Index, walked: RunDirectory
+) -> None:
+    """What stands before a memory decides: beside the one that replaces it it is superseded, without it stale."""
+    seen = {"stale": 0, "superseded": 0}
+    for conversation in walked.conversations:
+        rows = read_table(walked.receipts(conversation), ("arm", "turn", "superseded", "stale")).to_pylist()
+        for row in (row for row in rows if row["superseded"] and row["arm"] == "tier_first_v1"):
+            number = index.number_of(conversation, row["turn"])
+            assert number is not None
+            page = telling.get(turn_address(index, number)).text
+            side = page.partition('aria-label="tier_first_v1"')[2].partition("</section>")[0]
+            items = side.partition("<ol")[2].partition("</ol>")[0]
+            found = {name: len(re.findall(f'class="mark [a-z]+">{name}<', items)) for name in seen}
+            assert found == {"stale": row["stale"], "superseded": row["superseded"] - row["stale"]}
+            seen = {name: seen[name] + found[name] for name in seen}
+    assert all(seen.values())
+
+
+def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walked: RunDirectory) -> None:
+    (conversation, *_) = walked.conversations
+    receipts = Receipts(walked.receipts(conversation), conversation)
+    gold = {probe: one for probe, one in read_gold(walked).items() if not one.grades}
+    facts = facts_of(receipts, ["tier_first_v1"], gold)
+    needless = (facts.marks["tier_first_v1"] & NEEDLESS) > 0
+    assert needless.sum() == sum(one.conversation == conversation for one in gold.values())
+    receipts.chars[:] = 0
+    assert not (facts_of(receipts, ["tier_first_v1"], gold).marks["tier_first_v1"] & NEEDLESS).any()
+
+
+def test_of_a_shelf_what_was_not_asked_for_longest_goes_first() -> None:
+    shelf = OrderedDict((number, str(number)) for number in range(KEPT))
+    assert _kept(shelf, 0) == "0"
+    assert len(shelf) == KEPT
+    shelf[KEPT] = "new"
+    assert _kept(shelf, KEPT) == "new"
+    assert [*shelf] == [*range(2, KEPT), 0, KEPT]
 
 
 def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, client: Any) -> None:
@@ -182,6 +234,9 @@ def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
         ("/?show=odd", "there is no filter 'odd'"),
         ("/?page=99", "there is no page '99'"),
         ("/?page=²", "there is no page"),
+        ("/?page=0", "there is no page '0'"),
+        ("/?page=0000000012", "there is no page '0000000012'"),
+        (f"/?page=000000001{'0' * 5000}", "there is no page"),
         ("/?sort=odd", "cannot be sorted by 'odd'"),
     ],
 )
@@ -226,10 +281,17 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(client_of: MakeClient, cop
     (copied.path / "golden.jsonl").unlink()
     copied.manifest["resolved"]["arms"] = copied.manifest["resolved"]["arms"][:1]
     client = client_of(copied)
-    for address in ("/", "/?show=flipped", "/?show=repeated", "/turns?conversation=plain"):
+    for address in ("/", "/?show=missed", "/?show=repeated", "/turns?conversation=plain"):
         page = client.get(address)
         assert page.status_code == 200
         assert "Candidate" not in page.text
+        # One arm neither gains nor loses.
+        assert re.findall('<option value="([^"]*)"', page.text) == ["", *(one for one in FILTERS if one not in BETWEEN)]
+    told = client.get("/?show=gained")
+    assert (told.status_code, "no filter 'gained' of tier_first_v1 alone; there are: missed" in unescape(told.text)) == (
+        404,
+        True,
+    )
     shutil.rmtree(copied.path / "receipts")
     assert "cannot be read" in client_of(copied).get("/").text
 
