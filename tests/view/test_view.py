@@ -163,6 +163,20 @@ def test_of_a_shelf_what_was_not_asked_for_longest_goes_first() -> None:
     assert [*shelf] == [*range(2, KEPT), 0, KEPT]
 
 
+def test_conversations_are_sorted_with_the_most_first(client: Any, index: Index) -> None:
+    tallies = index.tallies(index.pair(None, None), index.where(index.pair(None, None), "repeated"))
+    counts = {
+        "turns": {one.name: one.turns for one in tallies},
+        "flipped": {one.name: one.gained + one.lost for one in tallies},
+        "matching": {one.name: one.matching for one in tallies},
+    }
+    for sort, count in counts.items():
+        page = client.get(f"/?sort={sort}&show=repeated").text
+        names = [unescape(one) for one in re.findall(r'<tr data-step.*?<bdi>(.*?)</bdi>', page)]
+        assert names == sorted(counts["turns"], key=lambda name: (-count[name], name))
+    assert len(set(counts["turns"].values())) == len(tallies)
+
+
 def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, client: Any) -> None:
     memory = index.memories[0]
     found = index.search(memory).nonzero()[0]
