@@ -103,6 +103,12 @@ def gravest_first(lines: Sequence[Line]) -> list[Line]:
     )
 
 
+def deciding_first(lines: Sequence[Line]) -> list[Line]:
+    """All lines: those that decide and did not pass, those that decide and did, and then in this order what is told."""
+    done = [one for one in lines if one.status in (PASS, SKIPPED)]
+    return sorted([*gravest_first(lines), *done], key=lambda one: not one.critical)
+
+
 def junit(*verdicts: Verdict) -> bytes:
     """JUnit XML: a suite is a gate, a case one rule or one of its slices.
 
@@ -200,7 +206,7 @@ def summary(verdict: Verdict) -> str:
         ]
     )
     left = len(verdict.lines)
-    for line in (*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))):
+    for line in deciding_first(verdict.lines):
         status = line.status if line.critical else f"({line.status})"
         row = f"| {status} | {cell(line.name)} | {cell(reason(line))[:_MOST_CELL]} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:

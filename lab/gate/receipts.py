@@ -54,6 +54,10 @@ def read_audit(path: Path) -> dict[str, Any]:
     recalls = field(value, "recalls", dict, str(path))
     for name in ("receipts", "answered"):
         field(recalls, name, int, f"{path}: recalls")
+    # Those that are asked for where logs tell nothing.
+    field(value, "lines", int, str(path))
+    field(field(value, "errors", dict, str(path)), "attempts", int, f"{path}: errors")
+    field(value["damage"], "lines", int, f"{path}: damage")
     for one in field(value, "files", list, str(path)):
         field(one, "file", str, f"{path}: files")
     return value
@@ -100,6 +104,8 @@ def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:
         known = list(_paths(audit, ""))
         near = difflib.get_close_matches(path, known, 3, 0.5) or known[:3]
         raise UnusableInput(f"{where}: the audit has no figure {path!r}; near ones: {', '.join(near)}")
+    if not math.isfinite(found):
+        raise UnusableInput(f"{where}: the audit has {found} there, which is no number; audit the logs again")
     return found
 
 
@@ -124,7 +130,7 @@ def _share(rule: Rule, value: float | None, whole: float | None, answered: float
     if value is None or not whole:
         return lacking(rule, f"the audit has no {UNITS.get(str(rule.of), rule.of)}")
     part = round(value * whole)
-    if abs(part - value * whole) > 1e-6 * max(1.0, whole):
+    if not 0 <= part <= whole or abs(part - value * whole) > 1e-6 * max(1.0, whole):
         raise UnusableInput(
             f"{where}: of: {value:.6g} is no share of {whole:g} {rule.of}; leave `of` out, or name what it is"
         )
@@ -137,6 +143,7 @@ def _share(rule: Rule, value: float | None, whole: float | None, answered: float
         f"{low:.4g} and {high:.4g}), and the policy wants {bounds(rule)}: {told}"
     )
     numbers: dict[str, Any] = {"candidate": value, "low": low, "high": high, "n": int(whole), "limit": bounds(rule)}
+    numbers["confidence"] = 1 - 2 * policy.level
     if status != INCONCLUSIVE:
         return line(rule, status, why, **numbers)
     more = _settles(rule, value, whole, policy)

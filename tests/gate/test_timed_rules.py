@@ -94,6 +94,26 @@ def test_few_turns_have_no_bound(timed: Timed) -> None:
     assert judged(rule, timed(need, tier_quota_v1=1)).status == PASS
 
 
+def test_a_bound_that_is_broken_is_a_fail_whatever_the_other_lacks(timed: Timed, run: RunDirectory) -> None:
+    both = Rule("latency", "p50 total", quantile=0.5, at_most_ms=30, at_most_ratio=2)
+    # The baseline took no time that could be told, and nothing is a multiple of that.
+    line = judged(both, timed(100, tier_quota_v1=1, tier_first_v1=0))
+    assert (line.status, line.settles) == (FAIL, None)
+    assert "and the policy wants at most 30 ms" in line.reason
+    assert "the baseline took no time that could be measured" in line.reason
+    ratio = judged(
+        Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2), timed(100, tier_quota_v1=1, tier_first_v1=0)
+    )
+    assert (ratio.status, ratio.reason) == (
+        INCONCLUSIVE,
+        "p50 total: the baseline took no time that could be measured, and a ratio needs some",
+    )
+    within = judged(
+        Rule("latency", "p50 total", quantile=0.5, at_most_ms=70, at_most_ratio=2), timed(100, tier_quota_v1=1)
+    )
+    assert (within.status, within.settles) == (INCONCLUSIVE, f"{least_n(0.5, 0.95)} more warm turns in each arm")
+
+
 def test_no_timings_and_no_such_stage(timed: Timed) -> None:
     limited = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1)
     assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR

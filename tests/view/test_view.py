@@ -172,7 +172,7 @@ def test_conversations_are_sorted_with_the_most_first(client: Any, index: Index)
     }
     for sort, count in counts.items():
         page = client.get(f"/?sort={sort}&show=repeated").text
-        names = [unescape(one) for one in re.findall(r'<tr data-step.*?<bdi>(.*?)</bdi>', page)]
+        names = [unescape(one) for one in re.findall(r"<tr data-step.*?<bdi>(.*?)</bdi>", page)]
         assert names == sorted(counts["turns"], key=lambda name: (-count[name], name))
     assert len(set(counts["turns"].values())) == len(tallies)
 
@@ -302,7 +302,10 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(client_of: MakeClient, cop
         # One arm neither gains nor loses.
         assert re.findall('<option value="([^"]*)"', page.text) == ["", *(one for one in FILTERS if one not in BETWEEN)]
     told = client.get("/?show=gained")
-    assert (told.status_code, "no filter 'gained' of tier_first_v1 alone; there are: missed" in unescape(told.text)) == (
+    assert (
+        told.status_code,
+        "no filter 'gained' of tier_first_v1 alone; there are: missed" in unescape(told.text),
+    ) == (
         404,
         True,
     )
