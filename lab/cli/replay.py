@@ -159,6 +159,7 @@ def score(
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.run_directory import open_run
+    from lab.report.comparison import sliced_over
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
@@ -173,6 +174,8 @@ def score(
             for value, arms in values.items():
                 emit(f"{name} = {value}")
                 _emit_means("arm", arms, wanted)
+        for note in sliced_over(wanted):
+            emit_folded(note)
 
 
 def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:

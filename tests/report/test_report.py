@@ -171,22 +171,18 @@ def test_building_twice_gives_equal_bytes(
 def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDirectory) -> None:
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     summary = summarise(score_run(hostile), read_gold(hostile), hostile.arms)
-    assert list(data) == ["title", "facts", "arms", "table", "comparison", "slices"]
+    assert list(data) == ["title", "facts", "arms", "columns", "table", "comparison", "slices"]
     assert data["arms"] == ["tier_first_v1", "tier_quota_v1"]
     assert data["comparison"] == json.loads(
         json.dumps(compare_arms(hostile, "tier_first_v1", "tier_quota_v1").as_json())
     )
     assert data["slices"] == json.loads(json.dumps(summary["slices"]))
     first = summary["arms"]["tier_first_v1"]["measures"]
-    assert data["table"][0] == [
-        "tier_first_v1",
-        *(
-            first[name]
-            for name in ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak", "NicePresence")
-        ),
-        first["InjectedChars"],
-        first["InjectedTokens"],
+    assert data["columns"] == [
+        *("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"),
+        *("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens"),
     ]
+    assert data["table"][0] == ["tier_first_v1", *(first[name] for name in data["columns"])]
     assert (data["facts"]["probes with gold"], data["facts"]["conversations"]) == (11, 2)
     assert data["facts"]["labels"] == "sampled, must 0.40, nice 0.50, seed 0"
 
@@ -291,7 +287,16 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
     build_report(run)
     data = json.loads((run.path / "report.json").read_text("utf-8"))
     assert data["comparison"] is None
-    assert "no two arms to compare" in (run.path / "report.html").read_text("utf-8")
+    (row,) = data["table"]
+    means = dict(zip(data["columns"], row[1:], strict=True))
+    said = (
+        f"hybrid alone, 1 conversation, labels {run.labels}: a wanted memory is injected on "
+        f"{means['Success@6']:.0%} of the probes; "
+    )
+    page = (run.path / "report.html").read_text("utf-8")
+    assert said in page
+    assert f"{means['RepeatRate']:.0%} of the injected items are repeats." in page
+    assert "against" not in page[page.index('class="lead"') : page.index("</header>")]
     assert not (run.path / "figures" / "forest.svg").exists()
 
 
