@@ -44,7 +44,9 @@ def configurations(swept: Swept) -> list[Configuration]:
 
     means = swept.means()
     with_draws = _over(means)
-    by_conversation = np.nanmean(swept.by_conversation()[..., HIT], axis=1)
+    # A conversation that wants nothing has no hit rate, be it the lowest or the highest.
+    wanting = swept.counts[..., HIT].any(axis=(1, 2))
+    by_conversation = np.nanmean(swept.by_conversation()[wanting][..., HIT], axis=1)
     knobs = knob_columns(swept.grid)
     behind = (means[:, :-1, HIT] - means[:, -1:, HIT]).min(0)
     repeats = means[:, :-1, REPEAT].max(0)
