@@ -44,9 +44,12 @@ def verdict_model(path: Path) -> dict[str, Any] | None:
         if found["schema"] != SCHEMA:
             raise UnusableInput(f"{path}: is no verdict of this version; judge again with lab gate")
         own = {name: value for name, value in found.items() if name not in ("schema", "lines")}
-        verdict = Verdict(**own, lines=tuple(Line(**one) for one in found["lines"]))
-    except (KeyError, TypeError) as error:
+        return _told(Verdict(**own, lines=tuple(Line(**one) for one in found["lines"])))
+    except (AttributeError, KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
     order = deciding_first(verdict.lines)
     rows = [[one.status if one.critical else f"({one.status})", one.name, reason(one)] for one in order[:MOST_LINES]]
     return {

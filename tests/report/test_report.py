@@ -265,9 +265,11 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
         assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
-    write_whole(run.path / "verdict.json", b'{"verdict": "go"}')
-    with pytest.raises(UnusableInput, match="is no verdict of a gate"):
-        build_report(run)
+    edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
+    for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
+        write_whole(run.path / "verdict.json", dump_json(value))
+        with pytest.raises(UnusableInput, match="is no verdict of a gate"):
+            build_report(run)
 
 
 def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
