@@ -182,7 +182,7 @@ def _difference(
     if not _enough(one, policy):
         least = policy.minimum_conversations
         why = f"{counted(len(one.groups), 'conversation')}, and the policy decides over {least} or more"
-        return line(rule, INCONCLUSIVE, why, f"{max(least - len(one.groups), 1)} more conversations", **numbers)
+        return line(rule, INCONCLUSIVE, why, counted(max(least - len(one.groups), 1), "more conversation"), **numbers)
     sign, need, reach = (-1.0 if rule.direction == "lower" else 1.0), _need(rule), _reach(one, policy.level)
     seen = sign * one.estimate.mean
     low, high, confidence = one.estimate.mean - reach, one.estimate.mean + reach, 1 - 2 * policy.level
@@ -224,7 +224,7 @@ def _settles(distance: float, reach: float, conversations: int, least: int = 0) 
     if abs(distance) < 1e-9:
         return "no number of conversations, were the difference just as it seems; choose another margin"
     more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, least - conversations, 1)
-    return f"about {more} more conversations like these, were the difference as it seems"
+    return f"about {counted(more, 'more conversation')} like these, were the difference as it seems"
 
 
 def _limit(rule: Rule, values: Sequence[float]) -> Line:

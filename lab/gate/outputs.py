@@ -11,6 +11,7 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_whole
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
+from lab.words import counted
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 # What GitHub shows of a step, and what of a summary fits a comment as well.
@@ -91,7 +92,7 @@ def _keep_open(verdict: Verdict) -> str:
     """How much longer, by the rule that decides and needs most."""
     needs = [one.more_recalls or 0 for one in verdict.lines if one.critical and one.status == INCONCLUSIVE]
     most = max(needs, default=0)
-    wanted = f"about {most} more answered recalls" if most else "what would settle it stands with each rule"
+    wanted = f"about {counted(most, 'more answered recall')}" if most else "what would settle it stands with each rule"
     return f"Keep the window open: {wanted}."
 
 

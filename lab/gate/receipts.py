@@ -20,6 +20,7 @@ from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.shape import field, named
+from lab.words import counted
 
 ANSWERED = "recalls.answered"
 # What the counts of an audit count.
@@ -81,7 +82,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
         if few > 0 and value is not None and not (found.status == FAIL and shown):
             why = f"{answered:g} answered recalls, and the policy decides over {policy.minimum_receipts} or more"
             more = max(int(few), found.more_recalls or 0)
-            told = f"{few:g} more answered recalls"
+            told = counted(math.ceil(few), "more answered recall")
             found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
         # That logs overlap is not what the engine did wrong.
         duplicates = figure(audit, "damage.duplicates", where) if rule.measure == "damage.rate" else 0

@@ -16,6 +16,7 @@ from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
+from lab.words import counted
 
 RETRIEVE, SEARCH = "retrieve", "search"
 MILLION = 1e6
@@ -89,7 +90,7 @@ def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Pol
         fewest = len(times) if rule.at_most_ratio is None else min(len(times), len(base))
         if fewest < need:
             lacks = f"{fewest} warm turns, and a bound of this quantile needs {need}"
-            settles = f"{need - fewest} more warm turns in each arm"
+            settles = f"{counted(need - fewest, 'more warm turn')} in each arm"
         else:
             lacks = "the baseline took no time that could be measured, and a ratio needs some"
             settles = "a stage that takes time, or a bound in milliseconds"

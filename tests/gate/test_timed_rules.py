@@ -111,7 +111,7 @@ def test_few_turns_have_no_bound(timed: Timed) -> None:
     need = least_n(0.95, 0.9)
     rule = Rule("latency", "p95 total", quantile=0.95, at_most_ms=1000)
     line = judged(rule, timed(need - 1, tier_quota_v1=1))
-    assert (line.status, line.settles) == (INCONCLUSIVE, "1 more warm turns in each arm")
+    assert (line.status, line.settles) == (INCONCLUSIVE, "1 more warm turn in each arm")
     assert judged(rule, timed(need, tier_quota_v1=1)).status == PASS
 
 

@@ -63,7 +63,11 @@ def test_the_same_run_is_the_same_object_and_another_moves_the_name(
     assert len(list((tmp_path / "objects").iterdir())) == 2
     assert remove(tmp_path, "night") == [moved.baseline.now.object]
     assert [one.name for one in baselines.baselines(tmp_path)] == ["other"]
-    assert remove(tmp_path, "other") == [first.baseline.now.object]
+    # So is what a name that stays meant before.
+    bless(tmp_path, other, "other", date=NEXT)
+    bless(tmp_path, run, "gone", date=DAY)
+    assert remove(tmp_path, "gone") == []
+    assert sorted(remove(tmp_path, "other")) == sorted([first.baseline.now.object, moved.baseline.now.object])
     with pytest.raises(UnusableInput, match="has no baseline 'other'; there are: none"):
         get(tmp_path, "other")
 

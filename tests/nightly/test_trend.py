@@ -98,6 +98,12 @@ def test_the_second_night_can_step(tmp_path: Path) -> None:
     assert one.steps == (Step(1, 0.5, 0.4),)
 
 
+def test_the_series_that_are_shown_are_those_of_the_arms_that_were_asked_for(tmp_path: Path) -> None:
+    append(tmp_path, [FIRST, FIRST._replace(arm="first")])
+    assert [one.arm for one in history(read_store(tmp_path))] == ["quota", "first"]
+    assert [one.arm for one in history(read_store(tmp_path), arms=["first"])] == ["first"]
+
+
 def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:
     _nights(tmp_path, [1 / 3] * 28)
     for sets in ([], ["s"]):

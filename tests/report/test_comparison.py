@@ -30,6 +30,8 @@ def difference(
         (difference(-0.1, 0.02, "InjectedChars", holm=0.01), "less"),
         (difference(0.1, 0.2, holm=0.6), "no difference shown; could have found ±0.240"),
         (difference(0.1, 0.2), "no difference shown; could have found ±0.240"),
+        # An interval that ends at nothing holds it.
+        (difference(0.1, 0.1), "no difference shown; could have found ±0.120"),
         (difference(0.1, 0.08, holm=0.07), "not shown among 3; could have found ±0.096"),
         # Six conversations cannot give an adjusted p of 5 % among three, so the interval is all there is.
         (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),

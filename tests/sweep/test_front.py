@@ -61,3 +61,14 @@ def test_a_conversation_that_wants_nothing_has_no_hit_rate() -> None:
     assert (first.lowest, first.highest) == (first.measures["Success"], 0.25) == (0.25, 0.25)
     assert (second.lowest, second.highest) == (0.75, 0.75)
     assert differences(found, 1, 0) == (0.5, None, None)
+
+
+def test_where_nothing_can_repeat_the_front_goes_by_hits_and_characters() -> None:
+    """One recall a conversation has no RepeatRate."""
+    found = swept([[[1, 3, 2]]], [[4]])
+    found.counts[..., REPEAT] = 0
+    found.sums[..., CHARS] = [50, 40, 60]
+    assert [(one.on_front, one.repeats, one.measures["RepeatRate"]) for one in configurations(found)] == [
+        (False, None, None),
+        (True, None, None),
+    ]
