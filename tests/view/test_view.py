@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
+from lab.view.app import Guard
 from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
 from lab.view.recorded import KEPT, _kept
 
@@ -321,3 +323,26 @@ def unquoted(text: str) -> str:
     from urllib.parse import unquote_plus
 
     return unquote_plus(text)
+
+
+@pytest.mark.parametrize("hosts", [[], [b"127.0.0.1:8642", b"evil.example"], [b"127.0.0.1:8642", b"127.0.0.1:8642"]])
+def test_a_request_names_its_host_once(hosts: list[bytes]) -> None:
+    """Which of two names a browser was led to by, nobody can tell."""
+    said: list[Any] = []
+
+    async def asked() -> None:
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        async def refuse(*_: Any) -> None:
+            raise AssertionError("the application was asked")
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        headers = [(b"host", one) for one in hosts]
+        await Guard(refuse, 8642)({"type": "http", "method": "GET", "path": "/", "headers": headers}, receive, send)
+
+    asyncio.run(asked())
+    assert said[0]["status"] == 421
+    assert (b"x-frame-options", b"DENY") in said[0]["headers"]
