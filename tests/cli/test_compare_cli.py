@@ -33,6 +33,15 @@ def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, p
     assert len(told["gained"]) > 1
 
 
+def test_a_measure_that_a_run_lacks_is_told_with_near_ones(lab: Lab, place: Path) -> None:
+    for name, said in (
+        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; near: nDCG@6; see lab measures"),
+        ("GoldNice@7", "--measure GoldNice@7: nothing of it is measured in this run; --json shows what is"),
+    ):
+        done = lab("score", "run", "-m", name, cwd=place)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+
+
 @pytest.mark.parametrize(("form", "first"), [("markdown", "## hybrid minus none"), ("latex", "% hybrid minus none")])
 def test_tables_are_pasted_elsewhere(lab: Lab, place: Path, form: str, first: str) -> None:
     done = lab(*COMPARE, "--format", form, cwd=place)

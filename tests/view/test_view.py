@@ -61,6 +61,13 @@ def test_flips_are_those_of_compare(index: Index, walked: RunDirectory) -> None:
     assert named["flipped"]
 
 
+def test_the_arm_that_is_named_is_not_taken_for_the_other(index: Index) -> None:
+    assert index.pair(None, None).arms == ("tier_first_v1", "tier_quota_v1")
+    assert index.pair(None, "tier_first_v1").arms == ("tier_quota_v1", "tier_first_v1")
+    assert index.pair("tier_quota_v1", None).arms == ("tier_quota_v1", "tier_first_v1")
+    assert index.pair(None, "quota_repeat").arms == ("tier_first_v1", "quota_repeat")
+
+
 def test_hit_rates_and_marks_are_those_of_the_measures(index: Index, walked: RunDirectory) -> None:
     scores = score_run(walked)
     pair = index.pair(None, None)
