@@ -165,7 +165,10 @@ def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
     assert "&lt;b&gt;As it was&lt;/b&gt; &amp; no other." in page
     assert "<b>" not in page
     assert "://" not in page
-    assert "| small | pass | 0 of" in (folder / "night.md").read_text("utf-8")
+    twin = (folder / "night.md").read_text("utf-8")
+    assert "| small | pass | 0 of" in twin
+    assert "What is guarded: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "<b>" not in twin
     told = json.loads((folder / "night.json").read_text("utf-8"))
     assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (
         "lab.night.v1",
