@@ -229,6 +229,9 @@ def test_flipped_turns_open_their_explanation_and_show_texts_only_where_asked(
     # The arm that missed comes first; both tell the turn as `lab explain` does.
     (one,) = gained.turns
     assert [side.arm for side in one.sides] == list(POLICIES)
+    # The same turn is lost the other way round, and has the same arm first.
+    around = flipped(run, compare_arms(run, *reversed(POLICIES)), with_text=False, most=1).sides[1]
+    assert (around.name, around.turns, around.total) == ("Lost", gained.turns, gained.total)
     assert [side.text for side in one.sides] == [
         explanation_text(explain(run, one.turn, arm), with_text=False) for arm in POLICIES
     ]
