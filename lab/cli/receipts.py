@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed
+from lab.words import counted
 
 SHOWN = 20
 # The figures that Stage B is judged by, under the names that a policy has for them, each with what it stands on.
@@ -80,13 +81,15 @@ def audit(
             emit(f"written: {out}")
     damaged = found["damage"]["lines"]
     if strict and damaged:
-        raise CheckFailed(f"{', '.join(logs)}: {damaged} damaged lines")
+        raise CheckFailed(f"{', '.join(logs)}: {counted(damaged, 'damaged line')}")
 
 
 def _show(found: dict[str, Any], out: Path | None) -> None:
     recalls, damage = found["recalls"], found["damage"]
-    logs = f"{len(found['files'])} log{'' if len(found['files']) == 1 else 's'}"
-    emit(f"{found['lines']} lines of {logs}, {recalls['receipts']} sound receipts of recall")
+    emit(
+        f"{counted(found['lines'], 'line')} of {counted(len(found['files']), 'log')}, "
+        f"{counted(recalls['receipts'], 'sound receipt')} of recall"
+    )
     if found["first_time"]:
         emit(f"{found['first_time']} to {found['last_time']}")
     emit()

@@ -159,6 +159,7 @@ def score(
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.run_directory import open_run
+    from lab.report.comparison import sliced_over
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
@@ -173,10 +174,13 @@ def score(
             for value, arms in values.items():
                 emit(f"{name} = {value}")
                 _emit_means("arm", arms, wanted)
+        for note in sliced_over(wanted):
+            emit_folded(note)
 
 
 def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
     """Print the means that were asked for, or the headlines; return which those are."""
+    from lab.measures.names import require_measure
     from lab.measures.score import canonical, headlines
     from lab.report.comparison import drawn
 
@@ -184,7 +188,8 @@ def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[s
     asked = [canonical(name) for name in measures]
     for name in asked:
         if name not in known:
-            raise UnusableInput(f"no measure {name!r} in this run; it has: {', '.join(sorted(known))}")
+            require_measure(name, "--measure")
+            raise UnusableInput(f"--measure {name}: nothing of it is measured in this run; --json shows what is")
     wanted = asked or [name for name in headlines(run.cutoff) if name in known]
     _emit_means("arm", summary["arms"], wanted)
     _tell_unseen(summary["arms"])

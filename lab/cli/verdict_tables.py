@@ -24,7 +24,16 @@ def tell(verdict: Verdict) -> None:
         known = verdict.audit
         when = f", {known['first_time']} to {known['last_time']}" if known["first_time"] else ""
         emit_folded(f"{counted(known['receipts'], 'receipt')}, {known['answered']} of them answered{when}")
-    for status, why in by_reason(gravest_first(verdict.lines)):
+    reasons = list(by_reason(gravest_first(verdict.lines)))
+    decisive = [one for one in reasons if not one[0].startswith("(")]
+    if verdict.status == "pass":
+        held = (line.measure for line in verdict.lines if line.critical and line.status == "pass")
+        emit_folded(f"Every rule that decides holds: {', '.join(held)}.")
+    for status, why in decisive:
+        emit_folded(f"- {status}: {why}")
+    if len(decisive) < len(reasons):
+        emit("Told, and decides nothing:")
+    for status, why in reasons[len(decisive) :]:
         emit_folded(f"- {status}: {why}")
     emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
@@ -45,7 +54,7 @@ def tell(verdict: Verdict) -> None:
 def _differences(lines: Sequence[Line]) -> None:
     if lines:
         emit_table(
-            ["rule", "measure", "verdict", "base", "cand", "diff", "interval"],
+            ["rule", "measure", "verdict", "base", "cand", "diff", _levelled("interval", lines)],
             [
                 [
                     line.kind,
@@ -65,13 +74,19 @@ def _differences(lines: Sequence[Line]) -> None:
 def _figures(lines: Sequence[Line]) -> None:
     if lines:
         emit_table(
-            ["figure", "verdict", "value", "policy", "bounds", "n"],
+            ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
             [
                 [line.measure, _status(line), line.candidate, line.limit, _between(line, ".2g"), line.n]
                 for line in lines
             ],
             left=2,
         )
+
+
+def _levelled(what: str, lines: Sequence[Line]) -> str:
+    """A heading with the confidence of all the intervals below it, which is that of the policy."""
+    known = {f"{100 * line.confidence:g} % " for line in lines if line.confidence is not None}
+    return (known.pop() if len(known) == 1 else "") + what
 
 
 def _status(line: Line) -> str:

@@ -111,7 +111,8 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], found: Evidence) -> It
             values = found.candidate.get(rule.measure)
             yield _limit(rule, values) if values else lacking(rule, found.why_nothing(rule.measure))
         elif rule in known:
-            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), len(decisive))
+            families = (len(decisive), len(claims))
+            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), families)
         else:
             yield lacking(rule, found.why_nothing(rule.measure))
         yield from _slices(rule, found, policy)
@@ -158,8 +159,17 @@ def _beyond(rule: Rule, one: Compared, policy: Policy) -> bool:
 
 
 def _difference(
-    rule: Rule, one: Compared, policy: Policy, worse: float | None = None, better: float | None = None, family: int = 1
+    rule: Rule,
+    one: Compared,
+    policy: Policy,
+    worse: float | None = None,
+    better: float | None = None,
+    families: tuple[int, int] = (1, 1),
 ) -> Line:
+    """The line of a guard or a claim.
+
+    ``worse`` and ``better`` are its adjusted p, where it is in those families, of so many rules each.
+    """
     numbers = {
         "baseline": one.baseline,
         "candidate": one.candidate,
@@ -170,10 +180,10 @@ def _difference(
     if not _enough(one, policy):
         least = policy.minimum_conversations
         why = f"{counted(len(one.groups), 'conversation')}, and the policy decides over {least} or more"
-        return line(rule, INCONCLUSIVE, why, f"{max(least - len(one.groups), 1)} more conversations", **numbers)
+        return line(rule, INCONCLUSIVE, why, counted(max(least - len(one.groups), 1), "more conversation"), **numbers)
     sign, need, reach = (-1.0 if rule.direction == "lower" else 1.0), _need(rule), _reach(one, policy.level)
     seen = sign * one.estimate.mean
-    low, high = one.estimate.mean - reach, one.estimate.mean + reach
+    low, high, confidence = one.estimate.mean - reach, one.estimate.mean + reach, 1 - 2 * policy.level
     if rule.kind == "guard":
         name = f"worse by more than {rule.margin:g}"
         told = {PASS: f"shown not to be {name}", FAIL: f"shown to be {name}", INCONCLUSIVE: f"may be {name}"}
@@ -190,20 +200,21 @@ def _difference(
         status = INCONCLUSIVE
     why = (
         f"{one.candidate:.3f} against {one.baseline:.3f}, difference {one.estimate.mean:+.3f} "
-        f"({100 * (1 - 2 * policy.level):g} % interval {low:+.3f} to {high:+.3f} over {len(one.groups)} "
+        f"({100 * confidence:g} % interval {low:+.3f} to {high:+.3f} over {len(one.groups)} "
         f"conversations): {told[status]}"
     )
     settles = None
     if status == INCONCLUSIVE:
         if seen + reach < need:
             why += f"; it seems so, and is not shown at the level of a fail, {policy.fail_level:g}"
+        # The least p of a sign-flip halves with each conversation.
         if seen > need:
-            settles = _settles(seen - need, reach, len(one.groups))
+            least = 0 if better is None else math.ceil(math.log2(families[1] / policy.level))
+            settles = _settles(seen - need, reach, len(one.groups), least)
         else:
-            # The least p of a sign-flip halves with each conversation.
-            least = math.ceil(math.log2(family / policy.fail_level))
+            least = math.ceil(math.log2(families[0] / policy.fail_level))
             settles = _settles(seen - need, _reach(one, policy.fail_level), len(one.groups), least)
-    return line(rule, status, why, settles, low=low, high=high, **numbers)
+    return line(rule, status, why, settles, low=low, high=high, confidence=confidence, **numbers)
 
 
 def _settles(distance: float, reach: float, conversations: int, least: int = 0) -> str:
@@ -211,7 +222,7 @@ def _settles(distance: float, reach: float, conversations: int, least: int = 0) 
     if abs(distance) < 1e-9:
         return "no number of conversations, were the difference just as it seems; choose another margin"
     more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, least - conversations, 1)
-    return f"about {more} more conversations like these, were the difference as it seems"
+    return f"about {counted(more, 'more conversation')} like these, were the difference as it seems"
 
 
 def _limit(rule: Rule, values: Sequence[float]) -> Line:

@@ -19,8 +19,9 @@ class Line:
     """One rule judged.
 
     Of a comparison, ``low`` and ``high`` bound the interval of the difference, candidate minus baseline, over so many
-    conversations. Of a receipts or latency rule they bound ``candidate``, the value itself. ``n`` is what the rule
-    stands on: places, receipts, turns. ``more_recalls`` is what ``settles`` comes to in answered recalls, of a window
+    conversations. Of a receipts or latency rule they bound ``candidate``, the value itself. ``confidence`` is that of
+    the interval: each of its ends errs with half of the rest. ``n`` is what the rule stands on: places, receipts,
+    turns. ``more_recalls`` is what ``settles`` comes to in answered recalls, of a window
     of live receipts. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
     """
 
@@ -40,6 +41,7 @@ class Line:
     limit: str | None = None
     slice: str | None = None
     more_recalls: int | None = None
+    confidence: float | None = None
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_whole
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
+from lab.words import counted
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 # What GitHub shows of a step, and what of a summary fits a comment as well.
@@ -91,7 +92,7 @@ def _keep_open(verdict: Verdict) -> str:
     """How much longer, by the rule that decides and needs most."""
     needs = [one.more_recalls or 0 for one in verdict.lines if one.critical and one.status == INCONCLUSIVE]
     most = max(needs, default=0)
-    wanted = f"about {most} more answered recalls" if most else "what would settle it stands with each rule"
+    wanted = f"about {counted(most, 'more answered recall')}" if most else "what would settle it stands with each rule"
     return f"Keep the window open: {wanted}."
 
 
@@ -101,6 +102,12 @@ def gravest_first(lines: Sequence[Line]) -> list[Line]:
     return sorted(
         (one for one in lines if one.status in order), key=lambda one: (not one.critical, order.index(one.status))
     )
+
+
+def deciding_first(lines: Sequence[Line]) -> list[Line]:
+    """All lines: those that decide and did not pass, those that decide and did, and then in this order what is told."""
+    done = [one for one in lines if one.status in (PASS, SKIPPED)]
+    return sorted([*gravest_first(lines), *done], key=lambda one: not one.critical)
 
 
 def junit(*verdicts: Verdict) -> bytes:
@@ -200,7 +207,7 @@ def summary(verdict: Verdict) -> str:
         ]
     )
     left = len(verdict.lines)
-    for line in (*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))):
+    for line in deciding_first(verdict.lines):
         status = line.status if line.critical else f"({line.status})"
         row = f"| {status} | {cell(line.name)} | {cell(reason(line))[:_MOST_CELL]} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:

@@ -79,9 +79,14 @@ class Rule:
     only_where: tuple[tuple[str, Any], ...] = ()
 
     @property
+    def name(self) -> tuple[str, str]:
+        """What it asks, whether that decides or is told."""
+        return self.kind, self.measure
+
+    @property
     def identity(self) -> tuple[str, str, bool]:
         """What no two rules of a policy share."""
-        return self.kind, self.measure, self.critical
+        return *self.name, self.critical
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,11 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
                 raise UnusableInput(
                     f"{where}: {kind} {number}: {rule.measure} is asked before; one of them may say critical = false"
                 )
+            # A slice of a rule is told, whether the rule decides or not: of two alike no output could keep both apart.
+            told = [name for before in (*rules, rule) if before.name == rule.name for name in before.slices]
+            double = next((name for name in told if told.count(name) > 1), None)
+            if double is not None:
+                raise UnusableInput(f"{where}: {kind} {number}: slices: {double!r} of {rule.measure} is asked twice")
             rules.append(rule)
     if not rules:
         raise UnusableInput(f"{where}: has no rule; a gate that asks nothing passes everything")

@@ -20,6 +20,7 @@ from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.shape import field, named
+from lab.words import counted
 
 ANSWERED = "recalls.answered"
 # What the counts of an audit count.
@@ -54,6 +55,10 @@ def read_audit(path: Path) -> dict[str, Any]:
     recalls = field(value, "recalls", dict, str(path))
     for name in ("receipts", "answered"):
         field(recalls, name, int, f"{path}: recalls")
+    # Those that are asked for where logs tell nothing.
+    field(value, "lines", int, str(path))
+    field(field(value, "errors", dict, str(path)), "attempts", int, f"{path}: errors")
+    field(value["damage"], "lines", int, f"{path}: damage")
     for one in field(value, "files", list, str(path)):
         field(one, "file", str, f"{path}: files")
     return value
@@ -77,7 +82,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
         if few > 0 and value is not None and not (found.status == FAIL and shown):
             why = f"{answered:g} answered recalls, and the policy decides over {policy.minimum_receipts} or more"
             more = max(int(few), found.more_recalls or 0)
-            told = f"{few:g} more answered recalls"
+            told = counted(math.ceil(few), "more answered recall")
             found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
         # That logs overlap is not what the engine did wrong.
         duplicates = figure(audit, "damage.duplicates", where) if rule.measure == "damage.rate" else 0
@@ -100,6 +105,8 @@ def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:
         known = list(_paths(audit, ""))
         near = difflib.get_close_matches(path, known, 3, 0.5) or known[:3]
         raise UnusableInput(f"{where}: the audit has no figure {path!r}; near ones: {', '.join(near)}")
+    if not math.isfinite(found):
+        raise UnusableInput(f"{where}: the audit has {found} there, which is no number; audit the logs again")
     return found
 
 
@@ -124,7 +131,7 @@ def _share(rule: Rule, value: float | None, whole: float | None, answered: float
     if value is None or not whole:
         return lacking(rule, f"the audit has no {UNITS.get(str(rule.of), rule.of)}")
     part = round(value * whole)
-    if abs(part - value * whole) > 1e-6 * max(1.0, whole):
+    if not 0 <= part <= whole or abs(part - value * whole) > 1e-6 * max(1.0, whole):
         raise UnusableInput(
             f"{where}: of: {value:.6g} is no share of {whole:g} {rule.of}; leave `of` out, or name what it is"
         )
@@ -137,6 +144,7 @@ def _share(rule: Rule, value: float | None, whole: float | None, answered: float
         f"{low:.4g} and {high:.4g}), and the policy wants {bounds(rule)}: {told}"
     )
     numbers: dict[str, Any] = {"candidate": value, "low": low, "high": high, "n": int(whole), "limit": bounds(rule)}
+    numbers["confidence"] = 1 - 2 * policy.level
     if status != INCONCLUSIVE:
         return line(rule, status, why, **numbers)
     more = _settles(rule, value, whole, policy)

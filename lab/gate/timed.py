@@ -16,6 +16,7 @@ from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
 from lab.replay.run_directory import RunDirectory
 from lab.replay.tables import read_table
+from lab.words import counted
 
 RETRIEVE, SEARCH = "retrieve", "search"
 MILLION = 1e6
@@ -82,18 +83,27 @@ def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Pol
     limit = " and ".join(f"at most {value:g} {unit}" for value, unit in limits if value is not None)
     asked = sum(value is not None for value, _ in limits)
     numbers = {"n": len(times), "limit": limit, "candidate": own.value if own else None}
+    lacks = settles = None
     if len(judged) < asked:
         level = policy.level / 2 if rule.at_most_ratio is not None else policy.level
         need = least_n(rule.quantile, 1 - 2 * level)
         fewest = len(times) if rule.at_most_ratio is None else min(len(times), len(base))
-        why = f"{fewest} warm turns, and a bound of this quantile needs {need}"
-        return line(rule, INCONCLUSIVE, why, f"{max(need - fewest, 1)} more warm turns in each arm", **numbers)
+        if fewest < need:
+            lacks = f"{fewest} warm turns, and a bound of this quantile needs {need}"
+            settles = f"{counted(need - fewest, 'more warm turn')} in each arm"
+        else:
+            lacks = "the baseline took no time that could be measured, and a ratio needs some"
+            settles = "a stage that takes time, or a bound in milliseconds"
+    # What is shown to be beyond one bound is so whatever can be said of the other.
+    if lacks and FAIL not in {one for one, _ in judged}:
+        return line(rule, INCONCLUSIVE, lacks, settles, **numbers)
     status = min((one for one, _ in judged), key=GRAVITY.index)
     told = {PASS: "shown to be within", FAIL: "shown to be beyond", INCONCLUSIVE: "not shown to be within"}[status]
-    why = f"{'; '.join(words for _, words in judged)} (over {len(times)} warm turns): {told}"
+    words = "; ".join([said for _, said in judged] + ([lacks] if lacks else []))
+    why = f"{words} (over {len(times)} warm turns): {told}"
     settles = "more warm turns, or a machine that is quieter" if status == INCONCLUSIVE else None
     shown = own if rule.at_most_ms is not None else ratio
-    bounds = {"low": shown.low, "high": shown.high} if shown else {}
+    bounds = {"low": shown.low, "high": shown.high, "confidence": 1 - 2 * policy.level} if shown else {}
     return line(rule, status, why, settles, **numbers, **bounds)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -118,7 +119,7 @@ def _check(asked: LatencyAsked) -> None:
         for value in values:
             if value < least:
                 raise UnusableInput(f"{what} {value} is not a whole number from {least}")
-    if asked.rate is not None and not asked.rate > 0:
+    if asked.rate is not None and not 0 < asked.rate < math.inf:
         raise UnusableInput(f"rate {asked.rate} is not a number above 0")
     for what, given in (("memories", asked.sizes), ("store", asked.stores), ("waiting", asked.waiting)):
         if len(set(given)) < len(given):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.engine.memory import NICE
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json_lines
 from lab.measures.batch import parse
 from lab.measures.block import block_measures, never_seen
@@ -73,17 +73,22 @@ def canonical(name: str) -> str:
 
 
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
-    """The probes of a run by id."""
-    return {
-        line["probe"]: Gold(
-            line["conversation"],
-            {one["memory"]: one["grade"] for one in line["relevant"]},
-            {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
-            line["forbidden"],
-            line["slices"],
-        )
-        for _, line in read_json_lines(run.path / "golden.jsonl")
-    }
+    """The probes of a run by id; :class:`CannotMeasure` for a line that is not as a replay writes it."""
+    path = run.path / "golden.jsonl"
+    found = {}
+    for number, line in read_json_lines(path):
+        try:
+            found[line["probe"]] = Gold(
+                line["conversation"],
+                {one["memory"]: int(one["grade"]) for one in line["relevant"]},
+                {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
+                list(line["forbidden"]),
+                dict(line["slices"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            told = f"damaged ({type(error).__name__}: {error})"
+            raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
+    return found
 
 
 class Limit(NamedTuple):

@@ -33,6 +33,7 @@ from lab.files import (
     write_whole,
 )
 from lab.replay.run_directory import RunDirectory, file_name, open_run
+from lab.shape import field
 
 KIND, VERSION = "lab.baseline", 1
 
@@ -228,13 +229,18 @@ def _read(folder: Path, path: Path) -> Baseline:
     try:
         if (value["kind"], value["schema_version"]) != (KIND, VERSION):
             raise UnusableInput(f"{path}: is no baseline of this version")
-        now, *before = (Blessing(one["object"], one["date"], one["note"]) for one in (value, *value["before"]))
-        for one in (now, *before):
-            if not _is_key(one.object):
-                raise UnusableInput(f"{path}: names an object that is none: {one.object!r}")
-        return Baseline(folder, value["name"], now, tuple(before))
+        now, *before = (_blessing(one, str(path)) for one in (value, *field(value, "before", list, str(path))))
+        return Baseline(folder, field(value, "name", str, str(path)), now, tuple(before))
     except (KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no baseline: {error}") from None
+
+
+def _blessing(value: Any, where: str) -> Blessing:
+    key, date = (field(value, name, str, where) for name in ("object", "date"))
+    if not _is_key(key):
+        raise UnusableInput(f"{where}: names an object that is none: {key!r}")
+    note = value.get("note")
+    return Blessing(key, date, None if note is None else field(value, "note", str, where))
 
 
 def _is_key(text: str) -> bool:

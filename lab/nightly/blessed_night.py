@@ -7,6 +7,7 @@ from pathlib import Path
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.replay.run_directory import RunDirectory, file_name, open_run
+from lab.shape import field
 
 BEGUN, NIGHT, KIND = "begun.json", "night.json", "lab.night.v1"
 
@@ -39,13 +40,15 @@ def runs_of_night(folder: Path) -> dict[str, RunDirectory]:
     if not isinstance(night, dict) or night.get("schema") != KIND:
         raise UnusableInput(f"{path}: is no night of this version")
     runs: dict[str, RunDirectory] = {}
-    for one in night["sets"]:
-        again = one["reproduces"]
-        if again is None or again["changed"]:
+    for one in field(night, "sets", list, str(path)):
+        name = field(one, "name", str, f"{path}: sets")
+        where = f"{path}: set {name!r}"
+        again = one.get("reproduces")
+        if again is None or field(field(one, "reproduces", dict, where), "changed", int, f"{where}: reproduces"):
             what = "was not replayed" if again is None else "does not reproduce itself"
-            raise UnusableInput(f"{folder}: set {one['name']!r} {what}, so nothing was blessed; {path.name} says why")
+            raise UnusableInput(f"{folder}: set {name!r} {what}, so nothing was blessed; {path.name} says why")
         # By its place and not by the path that was written: a night may have been moved.
-        run = open_run(folder / "sets" / file_name(one["name"]) / "run")
+        run = open_run(folder / "sets" / file_name(name) / "run")
         run.require_done()
-        runs[one["verdict"]["baseline"]] = run
+        runs[field(field(one, "verdict", dict, where), "baseline", str, f"{where}: verdict")] = run
     return runs

@@ -23,6 +23,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -194,8 +195,10 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise UnusableInput(f"{where}: expected a number, found {named(value)}")
+    if not math.isfinite(value):
+        raise UnusableInput(f"{where}: expected a number, found {value}")
     return float(value)
 
 

@@ -50,7 +50,10 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One measure of one arm of one set over the nights, and where it stepped."""
+    """One measure of one arm of one set of one plan over the nights, and where it stepped.
+
+    ``set`` is the name of the set, with that of the plan before it where several plans have one of that name.
+    """
 
     set: str
     arm: str
@@ -142,12 +145,15 @@ def history(
                 raise UnusableInput(f"no {what} {one!r} in this history; it has: {', '.join(known)}")
     # A measure that is primary on one night is shown on all.
     shown = set(measures) or {point.measure for point in points if point.primary}
-    found: dict[tuple[str, str, str], list[Point]] = {}
+    found: dict[tuple[str, str, str, str], list[Point]] = {}
+    plans: dict[str, set[str]] = {}
     for point in points:
+        plans.setdefault(point.set, set()).add(point.plan)
         if point.measure in shown and (not arms or point.arm in arms) and (not sets or point.set in sets):
-            found.setdefault((point.set, point.arm, point.measure), []).append(point)
+            found.setdefault((point.plan, point.set, point.arm, point.measure), []).append(point)
     series = []
-    for (name, arm, measure), own in found.items():
+    for (plan, bare, arm, measure), own in found.items():
+        name = bare if len(plans[bare]) == 1 else f"{plan}/{bare}"
         own = sorted(own, key=lambda point: point.date)
         kept = [point for point in own if math.isfinite(point.mean)]
         # A night is kept where its replay reproduced itself alone.

@@ -63,16 +63,18 @@ _NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "me
 
 
 def line_schema() -> dict[str, Any]:
-    """The schema that every line validates against, by its ``kind``."""
+    """The schema that every line validates against, by its ``kind``.
+
+    Each kind is an ``if`` of its own, so that a validator names the field that is wrong, and not every kind there is.
+    """
     fields = FIELDS | {"probe": PROBE_FIELDS}
     kinds = {kind: _object(kind, fields[kind]) for kind in _KNOWN}
-    kinds["probe"]["oneOf"] = [
-        {"required": ["turn"], "properties": {"turn": {"type": "string"}, "query": {"type": "null"}}},
-        {
-            "required": ["id", "conversation", "query"],
-            "properties": {"query": {"type": "string"}, "turn": {"type": "null"}},
-        },
-    ]
+    # Of a turn, or a question of its own: never both.
+    kinds["probe"] |= {
+        "if": {"required": ["turn"], "properties": {"turn": {"not": {"type": "null"}}}},
+        "then": {"properties": {"query": {"type": "null"}}},
+        "else": {"required": ["id", "conversation", "query"], "properties": {"query": {"type": "string"}}},
+    }
     recording = {
         "type": "object",
         "description": "the first line of a recording; other fields, a title for instance, are free",
@@ -99,7 +101,15 @@ def line_schema() -> dict[str, Any]:
         "$id": f"urn:{SCHEMA}",
         "title": "One line of a recording or of a golden set",
         "type": "object",
-        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("recording", *kinds)],
+        "properties": {"kind": {"enum": ["recording", *kinds]}},
+        "required": ["kind"],
+        "allOf": [
+            {
+                "if": {"required": ["kind"], "properties": {"kind": {"const": kind}}},
+                "then": {"$ref": f"#/$defs/{kind}"},
+            }
+            for kind in ("recording", *kinds)
+        ],
         "$defs": {"recording": recording, **kinds, "judgement": judgement},
     }
 

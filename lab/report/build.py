@@ -7,6 +7,7 @@ so that equal runs have equal ones. The page also shows what the run was made wi
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def build_report(
         "with_text": with_text,
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
-    data = {key: model[key] for key in ("title", "facts", "arms", "table", "comparison", "slices")}
+    data = {key: model[key] for key in ("title", "facts", "arms", "columns", "table", "comparison", "slices")}
     outputs = {
         run.path / "report.html": render("page.html.j2", model),
         run.path / "report.md": render("page.md.j2", model),
@@ -115,7 +116,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     contract = contract_table(summary["arms"])
     return {
         "title": "Recall report",
-        "sentence": sentence(comparison, run.labels),
+        "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
         "verdict": verdict_model(run.path / "verdict.json"),
         "facts": facts,
         "arms": run.arms,
@@ -189,21 +190,35 @@ HARMS = {
 }
 
 
-def sentence(comparison: Comparison | None, labels: str) -> str:
+def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
+    """What the one arm of a run does, in a sentence."""
+    ((arm, one),) = summary["arms"].items()
+    means = {name.split("@")[0]: one["measures"].get(name) for name in headlines(run.cutoff)}
+    # The same words as of two arms, without what follows on the other.
+    parts = [
+        said.partition(" against")[0].format(candidate=means[name])
+        for name, said in SAID.items()
+        if means.get(name) is not None
+    ]
+    told = f": {'; '.join(parts)}" if parts else ""
+    return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{told}."
+
+
+def sentence(comparison: Comparison, labels: str) -> str:
     """The result in one sentence, each part with its interval, and what got worse beyond what was declared.
 
     ``labels`` says where importance came from.
     """
-    found = {one.measure.split("@")[0]: one for one in shown(comparison)} if comparison else {}
-    conversations = max((one.conversations for one in comparison.differences), default=0) if comparison else 0
+    found = {one.measure.split("@")[0]: one for one in shown(comparison)}
+    conversations = max((one.conversations for one in comparison.differences), default=0)
     parts = [
         said.format(candidate=found[name].candidate, baseline=found[name].baseline)
         + (f" ({_interval(found[name])})" if conversations > 1 else "")
         for name, said in SAID.items()
         if name in found
     ]
-    if comparison is None or not parts:
-        return "This run has no two arms to compare on gold."
+    if not parts:
+        return f"{comparison.candidate} against {comparison.baseline}: nothing that was declared is measured in both."
     harms = [_harm(one) for one in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""

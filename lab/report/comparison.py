@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
@@ -100,6 +100,7 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     said = [legend, *_harms(found)]
     if found.drawn_labels:
         said.append(f"{drawn(found.drawn_labels)}.")
+    said += sliced_over(dict.fromkeys(one.difference.measure for one in found.slices))
     least = smallest_p(conversations, found.family)
     if found.family and conversations > 1 and least > LEVEL:
         said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
@@ -117,6 +118,15 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
             lacking.setdefault(arm, []).append(measure)
     said += [f"Not compared, for {arm} has no value of them: {', '.join(names)}." for arm, names in lacking.items()]
     return said
+
+
+def sliced_over(measures: Iterable[str]) -> list[str]:
+    """What a slice of some measures is over, where that is not told by its name; nothing where all are of probes."""
+    known = {name: entry_of(name) for name in measures if name != "RepeatRate(probes)"}
+    of_turns = [name for name, entry in known.items() if entry and entry.unit == "turn"]
+    if not of_turns:
+        return []
+    return [f"{', '.join(of_turns)}: by conversation over all of its turns, by any other slice over its probes alone."]
 
 
 def drawn(labels: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.files import write_whole
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED
-from lab.gate.outputs import gravest_first, reason
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
+from lab.gate.outputs import deciding_first, reason
 from lab.nightly.night import Night, SetNight
 from lab.report.build import render
 
@@ -52,7 +52,7 @@ def _said(night: Night) -> str:
 
 
 def _set(one: SetNight) -> dict[str, Any]:
-    lines = [*gravest_first(one.verdict.lines), *(line for line in one.verdict.lines if line.status in (PASS, SKIPPED))]
+    lines = deciding_first(one.verdict.lines)
     shown = {
         critical: [
             {"status": line.status, "name": line.name, "why": reason(line)}

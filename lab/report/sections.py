@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
 from lab.files import read_json
-from lab.gate.line import FAIL, PASS, SKIPPED, Line
-from lab.gate.outputs import gravest_first, headline, reason, rollback
+from lab.gate.line import FAIL, Line
+from lab.gate.outputs import deciding_first, headline, reason, rollback
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.latency.quantiles import Quantile, least_n
 from lab.measures.catalogue import direction, entry_of
@@ -44,10 +44,13 @@ def verdict_model(path: Path) -> dict[str, Any] | None:
         if found["schema"] != SCHEMA:
             raise UnusableInput(f"{path}: is no verdict of this version; judge again with lab gate")
         own = {name: value for name, value in found.items() if name not in ("schema", "lines")}
-        verdict = Verdict(**own, lines=tuple(Line(**one) for one in found["lines"]))
-    except (KeyError, TypeError) as error:
+        return _told(Verdict(**own, lines=tuple(Line(**one) for one in found["lines"])))
+    except (AttributeError, KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
-    order = [*gravest_first(verdict.lines), *(one for one in verdict.lines if one.status in (PASS, SKIPPED))]
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    order = deciding_first(verdict.lines)
     rows = [[one.status if one.critical else f"({one.status})", one.name, reason(one)] for one in order[:MOST_LINES]]
     return {
         "status": verdict.status,

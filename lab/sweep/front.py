@@ -25,7 +25,8 @@ class Configuration(NamedTuple):
 
     ``measures`` are means over all probes or turns, and over the draws of labels. ``lowest`` and ``highest`` are the
     hit rates of the conversation where it did worst and best. ``behind`` is its hit rate less that of the untiered
-    hybrid, at the draw where that is lowest, and ``repeats`` its repeat rate at the draw where that is highest.
+    hybrid, at the draw where that is lowest, and ``repeats`` its repeat rate at the draw where that is highest, None
+    where there is none.
     """
 
     number: int
@@ -34,7 +35,7 @@ class Configuration(NamedTuple):
     lowest: float
     highest: float
     behind: float
-    repeats: float
+    repeats: float | None
     on_front: bool
 
 
@@ -44,11 +45,14 @@ def configurations(swept: Swept) -> list[Configuration]:
 
     means = swept.means()
     with_draws = _over(means)
-    by_conversation = np.nanmean(swept.by_conversation()[..., HIT], axis=1)
+    # A conversation that wants nothing has no hit rate, be it the lowest or the highest.
+    wanting = swept.counts[..., HIT].any(axis=(1, 2))
+    by_conversation = np.nanmean(swept.by_conversation()[wanting][..., HIT], axis=1)
     knobs = knob_columns(swept.grid)
     behind = (means[:, :-1, HIT] - means[:, -1:, HIT]).min(0)
     repeats = means[:, :-1, REPEAT].max(0)
-    front = pareto(with_draws[:-1, [HIT, REPEAT, CHARS]] * [1, -1, -1])
+    # What injects nothing, or is asked but once, repeats nothing.
+    front = pareto(np.nan_to_num(with_draws[:-1, [HIT, REPEAT, CHARS]]) * [1, -1, -1])
     return [
         Configuration(
             number,
@@ -57,7 +61,7 @@ def configurations(swept: Swept) -> list[Configuration]:
             float(by_conversation[:, number].min()),
             float(by_conversation[:, number].max()),
             float(behind[number]),
-            float(repeats[number]),
+            None if np.isnan(repeats[number]) else float(repeats[number]),
             bool(front[number]),
         )
         for number in range(len(swept.grid))

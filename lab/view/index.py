@@ -31,13 +31,15 @@ FILTERS = {
     "flipped": "one of the two arms has a hit, the other has none",
     "gained": "the candidate has a hit, the baseline has none",
     "lost": "the baseline has a hit, the candidate has none",
-    "missed": "neither has a hit",
+    "missed": "a memory is wanted, and no arm that is shown has a hit",
     "stale": "a memory is injected that a newer one replaced, and none that replaces it stands before it",
     "wrong scope": "a memory of another scope than the turn's is injected; global ones are of every scope",
     "repeated": "a memory is injected that was injected in the six recall turns before",
     "forbidden": "a memory is injected that was judged misleading here",
     "needless": "nothing was needed here, and something was injected",
 }
+# Those that are about two arms.
+BETWEEN = ("flipped", "gained", "lost")
 BITS = {
     "stale": STALE,
     "wrong scope": FOREIGN,
@@ -58,6 +60,11 @@ class Pair(NamedTuple):
     def arms(self) -> tuple[str, ...]:
         """The arms, the baseline first."""
         return (self.baseline, self.candidate) if self.candidate else (self.baseline,)
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """What can be asked of them, and what it means: of one arm nothing that takes two."""
+        return {name: about for name, about in FILTERS.items() if self.candidate or name not in BETWEEN}
 
 
 class Facts(NamedTuple):
@@ -208,6 +215,9 @@ class Index:
         """The turns of a filter; :class:`UnusableInput` for one that does not exist."""
         import numpy as np
 
+        if name and name not in pair.filters:
+            alone = f" of {pair.baseline} alone" if name in FILTERS else ""
+            raise UnusableInput(f"there is no filter {name!r}{alone}; there are: {', '.join(pair.filters)}")
         if not name:
             return np.ones(len(self.turns), bool)
         if name in BITS:
@@ -220,8 +230,6 @@ class Index:
             "lost": base & ~cand,
             "missed": self.wanting() & ~base & ~cand,
         }
-        if name not in kinds:
-            raise UnusableInput(f"there is no filter {name!r}; there are: {', '.join(FILTERS)}")
         return np.asarray(kinds[name])
 
     def search(
@@ -251,9 +259,9 @@ class Index:
         def count(which: Flags) -> list[int]:
             return list(np.bincount(self.conversation_of[which], minlength=len(self.conversations)).tolist())
 
-        wanting, gained, lost = (
-            count(one) for one in (self.wanting(), self.where(pair, "gained"), self.where(pair, "lost"))
-        )
+        never = np.zeros(len(self.turns), bool)
+        moved = (self.where(pair, name) if pair.candidate else never for name in ("gained", "lost"))
+        wanting, gained, lost = map(count, (self.wanting(), *moved))
         hits = {arm: count(self.hits(arm, pair.cutoff)) for arm in self.arms}
         turns, some = count(np.ones(len(self.turns), bool)), count(matching)
         return [

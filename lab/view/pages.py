@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from lab.errors import LabError, UnusableInput
-from lab.view.index import FILTERS, Index, Pair, Tally
+from lab.view.index import Index, Pair, Tally
 from lab.view.recorded import Recorded
 from lab.view.turns import Reader
 
@@ -129,7 +129,8 @@ class Viewer:
         (view,) = self._reader(name, pair).turns([number], before=True)
         others = np.flatnonzero(matching)
         place = int(np.searchsorted(others, number))
-        after = place + (place < len(others) and int(others[place]) == number)
+        among = place < len(others) and int(others[place]) == number
+        after = place + among
         explained, problem = "", ""
         options = [name for name, on in (("--full", full), ("--with-text", self.with_text)) if on]
         if arm is not None:
@@ -150,7 +151,7 @@ class Viewer:
             command=join(["lab", "explain", str(self.index.run.path), key, "--arm", arm or "", *options]),
             previous=self._address(int(others[place - 1])) if place else None,
             following=self._address(int(others[after])) if after < len(others) else None,
-            place=place + 1,
+            place=place + 1 if among else None,
             matches=len(others),
         )
 
@@ -207,7 +208,7 @@ class Viewer:
         model |= {
             "run": self.index.run.path,
             "all_arms": self.index.arms,
-            "filters": FILTERS,
+            "filters": pair.filters,
             "state": state,
             "pair": pair,
             "link": state.link,
@@ -227,9 +228,10 @@ class Pages(NamedTuple):
 def _page(whole: list[Any], query: Mapping[str, str], size: int) -> tuple[list[Any], Pages]:
     asked = query.get("page", "1")
     pages = max(1, -(-len(whole) // size))
-    if not (asked.isascii() and asked.isdecimal() and 1 <= int(asked[:9]) <= pages):
+    # Digits alone, and few: of thousands of them Python makes no number.
+    number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 10 else 0
+    if not 1 <= number <= pages:
         raise NotThere(f"there is no page {asked!r}; there are {pages}")
-    number = int(asked)
     return whole[(number - 1) * size : number * size], Pages(number, pages, len(whole))
 
 

@@ -173,3 +173,23 @@ def test_a_log_named_twice_or_missing(tmp_path: Path) -> None:
         audit([str(log), str(tmp_path / "." / "a.log")])
     with pytest.raises(UnusableInput, match="no such file"):
         audit([str(log), str(tmp_path / "b.log")])
+
+
+def test_a_floor_counts_where_a_nice_candidate_is_there(receipt: Make) -> None:
+    """One recall found nothing nice, and one found some and took none."""
+    tally = Tally()
+    tally.add(receipt(["m1"], candidates=(1, 0, 0)), None)
+    tally.add(receipt(["m1"], candidates=(1, 2, 0)), None)
+    quota = tally.as_json(failures=0)["quota"]
+    assert (quota["recalls"], quota["nice_there"], quota["nice_floor_met"]) == (2, 1, 0.0)
+
+
+def test_the_window_reaches_from_the_first_time_to_the_last_whatever_their_order(tmp_path: Path) -> None:
+    """Logs that were rotated are named in any order."""
+    said = "openclaw-mem-engine: autoRecall failed: TypeError"
+    for name, hours in (("new", (9, 7)), ("old", (3, 5))):
+        text = "".join(f"2026-03-01T0{hour}:00:00Z WARN {said}\n" for hour in hours)
+        (tmp_path / name).write_text(text, "utf-8")
+    found = audit([str(tmp_path / "new"), str(tmp_path / "old")])
+    assert (found["first_time"], found["last_time"]) == ("2026-03-01T03:00:00.000Z", "2026-03-01T09:00:00.000Z")
+    assert found["timed_lines"] == 4

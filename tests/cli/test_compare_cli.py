@@ -20,11 +20,26 @@ def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, p
     assert max(len(line) for line in done.stdout.splitlines() if "lab explain" not in line) <= 80
     assert done.stdout.count("lab explain") == 1
     assert "Success@6 by slice, the worst first; exploratory" in done.stdout
+    over = "by conversation over all of its turns, by any other slice over its probes alone."
+    assert f"AnyWrongScope: {over}" in " ".join(done.stdout.split())
+    scored = lab("score", "run", "--slices", cwd=place)
+    assert f" RepeatRate: {over}" in " ".join(scored.stdout.split())
+    of_probes = lab("score", "run", "--slices", "-m", "hit@6", "-m", "RepeatRate(probes)", cwd=place)
+    assert (of_probes.returncode, "over all of its turns" in of_probes.stdout) == (0, False)
     assert "conversation = den" in done.stdout
     assert "over the 2 primary" in done.stdout.replace("\n", " ")
     told = json.loads(lab(*COMPARE, "--slices", "--format", "json", cwd=place).stdout)
     assert {one["slice"] for one in told["slices"]} >= {"conversation"}
     assert len(told["gained"]) > 1
+
+
+def test_a_measure_that_a_run_lacks_is_told_with_near_ones(lab: Lab, place: Path) -> None:
+    for name, said in (
+        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; near: nDCG@6; see lab measures"),
+        ("GoldNice@7", "--measure GoldNice@7: nothing of it is measured in this run; --json shows what is"),
+    ):
+        done = lab("score", "run", "-m", name, cwd=place)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
 
 
 @pytest.mark.parametrize(("form", "first"), [("markdown", "## hybrid minus none"), ("latex", "% hybrid minus none")])

@@ -102,6 +102,24 @@ def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: 
     assert "::warning title=gate rollout::" in done.stderr
 
 
+def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confidence(lab: Lab, place: Path) -> None:
+    told = 'critical = false\n[[limit]]\nmeasure = "R@6"\nat_least = 0\n'
+    rules = GUARD.replace("0.02", "1") + LIMIT + "at_least = 1.01\n" + told
+    done = lab("gate", "run", "--policy", policy(place, rules + "\n"), cwd=place)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
+        "PASS: mine, tier_quota_v1 against tier_first_v1",
+        "Every rule that decides holds: Success@6, R@6.",
+        "Told, and decides nothing:",
+    ]
+    assert lines[3].startswith("- (fail): Success@6: ")
+    assert lines[5].split()[-3:] == ["90", "%", "interval"]
+    closer = f"level = 0.025\n{rules}"
+    done = lab("gate", "run", "--policy", policy(place, closer), cwd=place)
+    assert "95 % interval" in done.stdout
+
+
 def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -> None:
     """The gate's own help names the other verbs; what they print can be used; a folder may be called like one."""
     shown = lab("gate", "--help", cwd=place)

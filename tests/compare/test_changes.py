@@ -191,3 +191,16 @@ def test_what_moved_is_told_in_a_fixed_order(run: RunDirectory) -> None:
         "scope none -> recorded",
         f"recordings {conversation} {resolved['recordings'][conversation][:12]} -> 000000000000",
     )
+
+
+def test_edits_that_nobody_committed_are_told_where_there_are_some() -> None:
+    def told(code: str, *, dirty: bool) -> dict[str, Any]:
+        return {"environment": {"code": code, "git": {"commit": "a" * 40, "dirty": dirty}}}
+
+    code = f"code {'1' * 12} -> {'2' * 12}"
+    clean, edited = told("1" * 64, dirty=False), told("2" * 64, dirty=True)
+    assert moved(clean, told("2" * 64, dirty=False)) == (code,)
+    assert moved(clean, edited) == ("git uncommitted changes no -> yes", code)
+    assert moved(told("1" * 64, dirty=True), edited) == ("git uncommitted changes in both", code)
+    # Equal code explains nothing, whatever git says.
+    assert moved(told("2" * 64, dirty=False), edited) == ()

@@ -97,6 +97,13 @@ def test_slices_are_the_whole_cut_in_parts_and_nothing_is_adjusted(run: RunDirec
     assert one.difference.estimate.low is None
 
 
+def test_what_is_the_same_for_all_is_no_slice(make_run: MakeRun) -> None:
+    alone = compare_arms(make_run("tier_first_v1", "hybrid", limit=1), "tier_first_v1", "hybrid", slices=True)
+    names = [one.name for one in alone.slices]
+    assert "type" in names
+    assert "conversation" not in names
+
+
 def test_slices_are_worked_out_when_they_are_asked_for(run: RunDirectory) -> None:
     assert compare_arms(run, "tier_first_v1", "hybrid").slices == ()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
+from lab.gate.policy import Policy, Rule
+from lab.gate.verdict import judge
 from lab.measures.names import is_measure
 from lab.measures.score import score_run
 from lab.replay.run_directory import RunDirectory
@@ -12,6 +16,19 @@ from lab.replay.run_directory import RunDirectory
 def test_every_measure_of_a_run_is_known(run: RunDirectory) -> None:
     scores = score_run(run)
     assert [name for name in scores.measures if not is_measure(name)] == []
+
+
+def test_a_cutoff_beyond_what_either_arm_returns_is_told_with_the_lesser_depth(run: RunDirectory) -> None:
+    rule = Rule("guard", "R@99", margin=0.02)
+    policy = Policy("mine", "what it means", "tier_first_v1", "tier_quota_v1", 2, (rule,))
+    whole = run.depths["tier_quota_v1"]
+    for arm in policy.baseline, policy.candidate:
+        shallow = copy.deepcopy(run.manifest)
+        next(one for one in shallow["resolved"]["arms"] if one["name"] == arm)["depth"] = whole - 7
+        (line,) = judge(policy, RunDirectory(run.path, shallow)).lines
+        assert line.reason == (
+            f"R@99: nothing is measured at 99 of an arm that returns {whole - 7} places; ask for @{whole - 7}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,13 @@ def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
     assert text.startswith("## NO-GO (could not measure): mine, new against old\n\n**Roll back: switch")
     assert 'worse &amp; &lt;b&gt;"\\|.' in text
     assert text.index("nothing there") < text.index("worse &amp;") < text.index("open.")
+    # What decides comes first, passed or not; then what is told, what did not pass before the rest.
+    rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert [f"{status[2:]} {rule}" for status, rule in rows] == [
+        "error limit WrongScope", "fail guard R@6", "inconclusive guard P@6", "pass guard Success@6",
+        "skipped exact receipts", "(fail) guard R@6 (told)", "(fail) limit Jaccard (told)",
+        '(pass) guard P@6 [type=a\\b" ]',
+    ]  # fmt: skip
     commands = list(workflow_commands(VERDICT))
     assert [one.split(" ")[0] for one in commands] == ["::error", "::error", "::warning", "::warning", "::warning"]
     assert all("\n" not in one for one in commands)

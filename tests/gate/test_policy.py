@@ -56,6 +56,14 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
         (HEAD + GUARD + "critical = 1\n", "guard 1: critical: expected true or false, found 1"),
         (HEAD + GUARD + 'slices = "type"\n', "guard 1: slices: expected a list of names, found 'type'"),
         (
+            HEAD + GUARD + 'slices = ["type", "type"]\n',
+            "guard 1: slices: 'type' of Success@6 is asked twice",
+        ),
+        (
+            HEAD + GUARD + 'slices = ["type"]\n' + GUARD + 'slices = ["kind", "type"]\ncritical = false\n',
+            "guard 2: slices: 'type' of Success@6 is asked twice",
+        ),
+        (
             HEAD + GUARD + "only_where = {}\n",
             "guard 1: only_where: expected a table of plain values, or of lists of them, found an object",
         ),

@@ -204,6 +204,9 @@ def test_what_may_be_given_is_not_said_to_be_needed() -> None:
         ({"recalls": {"answered": "many"}}, "recalls: field 'answered': expected a number, found a string"),
         ({"files": [{}]}, "files: has no field 'file'"),
         ({"recalls": None}, "field 'recalls': expected an object, found null"),
+        ({"errors": {"attempts": None}}, "errors: field 'attempts': expected a number, found null"),
+        ({"damage": {"lines": "7"}}, "damage: field 'lines': expected a number, found a string"),
+        ({"lines": None}, "field 'lines': expected a number, found null"),
     ],
 )
 def test_an_audit_that_was_edited_is_told(
@@ -213,6 +216,21 @@ def test_an_audit_that_was_edited_is_told(
     with pytest.raises(UnusableInput) as caught:
         read_audit(tmp_path / "audit.json")
     assert str(caught.value) == f"{tmp_path / 'audit.json'}: {said}"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_within_no_bound(audit: dict[str, Any], value: float) -> None:
+    for path, of in (("errors.rate", None), ("errors.rate", "errors.attempts"), ("must.share", None)):
+        first, _, last = path.partition(".")
+        with pytest.raises(UnusableInput, match=rf"receipts {path}: the audit has {value} there, which is no number"):
+            judged(Rule("receipts", path, of=of, at_most=0.5), laid_over(audit, {first: {last: value}}))
+
+
+def test_a_share_is_of_something_and_no_more_than_all_of_it(audit: dict[str, Any]) -> None:
+    for rate, attempts in ((-0.1, 300), (1.1, 300), (0.5, -300)):
+        errors = {"failed": 0, "attempts": attempts, "rate": rate}
+        with pytest.raises(UnusableInput, match=r"is no share of -?\d+ errors.attempts"):
+            judged(ERRORS, laid_over(audit, {"errors": errors}))
 
 
 # What goes wrong in a canary, and the rule of stage-b that says so.

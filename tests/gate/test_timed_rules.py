@@ -14,7 +14,7 @@ from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
 from lab.gate.timed import judge_latency, warm_times
 from lab.gate.verdict import judge
-from lab.latency.quantiles import least_n
+from lab.latency.quantiles import least_n, quantile
 from lab.replay.run_directory import RunDirectory, open_run
 from lab.replay.tables import read_table, write_table
 
@@ -86,12 +86,53 @@ def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) ->
         assert line.low < 50 < line.high
 
 
+def test_of_two_searches_of_a_turn_the_longer_counts_for_an_arm_that_paid_for_none(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    shutil.copytree(run.path, tmp_path / "shared")
+    made = open_run(tmp_path / "shared")
+    for path in (tmp_path / "shared" / "latency").iterdir():
+        path.unlink()
+    spent = (("first", "retrieve", 7), ("second", "retrieve", 5), ("tier_quota_v1", "search", 1))
+    rows = [{"arm": arm, "turn": "t", "stage": stage, "ns": ns * 10**6, "cold": False} for arm, stage, ns in spent]
+    write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
+    assert warm_times(made, "tier_quota_v1") == {"total": [8.0], "search": [1.0], "retrieve": [7.0]}
+
+
+def test_a_ratio_goes_by_bounds_that_err_half_as_often_each(timed: Timed) -> None:
+    made = timed(100, tier_quota_v1=1, tier_first_v1=1)
+    line = judged(Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2.0), made)
+    half = quantile([float(turn) for turn in range(1, 101)], 0.5, 1 - POLICY.level)
+    assert half
+    assert (line.low, line.high) == (half.low / half.high, half.high / half.low)
+
+
 def test_few_turns_have_no_bound(timed: Timed) -> None:
     need = least_n(0.95, 0.9)
     rule = Rule("latency", "p95 total", quantile=0.95, at_most_ms=1000)
     line = judged(rule, timed(need - 1, tier_quota_v1=1))
-    assert (line.status, line.settles) == (INCONCLUSIVE, "1 more warm turns in each arm")
+    assert (line.status, line.settles) == (INCONCLUSIVE, "1 more warm turn in each arm")
     assert judged(rule, timed(need, tier_quota_v1=1)).status == PASS
+
+
+def test_a_bound_that_is_broken_is_a_fail_whatever_the_other_lacks(timed: Timed, run: RunDirectory) -> None:
+    both = Rule("latency", "p50 total", quantile=0.5, at_most_ms=30, at_most_ratio=2)
+    # The baseline took no time that could be told, and nothing is a multiple of that.
+    line = judged(both, timed(100, tier_quota_v1=1, tier_first_v1=0))
+    assert (line.status, line.settles) == (FAIL, None)
+    assert "and the policy wants at most 30 ms" in line.reason
+    assert "the baseline took no time that could be measured" in line.reason
+    ratio = judged(
+        Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2), timed(100, tier_quota_v1=1, tier_first_v1=0)
+    )
+    assert (ratio.status, ratio.reason) == (
+        INCONCLUSIVE,
+        "p50 total: the baseline took no time that could be measured, and a ratio needs some",
+    )
+    within = judged(
+        Rule("latency", "p50 total", quantile=0.5, at_most_ms=70, at_most_ratio=2), timed(100, tier_quota_v1=1)
+    )
+    assert (within.status, within.settles) == (INCONCLUSIVE, f"{least_n(0.5, 0.95)} more warm turns in each arm")
 
 
 def test_no_timings_and_no_such_stage(timed: Timed) -> None:

@@ -76,6 +76,32 @@ def test_a_rule_is_judged_by_its_interval(rule: Rule, found: Pairs | None, statu
     assert line.status == status, line.reason
     assert line.reason.startswith("Success@6: ")
     assert bool(line.settles) == (status == INCONCLUSIVE)
+    # An interval says of how many times out of a hundred it holds.
+    assert (line.confidence is None) == (line.low is None)
+
+
+def test_the_confidence_of_an_interval_is_that_of_the_policy() -> None:
+    for level, confidence in ((0.05, 0.9), (0.025, 0.95)):
+        line = judged(GUARD, pairs(0.0, 0.05), replace(POLICY, level=level))
+        assert line.confidence == pytest.approx(confidence)
+        assert f"({100 * confidence:g} % interval {line.low:+.3f} to {line.high:+.3f}" in line.reason
+
+
+def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
+    """Better by its interval already: what is lacking is conversations, for 2 to the minus 3 is no .05."""
+    three = replace(POLICY, minimum_conversations=2)
+    line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
+    assert (line.status, line.settles) == (
+        INCONCLUSIVE,
+        "about 2 more conversations like these, were the difference as it seems",
+    )
+    assert judged(IMPROVE, pairs(0.1, 0.0001, 4), three).status == INCONCLUSIVE
+    assert judged(IMPROVE, pairs(0.1, 0.0001, 5), three).status == PASS
+    # Holm asks more of two claims.
+    other = replace(IMPROVE, measure="R@6")
+    both = {name: pairs(0.1, 0.0001, 5, name) for name in ("Success@6", "R@6")}
+    for one in judge_compared(three, [IMPROVE, other], Evidence({}, both, {})):
+        assert (one.status, str(one.settles)[:12]) == (INCONCLUSIVE, "about 1 more")
 
 
 def test_what_would_settle_it_does() -> None:

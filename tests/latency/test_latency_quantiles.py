@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from lab.latency.bench import Sample
 from lab.latency.quantiles import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
+from lab.latency.schedule import BLOCK
+from lab.latency.summary import _ratios
+from lab.latency.work import Measured
 
 SHARES = tuple(QUANTILES.values())
 
@@ -65,3 +69,18 @@ def test_the_ratio_takes_blocks_as_units_and_leaves_lone_ones_out() -> None:
     assert blocks == 7
     assert ratio == (3.0, 2.25, 3.75)
     assert paired_ratio({0: [2.0, 2.0]}, baseline) == (None, 1)
+
+
+def test_a_block_in_which_an_arm_passed_a_turn_over_has_no_ratio() -> None:
+    """And one of which a turn is missing: the arms would not have been asked the same."""
+
+    def sample(arm: str, turn: int, ms: int, *, passed: bool = False, stage: str = "total") -> Sample:
+        return Sample("warm", "lancedb", arm, 10, turn, 0, stage, ms * 10**6, passed)
+
+    turns = 2 * BLOCK * 20 + 1
+    samples = [sample(arm, turn, ms) for turn in range(turns) for arm, ms in (("old", 2), ("new", 3))]
+    samples[2 * BLOCK + 1] = sample("new", BLOCK, 1, passed=True)
+    samples.append(sample("new", 0, 900, stage="search"))
+    (ratio,) = _ratios(Measured(samples, {"memories": 10}))
+    assert (ratio["baseline"], ratio["candidate"], ratio["blocks"]) == ("old", "new", 2 * 20 - 1)
+    assert ratio["ratio"] == {"value": 1.5, "low": 1.5, "high": 1.5}

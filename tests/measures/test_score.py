@@ -13,7 +13,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
+from lab.measures.judged import judged_shares
 from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
 from lab.measures.table import Scores
 from lab.replay.plan import Asked
@@ -337,3 +338,37 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
     with pytest.raises(UnusableInput, match="1 of 2 conversations are missing"):
         score_run(unfinished)
     assert not (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"probe": "x"},
+        {"probe": "x", "conversation": "desk", "relevant": [{"memory": "m"}], "forbidden": [], "slices": {}},
+        {"probe": "x", "conversation": "desk", "relevant": 7, "forbidden": [], "slices": {}},
+        {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": None, "slices": {}},
+        {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": [], "slices": 3},
+    ],
+)
+def test_damaged_gold_is_told_with_its_line(run: RunDirectory, tmp_path: Path, line: dict[str, Any]) -> None:
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes((run.path / "golden.jsonl").read_bytes() + json.dumps(line).encode() + b"\n")
+    number = len(path.read_text("utf-8").splitlines())
+    with pytest.raises(CannotMeasure, match=rf"golden\.jsonl:{number}: damaged .*; delete it and run the replay again"):
+        read_gold(RunDirectory(tmp_path, run.manifest))
+
+
+def test_judged_shares_count_what_came_back_and_no_empty_place(run: RunDirectory) -> None:
+    rows = [
+        row
+        for name in run.conversations
+        for row in parquet.read_table(run.receipts(name), columns=["arm", "turn", "item_key"]).to_pylist()
+    ]
+    judged = {row["turn"]: set(row["item_key"][1::2]) for row in rows if row["arm"] == "recency"}
+    for found in judged_shares(run, judged, 2):
+        own = [row["item_key"][:2] for row in rows if row["arm"] == found.arm and row["turn"] in judged]
+        seen = [key in judged[row["turn"]] for row in rows if row["arm"] == found.arm for key in row["item_key"][:2]]
+        assert (found.probes, found.returned, found.judged) == (len(own), sum(map(len, own)), sum(seen))
+        assert found.returned < 2 * found.probes
+    with pytest.raises(UnusableInput, match="recalls at no probe"):
+        judged_shares(run, {"nowhere": set()}, 2)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from lab.errors import CannotMeasure, InUse, UnusableInput
 from lab.files import digest, only_writer
 from lab.nightly import baselines
 from lab.nightly.baselines import Blessing, bless, damage, find, get, open_baseline, remove
+from lab.nightly.blessed_night import runs_of_night
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.replay.run_directory import RunDirectory, open_run
@@ -61,7 +63,11 @@ def test_the_same_run_is_the_same_object_and_another_moves_the_name(
     assert len(list((tmp_path / "objects").iterdir())) == 2
     assert remove(tmp_path, "night") == [moved.baseline.now.object]
     assert [one.name for one in baselines.baselines(tmp_path)] == ["other"]
-    assert remove(tmp_path, "other") == [first.baseline.now.object]
+    # So is what a name that stays meant before.
+    bless(tmp_path, other, "other", date=NEXT)
+    bless(tmp_path, run, "gone", date=DAY)
+    assert remove(tmp_path, "gone") == []
+    assert sorted(remove(tmp_path, "other")) == sorted([first.baseline.now.object, moved.baseline.now.object])
     with pytest.raises(UnusableInput, match="has no baseline 'other'; there are: none"):
         get(tmp_path, "other")
 
@@ -136,12 +142,39 @@ def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
         assert get(tmp_path, bless(tmp_path, run, name, date=DAY).baseline.name).name == name
     assert {path.parent for path in tmp_path.rglob("*.json") if "objects" not in path.parts} == {tmp_path / "names"}
     path = next((tmp_path / "names").iterdir())
-    outside = json.loads(path.read_text()) | {"object": "../../elsewhere"}
-    for text in ("{}", "[]", "{", json.dumps({"kind": "lab.baseline", "schema_version": 9}), json.dumps(outside)):
+    whole = json.loads(path.read_text())
+    changes = (
+        {"object": "../../elsewhere"},
+        {"name": None},
+        {"date": 5},
+        {"note": {}},
+        {"before": {}},
+        {"before": [7]},
+    )
+    edited = [json.dumps(whole | one) for one in changes]
+    for text in ("{}", "[]", "{", json.dumps({"kind": "lab.baseline", "schema_version": 9}), *edited):
         path.write_text(text)
         with pytest.raises(UnusableInput) as raised:
             baselines.baselines(tmp_path)
         assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (None, "has no field 'sets'"),
+        ({}, "field 'sets': expected a list, found an object"),
+        ([5], "sets: expected an object, found a number"),
+        ([{"name": "a", "reproduces": {}}], "set 'a': reproduces: has no field 'changed'"),
+        ([{"name": "a", "reproduces": None}], "set 'a' was not replayed, so nothing was blessed"),
+    ],
+)
+def test_a_night_that_was_edited_is_told(tmp_path: Path, sets: Any, said: str) -> None:
+    night = {"schema": "lab.night.v1"} | ({} if sets is None else {"sets": sets})
+    (tmp_path / "night.json").write_text(json.dumps(night))
+    with pytest.raises(UnusableInput) as raised:
+        runs_of_night(tmp_path)
+    assert said in str(raised.value)
 
 
 def test_an_object_names_no_file_outside_of_itself(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from lab.cli.main import app
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.errors import OtherArguments, UnusableInput
 from lab.files import digest
+from lab.gate.policy import Rule
 from lab.nightly.baselines import bless, get
 from lab.nightly.blessed_night import runs_of_night
 from lab.nightly.night import Night, run_night, write_night
-from lab.nightly.plan import NightPlan, read_plan
+from lab.nightly.plan import NightPlan, Within, read_plan
 from lab.nightly.trend import read_store
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import make_plan
@@ -164,7 +165,10 @@ def test_its_files_say_it_to_people_and_to_machines(blessed: NightPlan) -> None:
     assert "&lt;b&gt;As it was&lt;/b&gt; &amp; no other." in page
     assert "<b>" not in page
     assert "://" not in page
-    assert "| small | pass | 0 of" in (folder / "night.md").read_text("utf-8")
+    twin = (folder / "night.md").read_text("utf-8")
+    assert "| small | pass | 0 of" in twin
+    assert "What is guarded: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "<b>" not in twin
     told = json.loads((folder / "night.json").read_text("utf-8"))
     assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (
         "lab.night.v1",
@@ -198,6 +202,25 @@ def test_another_configuration_fails_and_says_what_moved(blessed: NightPlan) -> 
     # Blessing it makes it the new green, and the same night says so.
     _bless(night, "2026-03-02")
     assert get(Path("kept"), "small").before[0].date == DAY
+
+
+def test_what_a_plan_only_tells_of_fails_no_night(blessed: NightPlan) -> None:
+    """A change where the policy tells of changes, and a comparison within the night that is not critical."""
+    Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
+    (one,) = blessed.sets
+    rules = tuple(replace(rule, critical=rule.kind != "exact") for rule in blessed.policy.rules)
+    never = replace(blessed.policy, rules=(Rule("limit", "RepeatRate", at_most=-1.0),))
+    within = Within("tier_first_v1", "tier_quota_v1", never, critical=False)
+    other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")), compare=(within,))
+    told = replace(blessed, sets=(other,), policy=replace(blessed.policy, rules=rules))
+    lines = _lines(_night(told, "2026-03-02"))
+    assert lines["exact tier_quota_v1 receipts (told)"][0] == "fail"
+    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (told)"][0] == "fail"
+    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(told)")] == []
+    # That nothing changed is shown, and decides.
+    assert lines["exact tier_first_v1 receipts"][0] == "pass"
+    red = replace(told, sets=(replace(other, compare=(replace(within, critical=True),)),))
+    assert _night(red, "2026-03-02").status == "fail"
 
 
 def test_an_arm_that_only_one_side_has_is_not_passed_over(blessed: NightPlan) -> None:

@@ -49,6 +49,9 @@ def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
     assert one.asked.conversation == ("tea-mountain",)
     (within,) = one.compare
     assert (within.candidate, within.critical) == ("wide", False)
+    # What is compared decides, unless it is said not to.
+    ((within,),) = (one.compare for one in read_plan(_write(tmp_path, GOOD.replace("critical = false", ""))).sets)
+    assert within.critical
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,8 @@ def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
         ("limit = 2", "limit = -1", "set 1: limit: expected a whole number"),
         ("limit = 2", "limit = true", "set 1: limit: expected a whole number"),
         ("must_share = 0.2", 'must_share = "a fifth"', "set 1: must_share: expected a number"),
+        ("must_share = 0.2", "must_share = nan", "set 1: must_share: expected a number, found nan"),
+        ("must_share = 0.2", "must_share = inf", "set 1: must_share: expected a number, found inf"),
         ('arms = ["tier_first_v1", "wide=wide.json"]', "arms = []", "set 1: arms: names no arm"),
         ('arms = ["tier_first_v1", "wide=wide.json"]', 'arms = "hybrid"', "set 1: arms: expected a list of texts"),
         ('recordings = "shipped:operators"', "", "set 1: recordings: expected text"),
@@ -91,6 +96,10 @@ def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> N
     double = f"{head}[[set]]{rest.partition('[[set.compare]]')[0]}"
     with pytest.raises(UnusableInput, match="two sets have the name 'one'"):
         read_plan(_write(tmp_path, double + double.removeprefix(head)))
+    # Two sets of other names would overwrite each other's baseline.
+    other = double.removeprefix(head).replace('name = "one"', 'name = "two"\nbaseline = "one"')
+    with pytest.raises(UnusableInput, match="two sets have the baseline 'one'"):
+        read_plan(_write(tmp_path, double + other))
     with pytest.raises(UnusableInput, match="is a folder; name the plan in it"):
         read_plan(str(tmp_path))
     with pytest.raises(UnusableInput, match="there are: shipped:operators"):

@@ -80,10 +80,28 @@ def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> No
     assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
 
 
+def test_sets_of_two_plans_are_two_histories_whatever_they_are_called(tmp_path: Path) -> None:
+    _nights(tmp_path, [0.5, 0.5, 0.5])
+    _nights(tmp_path, [0.7, 0.7, 0.7], plan="q")
+    _nights(tmp_path, [0.7, 0.7, 0.7], plan="q", set="own")
+    found = {one.set: one for one in history(read_store(tmp_path), sets=["s"])}
+    assert {name: ([point.mean for point in one.points], one.steps) for name, one in found.items()} == {
+        "p/s": ([0.5] * 3, ()),
+        "q/s": ([0.7] * 3, ()),
+    }
+    assert [one.set for one in history(read_store(tmp_path), sets=["own"])] == ["own"]
+
+
 def test_the_second_night_can_step(tmp_path: Path) -> None:
     _nights(tmp_path, [0.5, 0.4])
     (one,) = history(read_store(tmp_path))
     assert one.steps == (Step(1, 0.5, 0.4),)
+
+
+def test_the_series_that_are_shown_are_those_of_the_arms_that_were_asked_for(tmp_path: Path) -> None:
+    append(tmp_path, [FIRST, FIRST._replace(arm="first")])
+    assert [one.arm for one in history(read_store(tmp_path))] == ["quota", "first"]
+    assert [one.arm for one in history(read_store(tmp_path), arms=["first"])] == ["first"]
 
 
 def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:

@@ -147,28 +147,51 @@ def test_the_schema_knows_the_fields_that_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "field", "said"),
     [
-        {"kind": "note"},
-        {"kind": "recording", "schema": "lab.recording.v2", "conversation": "c"},
-        {"kind": "recording", "schema": "lab.recording.v1", "conversation": "a/b"},
-        {"kind": "session", "session": "s", "time": "2026-03-02T09:10:00"},
-        {"kind": "session", "session": "s", "time": "2026-03-02T09:10:00Z", "scop": "x"},
-        {"kind": "turn", "turn": "t", "role": "User", "text": "x"},
-        {"kind": "turn", "turn": "t#1", "role": "user", "text": "x"},
-        {"kind": "memory", "text": None},
-        {"kind": "memory", "text": "x", "category": "rule"},
-        {"kind": "probe"},
-        {"kind": "probe", "turn": "c/s/t", "id": "q", "conversation": "c", "query": "x"},
-        {"kind": "probe", "id": "q", "query": "x"},
-        {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 0}]},
-        {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 101}]},
+        ({"kind": "note"}, "kind", "'note' is not one of ['recording', 'session', 'turn', 'memory', 'probe']"),
+        ({"text": "x"}, "", "'kind' is a required property"),
+        (
+            {"kind": "recording", "schema": "lab.recording.v2", "conversation": "c"},
+            "schema",
+            "'lab.recording.v1' was expected",
+        ),
+        ({"kind": "recording", "schema": "lab.recording.v1", "conversation": "a/b"}, "conversation", "does not match"),
+        ({"kind": "session", "session": "s", "time": "2026-03-02T09:10:00"}, "time", "does not match"),
+        ({"kind": "session", "session": "s", "time": "2026-03-02T09:10:00Z", "scop": "x"}, "", "'scop' was unexpected"),
+        ({"kind": "turn", "turn": "t", "role": "User", "text": "x"}, "role", "'User' is not one of"),
+        ({"kind": "turn", "turn": "t#1", "role": "user", "text": "x"}, "turn", "does not match"),
+        ({"kind": "memory", "text": None}, "text", "None is not of type 'string'"),
+        ({"kind": "memory", "text": "x", "category": "rule"}, "category", "'rule' is not one of"),
+        ({"kind": "probe"}, "", "'id' is a required property"),
+        ({"kind": "probe", "turn": 5}, "turn", "5 is not of type 'string', 'null'"),
+        (
+            {"kind": "probe", "turn": "c/s/t", "id": "q", "conversation": "c", "query": "x"},
+            "query",
+            "'x' is not of type 'null'",
+        ),
+        ({"kind": "probe", "id": "q", "query": "x"}, "", "'conversation' is a required property"),
+        (
+            {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 0}]},
+            "relevant.0.grade",
+            "0 is less than the minimum of 1",
+        ),
+        (
+            {"kind": "probe", "turn": "c/s/t", "relevant": [{"memory": "c/s/t#0", "grade": 101}]},
+            "relevant.0.grade",
+            "101 is greater than the maximum of 100",
+        ),
     ],
 )
-def test_the_schema_refuses_what_the_reader_refuses(line: dict[str, Any]) -> None:
+def test_the_schema_refuses_what_the_reader_refuses_and_names_the_field(
+    line: dict[str, Any], field: str, said: str
+) -> None:
     from jsonschema import Draft202012Validator
 
-    assert not Draft202012Validator(line_schema()).is_valid(line)
+    found = list(Draft202012Validator(line_schema()).iter_errors(line))
+    assert (".".join(map(str, found[0].absolute_path)), said in found[0].message) == (field, True), found[0].message
+    # One thing is wrong, and no other kind is held against it; of a question of its own two may be lacking, or three.
+    assert len(found) == (3 if line == {"kind": "probe"} else 1)
 
 
 def _recording(*turns: Turn, memories: tuple[Memory, ...] = ()) -> Recording:

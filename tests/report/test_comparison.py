@@ -30,6 +30,8 @@ def difference(
         (difference(-0.1, 0.02, "InjectedChars", holm=0.01), "less"),
         (difference(0.1, 0.2, holm=0.6), "no difference shown; could have found ±0.240"),
         (difference(0.1, 0.2), "no difference shown; could have found ±0.240"),
+        # An interval that ends at nothing holds it.
+        (difference(0.1, 0.1), "no difference shown; could have found ±0.120"),
         (difference(0.1, 0.08, holm=0.07), "not shown among 3; could have found ±0.096"),
         # Six conversations cannot give an adjusted p of 5 % among three, so the interval is all there is.
         (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),
@@ -155,6 +157,13 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     )
     assert sentence(all_told, "recorded").endswith(harms)
     assert "not declared" not in sentence(found, "recorded")
+    assert sentence(found, "recorded") == (
+        "new against old, 8 conversations, labels recorded: a wanted memory is injected on 60% of the probes "
+        "against 50% (better: +0.10, 95 % interval +0.08 to +0.12); 30% of the injected items are repeats against 50% "
+        "(not decided: -0.20, 95 % interval -0.50 to +0.10)."
+    )
+    more = replace(found, differences=(found.differences[0], difference(0.1, 0.02, "RepeatRate", holm=0.01)))
+    assert "repeats against 50% (worse: +0.10, " in sentence(more, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
     long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
     assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)

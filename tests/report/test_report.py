@@ -171,22 +171,18 @@ def test_building_twice_gives_equal_bytes(
 def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDirectory) -> None:
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     summary = summarise(score_run(hostile), read_gold(hostile), hostile.arms)
-    assert list(data) == ["title", "facts", "arms", "table", "comparison", "slices"]
+    assert list(data) == ["title", "facts", "arms", "columns", "table", "comparison", "slices"]
     assert data["arms"] == ["tier_first_v1", "tier_quota_v1"]
     assert data["comparison"] == json.loads(
         json.dumps(compare_arms(hostile, "tier_first_v1", "tier_quota_v1").as_json())
     )
     assert data["slices"] == json.loads(json.dumps(summary["slices"]))
     first = summary["arms"]["tier_first_v1"]["measures"]
-    assert data["table"][0] == [
-        "tier_first_v1",
-        *(
-            first[name]
-            for name in ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate", "LongestStreak", "NicePresence")
-        ),
-        first["InjectedChars"],
-        first["InjectedTokens"],
+    assert data["columns"] == [
+        *("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"),
+        *("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens"),
     ]
+    assert data["table"][0] == ["tier_first_v1", *(first[name] for name in data["columns"])]
     assert (data["facts"]["probes with gold"], data["facts"]["conversations"]) == (11, 2)
     assert data["facts"]["labels"] == "sampled, must 0.40, nice 0.50, seed 0"
 
@@ -234,6 +230,9 @@ def test_flipped_turns_open_their_explanation_and_show_texts_only_where_asked(
     (one,) = gained.turns
     assert one.tries == HOSTILE
     assert [side.arm for side in one.sides] == list(POLICIES)
+    # The same turn is lost the other way round, and has the same arm first.
+    around = flipped(run, compare_arms(run, *reversed(POLICIES)), with_text=False, most=1).sides[1]
+    assert (around.name, around.turns, around.total) == ("Lost", gained.turns, gained.total)
     assert [side.text for side in one.sides] == [
         explanation_text(explain(run, one.turn, arm), with_text=False) for arm in POLICIES
     ]
@@ -270,9 +269,11 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
         assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
-    write_whole(run.path / "verdict.json", b'{"verdict": "go"}')
-    with pytest.raises(UnusableInput, match="is no verdict of a gate"):
-        build_report(run)
+    edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
+    for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
+        write_whole(run.path / "verdict.json", dump_json(value))
+        with pytest.raises(UnusableInput, match="is no verdict of a gate"):
+            build_report(run)
 
 
 def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
@@ -292,7 +293,16 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
     build_report(run)
     data = json.loads((run.path / "report.json").read_text("utf-8"))
     assert data["comparison"] is None
-    assert "no two arms to compare" in (run.path / "report.html").read_text("utf-8")
+    (row,) = data["table"]
+    means = dict(zip(data["columns"], row[1:], strict=True))
+    said = (
+        f"hybrid alone, 1 conversation, labels {run.labels}: a wanted memory is injected on "
+        f"{means['Success@6']:.0%} of the probes; "
+    )
+    page = (run.path / "report.html").read_text("utf-8")
+    assert said in page
+    assert f"{means['RepeatRate']:.0%} of the injected items are repeats." in page
+    assert "against" not in page[page.index('class="lead"') : page.index("</header>")]
     assert not (run.path / "figures" / "forest.svg").exists()
 
 

@@ -38,7 +38,8 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
         for part, label in enumerate(LABELS):
             older = [f"{name}/s{number - 1:02}/t1#0"] if number and not part else []
             text = f"note {number} {part} {EVIL} {LONG}"
-            lines.append({"kind": "memory", "text": text, "importance_label": label, "supersedes": older})
+            own = {"scope": "global"} if part == 1 and number % 4 == 1 else {}
+            lines.append({"kind": "memory", "text": text, "importance_label": label, "supersedes": older} | own)
         lines += [
             {"kind": "turn", "turn": "t2", "role": "assistant", "text": f"hello back {EVIL}"},
             {"kind": "turn", "turn": "t3", "role": "user", "text": f"which note {max(number - 1, 0)} 1 was it?"},

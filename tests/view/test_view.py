@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable
 from html import unescape
 from typing import Any
@@ -13,12 +15,15 @@ from urllib.parse import quote
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.measures.score import score_run
+from lab.measures.receipts import Receipts
+from lab.measures.score import read_gold, score_run
 from lab.replay.explain import explain
 from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
-from lab.view.index import FILTERS, Index
-from lab.view.recorded import Recorded
+from lab.view.app import Guard
+from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
+from lab.view.recorded import KEPT, Recorded, _kept
 
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
@@ -54,6 +59,13 @@ def test_flips_are_those_of_compare(index: Index, walked: RunDirectory) -> None:
         assert (sorted(found.gained), sorted(found.lost)) == (sorted(named["gained"]), sorted(named["lost"]))
         assert len(named["flipped"]) == len(found.gained) + len(found.lost)
     assert named["flipped"]
+
+
+def test_the_arm_that_is_named_is_not_taken_for_the_other(index: Index) -> None:
+    assert index.pair(None, None).arms == ("tier_first_v1", "tier_quota_v1")
+    assert index.pair(None, "tier_first_v1").arms == ("tier_quota_v1", "tier_first_v1")
+    assert index.pair("tier_quota_v1", None).arms == ("tier_quota_v1", "tier_first_v1")
+    assert index.pair(None, "quota_repeat").arms == ("tier_first_v1", "quota_repeat")
 
 
 def test_hit_rates_and_marks_are_those_of_the_measures(index: Index, walked: RunDirectory) -> None:
@@ -110,6 +122,68 @@ def test_a_filter_and_a_search_stay_in_the_links(client: Any, index: Index) -> N
         "show=flipped" in link and "cand=quota_repeat" in link for link in links(one) if link.startswith("/turn?")
     )
     assert f"2 of {len(flipped)} flipped" in one
+    # Of a turn that is none of them: the one before, and the one after.
+    beside = client.get(turn_address(index, flipped[1] + 1, show="flipped", cand="quota_repeat")).text
+    assert flipped[2] > flipped[1] + 1
+    assert f"<span>not among {len(flipped)} flipped</span>" in beside
+    around = [re.search(f'rel="{way}" href="[^"]*turn=([^&"]+)', beside) for way in ("prev", "next")]
+    assert [unquoted(found[1]) for found in around if found] == [index.turns[one] for one in flipped[1:3]]
+    # The two arms that are shown anyway are not carried along.
+    usual = client.get("/?base=tier_first_v1&cand=tier_quota_v1&show=flipped").text
+    assert not any("base=" in link or "cand=" in link for link in links(usual))
+
+
+def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
+    telling: Any, index: Index, walked: RunDirectory
+) -> None:
+    """What stands before a memory decides: beside the one that replaces it it is superseded, without it stale."""
+    seen = {"stale": 0, "superseded": 0}
+    for conversation in walked.conversations:
+        rows = read_table(walked.receipts(conversation), ("arm", "turn", "superseded", "stale")).to_pylist()
+        for row in (row for row in rows if row["superseded"] and row["arm"] == "tier_first_v1"):
+            number = index.number_of(conversation, row["turn"])
+            assert number is not None
+            page = telling.get(turn_address(index, number)).text
+            side = page.partition('aria-label="tier_first_v1"')[2].partition("</section>")[0]
+            items = side.partition("<ol")[2].partition("</ol>")[0]
+            found = {name: len(re.findall(f'class="mark [a-z]+">{name}<', items)) for name in seen}
+            assert found == {"stale": row["stale"], "superseded": row["superseded"] - row["stale"]}
+            seen = {name: seen[name] + found[name] for name in seen}
+    assert all(seen.values())
+
+
+def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walked: RunDirectory) -> None:
+    (conversation, *_) = walked.conversations
+    receipts = Receipts(walked.receipts(conversation), conversation)
+    gold = {probe: one for probe, one in read_gold(walked).items() if not one.grades}
+    facts = facts_of(receipts, ["tier_first_v1"], gold)
+    needless = (facts.marks["tier_first_v1"] & NEEDLESS) > 0
+    assert needless.sum() == sum(one.conversation == conversation for one in gold.values())
+    receipts.chars[:] = 0
+    assert not (facts_of(receipts, ["tier_first_v1"], gold).marks["tier_first_v1"] & NEEDLESS).any()
+
+
+def test_of_a_shelf_what_was_not_asked_for_longest_goes_first() -> None:
+    shelf = OrderedDict((number, str(number)) for number in range(KEPT))
+    assert _kept(shelf, 0) == "0"
+    assert len(shelf) == KEPT
+    shelf[KEPT] = "new"
+    assert _kept(shelf, KEPT) == "new"
+    assert [*shelf] == [*range(2, KEPT), 0, KEPT]
+
+
+def test_conversations_are_sorted_with_the_most_first(client: Any, index: Index) -> None:
+    tallies = index.tallies(index.pair(None, None), index.where(index.pair(None, None), "repeated"))
+    counts = {
+        "turns": {one.name: one.turns for one in tallies},
+        "flipped": {one.name: one.gained + one.lost for one in tallies},
+        "matching": {one.name: one.matching for one in tallies},
+    }
+    for sort, count in counts.items():
+        page = client.get(f"/?sort={sort}&show=repeated").text
+        names = [unescape(one) for one in re.findall(r"<tr data-step.*?<bdi>(.*?)</bdi>", page)]
+        assert names == sorted(counts["turns"], key=lambda name: (-count[name], name))
+    assert len(set(counts["turns"].values())) == len(tallies)
 
 
 def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, client: Any) -> None:
@@ -197,6 +271,9 @@ def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
         ("/?show=odd", "there is no filter 'odd'"),
         ("/?page=99", "there is no page '99'"),
         ("/?page=²", "there is no page"),
+        ("/?page=0", "there is no page '0'"),
+        ("/?page=0000000012", "there is no page '0000000012'"),
+        (f"/?page=000000001{'0' * 5000}", "there is no page"),
         ("/?sort=odd", "cannot be sorted by 'odd'"),
     ],
 )
@@ -241,10 +318,20 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(client_of: MakeClient, cop
     (copied.path / "golden.jsonl").unlink()
     copied.manifest["resolved"]["arms"] = copied.manifest["resolved"]["arms"][:1]
     client = client_of(copied)
-    for address in ("/", "/?show=flipped", "/?show=repeated", "/turns?conversation=plain"):
+    for address in ("/", "/?show=missed", "/?show=repeated", "/turns?conversation=plain"):
         page = client.get(address)
         assert page.status_code == 200
         assert "Candidate" not in page.text
+        # One arm neither gains nor loses.
+        assert re.findall('<option value="([^"]*)"', page.text) == ["", *(one for one in FILTERS if one not in BETWEEN)]
+    told = client.get("/?show=gained")
+    assert (
+        told.status_code,
+        "no filter 'gained' of tier_first_v1 alone; there are: missed" in unescape(told.text),
+    ) == (
+        404,
+        True,
+    )
     shutil.rmtree(copied.path / "receipts")
     assert "cannot be read" in client_of(copied).get("/").text
 
@@ -257,3 +344,26 @@ def unquoted(text: str) -> str:
     from urllib.parse import unquote_plus
 
     return unquote_plus(text)
+
+
+@pytest.mark.parametrize("hosts", [[], [b"127.0.0.1:8642", b"evil.example"], [b"127.0.0.1:8642", b"127.0.0.1:8642"]])
+def test_a_request_names_its_host_once(hosts: list[bytes]) -> None:
+    """Which of two names a browser was led to by, nobody can tell."""
+    said: list[Any] = []
+
+    async def asked() -> None:
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        async def refuse(*_: Any) -> None:
+            raise AssertionError("the application was asked")
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        headers = [(b"host", one) for one in hosts]
+        await Guard(refuse, 8642)({"type": "http", "method": "GET", "path": "/", "headers": headers}, receive, send)
+
+    asyncio.run(asked())
+    assert said[0]["status"] == 421
+    assert (b"x-frame-options", b"DENY") in said[0]["headers"]

@@ -1,0 +1,137 @@
+"""What is said of one turn and of each of its items, held against the receipts and the measures that say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.measures.score import score_run
+from lab.replay.run_directory import RunDirectory
+from lab.replay.tables import read_table
+from lab.view.index import Index, Pair
+from lab.view.recorded import Recorded
+from lab.view.turns import Again, Reader, TurnView
+
+ARM = "tier_first_v1"
+
+
+@pytest.fixture(scope="module")
+def index(walked: RunDirectory) -> Index:
+    return Index(walked)
+
+
+@pytest.fixture(scope="module")
+def pair(index: Index) -> Pair:
+    return index.pair(None, None)
+
+
+def readers(index: Index, pair: Pair) -> Iterator[Reader]:
+    recorded = Recorded(index.run)
+    for conversation in index.conversations:
+        yield Reader(index, conversation, pair, recorded, with_text=True)
+
+
+@pytest.fixture(scope="module")
+def views(index: Index, pair: Pair) -> dict[str, TurnView]:
+    """Every turn of the run, by its key."""
+    found = {}
+    for reader in readers(index, pair):
+        own = [index.number_of(reader.conversation, key) for key in index.turns]
+        found |= {one.key: one for one in reader.turns([number for number in own if number is not None], before=True)}
+    assert list(found) == index.turns
+    return found
+
+
+def test_an_item_that_came_before_says_when_and_how_often(index: Index, views: dict[str, TurnView]) -> None:
+    """By the receipts, recall turn after recall turn; of each turn the share that counts is its RepeatRate."""
+    rates = score_run(index.run).of_arm(ARM)["RepeatRate"]
+    expected = {at: value for at, value in zip(rates.at, rates.value, strict=True) if value == value}
+    seen: set[int] = set()
+    for conversation in index.conversations:
+        rows = read_table(index.run.receipts(conversation), ("arm", "turn", "recalls", "injected", "item_key"))
+        before: list[list[str]] = []
+        for row in (one for one in rows.to_pylist() if one["arm"] == ARM and one["recalls"]):
+            (side,) = (one for one in views[row["turn"]].sides if one.arm == ARM)
+            for one in side.items:
+                gaps = [len(before) - at for at, keys in enumerate(before) if one.key in keys]
+                assert one.again == (Again(min(gaps), len(gaps)) if gaps else None)
+                seen |= {*gaps}
+            if row["turn"] in expected:
+                counted = sum(one.again is not None and one.again.counts for one in side.items)
+                assert counted / len(side.items) == expected[row["turn"]]
+            before.append(row["item_key"][: row["injected"]])
+    assert len(seen) > 1
+    assert [Again(ago, 1).counts for ago in (1, 6, 7)] == [True, True, False]
+
+
+def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Index, views: dict[str, TurnView]) -> None:
+    lost = alone = 0
+    for view in views.values():
+        own = [{one.key for one in side.items} for side in view.sides]
+        gold = {key: probe for key, probe in index.gold.items() if probe.conversation == view.conversation}
+        for side, keys in zip(view.sides, own, strict=True):
+            if view.key in gold:
+                wanted = gold[view.key].grades
+                assert {key: grade for key, grade, _ in side.lost} == {
+                    key: grade for key, grade in wanted.items() if key not in keys
+                }
+                assert {one.key: one.grade for one in side.items if one.grade} == {
+                    key: grade for key, grade in wanted.items() if key in keys
+                }
+            lost += len(side.lost)
+            for key in keys:
+                assert view.alone(key) == (not all(key in some for some in own))
+                alone += view.alone(key)
+    assert lost
+    assert alone
+
+
+def test_items_of_another_scope_are_those_of_the_measure(index: Index, views: dict[str, TurnView]) -> None:
+    shares = score_run(index.run).of_arm(ARM)["WrongScope"]
+    assert any(shares.value)
+    for at, share in zip(shares.at, shares.value, strict=True):
+        (side,) = (one for one in views[at].sides if one.arm == ARM)
+        if side.items:
+            assert sum("wrong scope" in one.marks for one in side.items) / len(side.items) == share
+    # What is of every scope is of no other.
+    everywhere = [one for view in views.values() for side in view.sides for one in side.items if one.scope == "global"]
+    assert everywhere
+    assert not any("wrong scope" in one.marks for one in everywhere)
+
+
+def test_what_was_said_before_ends_before_the_turn(views: dict[str, TurnView]) -> None:
+    view = views["plain/s03/t3"]
+    assert [who for who, _ in view.before] == ["user", "assistant"]
+    assert view.said == "which note 2 1 was it?"
+    assert view.said not in [text for _, text in view.before]
+
+
+def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views: dict[str, TurnView]) -> None:
+    """A stale memory is merely superseded where the Working Set holds the one that replaces it."""
+    view, side, stale = next(
+        (view, side, one)
+        for view in views.values()
+        for side in view.sides
+        for one in side.items
+        if "stale" in one.marks
+    )
+    reader = next(one for one in readers(index, pair) if one.conversation == view.conversation)
+    place = reader._rows[side.arm, view.key]
+    row: dict[str, Any] = reader._table.slice(place, 1).to_pylist()[0]
+    told = reader._told()
+    assert told
+    newer = [one.key for one in told.recording.memories if stale.key in one.supersedes]
+    for pinned, mark in (([], "stale"), (newer, "superseded")):
+        again = reader._side(view.number, place, row | {"pinned": pinned}, None, told)
+        assert next(one for one in again.items if one.key == stale.key).marks[-1] == mark
+
+
+def test_hits_of_two_arms_are_counted_where_both_go(copied: RunDirectory) -> None:
+    second = copied.manifest["resolved"]["arms"][1]
+    assert second["name"] == "tier_quota_v1"
+    second["config"]["autoRecall"]["maxItems"] = 3
+    index = Index(copied)
+    assert index.pair(ARM, "tier_quota_v1").cutoff == index.pair("tier_quota_v1", ARM).cutoff == 3
+    assert index.pair(ARM, "quota_repeat").cutoff == 6
