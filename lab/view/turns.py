@@ -57,9 +57,18 @@ class Shown:
     text: str | None
 
 
+class Lost(NamedTuple):
+    """A wanted memory that was not injected: its grade, where it stood, and its text where texts are shown."""
+
+    key: str
+    grade: int
+    where: str
+    text: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One arm at one turn. ``lost`` are gold memories that it did not inject: grades, where they stood, and texts."""
+    """One arm at one turn. ``lost`` are gold memories that it did not inject."""
 
     arm: str
     hit: bool | None
@@ -67,7 +76,7 @@ class Side:
     items: tuple[Shown, ...]
     facts: tuple[str, ...]
     pinned: tuple[str, ...]
-    lost: tuple[tuple[str, int, str, str | None], ...]
+    lost: tuple[Lost, ...]
     receipt: str
     log: tuple[str, ...]
 
@@ -181,7 +190,7 @@ class Reader:
             tuple(_facts(row, receipt, itemised=told is not None)),
             tuple(row["pinned"]),
             tuple(
-                (key, grade, _where(ranks.get(key), key in row["pinned"]), texts.get(key))
+                Lost(key, grade, _where(ranks.get(key), key in row["pinned"]), texts.get(key))
                 for key, grade in grades.items()
                 if key not in keys
             ),

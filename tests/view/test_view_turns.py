@@ -74,7 +74,7 @@ def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Inde
         for side, keys in zip(view.sides, own, strict=True):
             if view.key in gold:
                 wanted = gold[view.key].grades
-                assert {key: grade for key, grade, _ in side.lost} == {
+                assert {one.key: one.grade for one in side.lost} == {
                     key: grade for key, grade in wanted.items() if key not in keys
                 }
                 assert {one.key: one.grade for one in side.items if one.grade} == {
