@@ -11,7 +11,7 @@ from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
-from lab.systems.candidates import Candidates, read_candidates
+from lab.systems.candidates import Candidates, read_candidates, served_by
 from lab.systems.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -62,6 +62,20 @@ def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> No
     assert len(read_candidates(path)) == 0
     path.write_bytes(bytes(data[: len(data) // 2]))
     assert len(read_candidates(path)) == 0
+
+
+def test_no_flipped_bit_gives_another_answer_or_a_traceback(tmp_path: Path) -> None:
+    """Names and kinds of columns, and what the file says of itself, are no part of what the checksum covers."""
+    path = tmp_path / "a.arrow"
+    kept = filled()
+    kept.serve(["somebody"])
+    kept.save(path)
+    whole, expected = path.read_bytes(), read_candidates(path).table()
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        served_by(path)
+        found = read_candidates(path)
+        assert len(found) == 0 or found.table() == expected
 
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
