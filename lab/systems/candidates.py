@@ -97,9 +97,7 @@ class Candidates:
         """
         import pyarrow as pa
 
-        keys = sorted(
-            self._answers.keys() | self._read.keys(), key=lambda key: (key[0], key[1].scope or "", key[1].labels or ())
-        )
+        keys = sorted(self._answers.keys() | self._read.keys(), key=_in_order)
         answers = [found for moment, where in keys if (found := self._answer(moment, where)) is not None]
 
         def listed(lane: Sequence[Sequence[Hit]], field: int, kind: str) -> pa.Array:
@@ -141,6 +139,12 @@ class Candidates:
         self.changed = False
 
 
+def _in_order(key: tuple[int, Filter]) -> tuple[int, bool, str, bool, tuple[str, ...]]:
+    """A total order: a set has none of its own, and None is neither the empty scope nor no labels."""
+    moment, (scope, labels) = key
+    return moment, scope is not None, scope or "", labels is not None, labels or ()
+
+
 def read_candidates(path: Path) -> Candidates:
     """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
     found = Candidates()
@@ -177,8 +181,7 @@ def read_artefact(path: Path) -> pa.Table | None:
             return None
         table.validate()
         told = _told(table.schema)
-        sound = told.get("kind") == KIND and told.get("schema_version") == VERSION
-        return table if sound and told.get("sha256") == checksum(table) else None
+        return table if _is_ours(told) and told.get("sha256") == checksum(table) else None
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return None
 
@@ -192,13 +195,17 @@ def served_by(path: Path) -> frozenset[str]:
             told = _told(pa.ipc.open_file(mapped).schema)
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return frozenset()
-    return frozenset(told.get("served", "").split()) if told.get("schema_version") == VERSION else frozenset()
+    return frozenset(told.get("served", "").split()) if _is_ours(told) else frozenset()
 
 
 @cache
 def _schema() -> pa.Schema:
     """The columns of an artefact."""
     return Candidates().table().schema
+
+
+def _is_ours(told: dict[str, str]) -> bool:
+    return told.get("kind") == KIND and told.get("schema_version") == VERSION
 
 
 def _told(schema: pa.Schema) -> dict[str, str]:

@@ -54,6 +54,16 @@ def test_the_order_says_nothing_of_the_ranks(pool: Pool) -> None:
     assert [turn.items for turn in pool.turns] != again
 
 
+def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
+    """What two turns pool alike stands otherwise in each, so that no memory is always judged first."""
+    orders = [[item.memory for item in turn.items] for turn in pool.turns]
+    turned = 0
+    for one, other in zip(orders, orders[1:], strict=False):
+        both = set(one) & set(other)
+        turned += [key for key in one if key in both] != [key for key in other if key in both]
+    assert turned > 0
+
+
 def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smaller(operators: Path) -> None:
     both = Asked(str(operators), "lab", ("recency",), embedder="hashing", conversation=("harbor-release", "two-desks"))
     few, more = (make_pool(both, 3, Chosen(number=number)) for number in (4, 7))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
-from lab.systems.candidates import Candidates, read_candidates, served_by
+from lab.systems.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.systems.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -47,6 +48,43 @@ def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
     assert found.get(0, HERE, 3) == LANES
     found.keep(2, ALL, 9, LANES)
     assert found.get(2, ALL, 9) == LANES
+
+
+def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
+    kept = filled()
+    kept.serve(["a", "b"])
+    kept.save(tmp_path / "a.arrow")
+    found = read_candidates(tmp_path / "a.arrow")
+    found.keep(0, HERE, 3, LANES)
+    found.serve(["b"])
+    assert not found.changed
+    found.serve(["c"])
+    assert found.changed
+
+
+def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
+    asked = [(moment, Filter(scope, labels)) for moment in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
+    for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
+        kept = Candidates()
+        for moment, where in order:
+            kept.keep(moment, where, 3, LANES)
+        kept.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+
+
+@pytest.mark.parametrize("told", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
+def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told: dict[bytes, bytes]) -> None:
+    kept = filled()
+    kept.serve(["a"])
+    kept.save(tmp_path / "a.arrow")
+    assert served_by(tmp_path / "a.arrow") == {"a"}
+    table = read_artefact(tmp_path / "a.arrow")
+    assert table is not None
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert len(read_candidates(tmp_path / "b.arrow")) == 0
+    assert served_by(tmp_path / "b.arrow") == set()
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
