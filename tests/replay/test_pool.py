@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
     """What two turns pool alike stands otherwise in each, so that no memory is always judged first."""
     orders = [[item.memory for item in turn.items] for turn in pool.turns]
     turned = 0
-    for one, other in zip(orders, orders[1:], strict=False):
+    for one, other in pairwise(orders):
         both = set(one) & set(other)
         turned += [key for key in one if key in both] != [key for key in other if key in both]
     assert turned > 0

@@ -1,22 +1,37 @@
-"""The recall tool: what an agent asks for itself."""
+"""The recall tool: what an agent asks for itself; and what a receipt tells of its lanes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.engine.memory import IGNORE, MUST, NICE, UNKNOWN, Row
 from lab.engine.near_duplicate import words_of
+from lab.engine.recall.receipt import Found, lane_of
+from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.scope import ScopePolicy
+from lab.engine.recall.tiers import TierPlan
 from lab.engine.recall.turn import Memories
-from lab.engine.settings import EngineConfig
-from lab.engine.store.contract import Query
+from lab.engine.settings import EngineConfig, ReceiptSettings
+from lab.engine.store.contract import Filter, Hit, Lanes, Query
 from lab.engine.store.exact import ExactStore
 from lab.engine.tools import DARK, Recalled, memory_recall
 
 QUERY = "the gateway"
+
+
+class Answers:
+    """A view that always finds the same."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        return self.lanes
 
 
 def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
@@ -67,3 +82,21 @@ def test_a_blank_query_finds_nothing(kit: Any) -> None:
         "No recall query provided.",
         "no_query",
     )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(-3, 3), st.booleans()), max_size=40),
+    st.integers(1, 6),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_what_a_receipt_lists_of_a_lane_is_what_all_its_hits_would_give(
+    kit: Any, drawn: list[tuple[int, int, bool]], listed: int
+) -> None:
+    """Scores lie so close that rounding decides; one that is clearly worse is not rounded at all."""
+    rows = [kit.row(str(number), "-") for number in range(31)]
+    hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
+    tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
+    tiers.fused(TierPlan("must", (MUST,)), None)
+    found, _ = tiers.told(ReceiptSettings(max_items=listed))
+    expected = lane_of([Found(rows[one.row].id, one.score, one.distance) for one in hits], listed)
+    assert found == expected
