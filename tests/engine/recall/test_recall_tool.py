@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
-from lab.engine.memory import IGNORE, MUST, NICE, UNKNOWN, Row
+from lab.engine.memory import IGNORE, MUST, NICE, UNKNOWN, Row, normal_row
 from lab.engine.near_duplicate import words_of
 from lab.engine.recall.receipt import Found, lane_of
 from lab.engine.recall.retrieve import Tiers
@@ -31,7 +32,7 @@ class Answers:
         self.lanes = lanes
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        return self.lanes
+        return Lanes(self.lanes.fts[:limit], self.lanes.vec[:limit])
 
 
 def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
@@ -94,9 +95,20 @@ def test_what_a_receipt_lists_of_a_lane_is_what_all_its_hits_would_give(
 ) -> None:
     """Scores lie so close that rounding decides; one that is clearly worse is not rounded at all."""
     rows = [kit.row(str(number), "-") for number in range(31)]
+    # A row without an id takes no place.
+    rows[0] = replace(rows[0], id="")
     hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
     found, _ = tiers.told(ReceiptSettings(max_items=listed))
     expected = lane_of([Found(rows[one.row].id, one.score, one.distance) for one in hits], listed)
     assert found == expected
+
+
+def test_the_whole_pool_is_ranked_to_the_fiftieth() -> None:
+    hits = [Hit(number, 1.0 - number / 100, number / 10) for number in range(60)]
+    rows = [normal_row(str(number), "-", "-", 0, category=None, label=None, scope=None) for number in range(60)]
+    found = Tiers(Answers(Lanes(hits, hits)), rows, 8, {}).pool(None)
+    assert list(found.fts.values()) == list(range(1, 51))
+    assert found.vec[rows[49].id] == (50, 4.9)
+    assert len(found.vec) == 50
