@@ -20,6 +20,7 @@ from lab.errors import CannotMeasure, UnusableInput
 from lab.files import (
     digest,
     dump_json,
+    holds_exactly,
     leftovers,
     read_json,
     read_json_lines,
@@ -263,6 +264,22 @@ def test_a_file_with_no_line_gives_no_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"\n \n")
     assert list(read_json_lines(path)) == []
+
+
+def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
+    place = tmp_path / "set"
+    assert not holds_exactly(place, {})
+    place.mkdir()
+    sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("one", "in/two")}
+    assert not holds_exactly(place, sums)
+    write_whole(place / "one", b"one")
+    write_whole(place / "in" / "two", b"in/two")
+    assert holds_exactly(place, sums)
+    for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
+        with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):
+            holds_exactly(place, others)
+    with pytest.raises(UnusableInput, match="one: exists and is no folder"):
+        holds_exactly(place / "one", sums)
 
 
 def test_only_what_a_process_that_is_gone_has_left_is_a_leftover(tmp_path: Path) -> None:
