@@ -16,6 +16,8 @@ the code; a traceback is for faults that nobody foresaw.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class LabError(Exception):
     """Root of the tree. ``exit_code`` is what the command line ends with."""
@@ -59,3 +61,17 @@ class CannotWrite(CannotMeasure):
 
 class InUse(CannotMeasure):
     """Another process is writing the same folder."""
+
+
+def unforeseen(error: Exception) -> str:
+    """A fault that nobody foresaw in one line: its kind and place.
+
+    Its words are left out, for they may hold a text of the recording; those of the system on a file hold none.
+    """
+    kind = type(error).__name__
+    if isinstance(error, OSError):
+        return f"{kind}: {error}"
+    from traceback import extract_tb
+
+    frames = extract_tb(error.__traceback__)
+    return f"{kind} in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -60,9 +61,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(f".{path.name}.*.part"):
-            owner = old.name.split(".")[-2]
-            if old.is_dir() and owner.isdigit() and not alive(int(owner)):
+        for old in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            if old.is_dir() and _orphaned(old.name.split(".")[-2]):
                 shutil.rmtree(old)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.mkdir()
@@ -158,8 +158,7 @@ def _lock(handle: int) -> bool:
 
 def leftovers(folder: Path) -> list[Path]:
     """The temporary files that killed processes left in a folder; those of living ones are not among them."""
-    owners = [(part, part.name.split(".")[-3]) for part in sorted(folder.glob(".*.part"))]
-    return [part for part, owner in owners if owner.isdigit() and not alive(int(owner))]
+    return [part for part in sorted(folder.glob(".*.part")) if _orphaned(part.name.split(".")[-3])]
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -170,11 +169,16 @@ def remove_leftovers(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+def _orphaned(owner: str) -> bool:
+    """Whether a part of a name is the number of a process, and of none that runs."""
+    return owner.isdecimal() and not alive(int(owner))
+
+
 def alive(process: int) -> bool:
-    """Whether a process runs."""
+    """Whether a process runs. No system numbers processes beyond what it can be asked for."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True

@@ -17,7 +17,19 @@ from typing import Any
 import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, dump_json, read_json, read_json_lines, read_text, sha256_file, whole_file, write_whole
+from lab.files import (
+    digest,
+    dump_json,
+    holds_exactly,
+    leftovers,
+    read_json,
+    read_json_lines,
+    read_text,
+    sha256_file,
+    whole_file,
+    whole_folder,
+    write_whole,
+)
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -252,3 +264,49 @@ def test_a_file_with_no_line_gives_no_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"\n \n")
     assert list(read_json_lines(path)) == []
+
+
+def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
+    place = tmp_path / "set"
+    assert not holds_exactly(place, {})
+    place.mkdir()
+    sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("one", "in/two")}
+    assert not holds_exactly(place, sums)
+    write_whole(place / "one", b"one")
+    write_whole(place / "in" / "two", b"in/two")
+    assert holds_exactly(place, sums)
+    for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
+        with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):
+            holds_exactly(place, others)
+    with pytest.raises(UnusableInput, match="one: exists and is no folder"):
+        holds_exactly(place / "one", sums)
+
+
+def test_only_what_a_process_that_is_gone_has_left_is_a_leftover(tmp_path: Path) -> None:
+    gone = 2**22 + 1  # beyond the most that a system gives out
+    names = [
+        f".a.{gone}.x.part",
+        f".a.{'9' * 30}.x.part",
+        f".a.{os.getpid()}.x.part",
+        ".a.\u00b2.x.part",
+        ".a.x.y.part",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    assert {path.name for path in leftovers(tmp_path)} == set(names[:2])
+
+
+@pytest.mark.parametrize("name", ["plain", "set[1]", "a*"])
+def test_a_folder_is_whole_and_what_a_killed_process_left_of_it_goes(tmp_path: Path, name: str) -> None:
+    gone, running, other = (tmp_path / f".{one}.part" for one in (f"{name}.4194305", f"{name}.1", "set1.4194305"))
+    for folder in (gone, running, other):
+        folder.mkdir()
+        (folder / "half").write_text("half")
+    with whole_folder(tmp_path / name) as part:
+        (part / "one").write_text("1")
+        assert not (tmp_path / name).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}
+    assert _contents(tmp_path / name) == {"one": b"1"}
+    with pytest.raises(CannotMeasure, match="nothing is left of it"), whole_folder(tmp_path / "none") as part:
+        (part / "below" / "one").touch()
+    assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}

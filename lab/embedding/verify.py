@@ -73,7 +73,7 @@ def _checksums(path: Path) -> tuple[str | None, str]:
         table.validate(full=True)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CannotMeasure(f"{path}: is no whole Arrow file ({error})") from None
     stamp = (table.schema.metadata or {}).get(b"sha256")
     return None if stamp is None else stamp.decode("ascii", "replace"), checksum(table)

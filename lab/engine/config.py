@@ -128,7 +128,7 @@ def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
         for name, entry in PLUGIN.items()
         if isinstance(entry, Section)
         and given.get(name) is True
-        and settled(name, entry, True, profile)["enabled"] is False
+        and settled(name, entry, True, profile).get("enabled") is False
     ]
     return Checked((), tuple(notes))
 

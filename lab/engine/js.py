@@ -86,8 +86,8 @@ def to_number(value: Any) -> float:
     if isinstance(value, str):
         number = js_number(value)
         return math.nan if number is None else number
-    # A list becomes the text of its items: none is blank, a single one is itself, several hold a comma.
-    if isinstance(value, list) and len(value) < 2:
+    # A list becomes the text of its items: none is blank, a single one is itself, several hold a comma. "true" is none.
+    if isinstance(value, list) and len(value) < 2 and not any(isinstance(one, bool) for one in value):
         return to_number(value[0]) if value else 0.0
     return math.nan
 

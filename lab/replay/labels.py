@@ -20,10 +20,10 @@ from lab.systems.draw import draw
 
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)
-# "independent" says what a sampled label is: independent of relevance.
 MUST_SHARE = 0.10
 # Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
 NICE_OF_REST = 0.70
+# "independent" says what a sampled label is: independent of relevance.
 ALIASES = {"independent": "sampled"}
 
 

@@ -18,9 +18,9 @@ from urllib.parse import quote
 from lab.errors import NotARun, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, read_json, remove_leftovers, write_whole
 from lab.replay.code import code_key
+from lab.shape import expect, field, named
 
 KIND, VERSION = "lab.run", 3
-REQUIRED = ("status", "run_key", "comparable_key", "asked", "resolved")
 # Bytes of a name before its ending; most file systems take 255 in all.
 MAX_NAME = 180
 PACKAGES = ("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb", "numpy", "pyarrow", "pandas")
@@ -155,10 +155,46 @@ def open_run(path: Path) -> RunDirectory:
             f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}; "
             "remove the folder, or choose another --out"
         )
-    missing = [name for name in REQUIRED if not isinstance(manifest.get(name), dict | str)]
-    if missing or not {"arms", "conversations"} <= set(manifest["resolved"]):
-        raise NotARun(f"{manifest_path}: is incomplete; run the replay again into another --out")
+    try:
+        _require_whole(manifest, str(manifest_path))
+    except UnusableInput as error:
+        raise NotARun(f"{error}; run the replay again into another --out") from None
     return RunDirectory(path, manifest)
+
+
+def _require_whole(manifest: dict[str, Any], where: str) -> None:
+    """Refuse a manifest that lacks what every reader of a run asks for, or has something else in its place."""
+    for name in ("status", "run_key", "comparable_key"):
+        field(manifest, name, str, where)
+    for name in ("asked", "environment"):
+        field(manifest, name, dict, where)
+    resolved, at = field(manifest, "resolved", dict, where), f"{where}: resolved"
+    _names(resolved, "conversations", at)
+    labels = field(resolved, "labels", dict, at)
+    field(labels, "mode", str, f"{at}.labels")
+    if "seed" in labels:
+        for name in ("must_share", "nice_share"):
+            if not isinstance(share := field(labels, name, object, f"{at}.labels"), int | float):
+                raise UnusableInput(f"{at}.labels: field {name!r}: expected a number, found {named(share)}")
+    arms = field(resolved, "arms", list, at)
+    if not arms:
+        raise UnusableInput(f"{at}: field 'arms': holds no arm")
+    for number, arm in enumerate(arms):
+        one = f"{at}.arms[{number}]"
+        for name, kind in (("name", str), ("system", str), ("depth", int)):
+            field(arm, name, kind, one)
+        recall = field(field(arm, "config", dict, one), "autoRecall", dict, f"{one}.config")
+        field(recall, "maxItems", int, f"{one}.config.autoRecall")
+    if "shard" in manifest:
+        shard, at = manifest["shard"], f"{where}: shard"
+        for name in ("number", "of"):
+            field(shard, name, int, at)
+        _names(shard, "conversations", at)
+
+
+def _names(record: dict[str, Any], name: str, where: str) -> None:
+    for one in field(record, name, list, where):
+        expect(one, str, f"{where}: an item of {name!r}")
 
 
 def create_or_resume(

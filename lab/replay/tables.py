@@ -52,5 +52,5 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
                 # Lists of text in several pieces, of many different texts or many rows, come only as they are.
                 with parquet.ParquetFile(path, metadata=metadata) as again:
                     return again.read(columns=wanted)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CannotMeasure(f"{path}: damaged ({error}); delete it and run the replay again") from None

@@ -9,6 +9,7 @@ A lane is kept to the deepest limit that was asked for, and serves every smaller
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,9 +97,7 @@ class Candidates:
         """
         import pyarrow as pa
 
-        keys = sorted(
-            self._answers.keys() | self._read.keys(), key=lambda key: (key[0], key[1].scope or "", key[1].labels or ())
-        )
+        keys = sorted(self._answers.keys() | self._read.keys(), key=_in_order)
         answers = [found for moment, where in keys if (found := self._answer(moment, where)) is not None]
 
         def listed(lane: Sequence[Sequence[Hit]], field: int, kind: str) -> pa.Array:
@@ -140,6 +139,12 @@ class Candidates:
         self.changed = False
 
 
+def _in_order(key: tuple[int, Filter]) -> tuple[int, bool, str, bool, tuple[str, ...]]:
+    """A total order: a set has none of its own, and None is neither the empty scope nor no labels."""
+    moment, (scope, labels) = key
+    return moment, scope is not None, scope or "", labels is not None, labels or ()
+
+
 def read_candidates(path: Path) -> Candidates:
     """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
     found = Candidates()
@@ -171,11 +176,14 @@ def read_artefact(path: Path) -> pa.Table | None:
     try:
         with pa.memory_map(str(path)) as mapped:
             table = pa.ipc.open_file(mapped).read_all()
-    except (OSError, pa.ArrowException):
+        # The checksum is of what the columns hold: their names, kinds and lengths stand elsewhere in the file.
+        if not table.schema.equals(_schema()):
+            return None
+        table.validate()
+        told = _told(table.schema)
+        return table if _is_ours(told) and told.get("sha256") == checksum(table) else None
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return None
-    told = _told(table.schema)
-    sound = told.get("kind") == KIND and told.get("schema_version") == VERSION and told.get("sha256") == checksum(table)
-    return table if sound else None
 
 
 def served_by(path: Path) -> frozenset[str]:
@@ -185,9 +193,19 @@ def served_by(path: Path) -> frozenset[str]:
     try:
         with pa.memory_map(str(path)) as mapped:
             told = _told(pa.ipc.open_file(mapped).schema)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return frozenset()
-    return frozenset(told.get("served", "").split()) if told.get("schema_version") == VERSION else frozenset()
+    return frozenset(told.get("served", "").split()) if _is_ours(told) else frozenset()
+
+
+@cache
+def _schema() -> pa.Schema:
+    """The columns of an artefact."""
+    return Candidates().table().schema
+
+
+def _is_ours(told: dict[str, str]) -> bool:
+    return told.get("kind") == KIND and told.get("schema_version") == VERSION
 
 
 def _told(schema: pa.Schema) -> dict[str, str]:

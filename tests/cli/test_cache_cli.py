@@ -75,7 +75,7 @@ def test_gc_merges_and_removes_leftovers_and_says_what_it_freed(cache: Path, pla
     dead.write_bytes(b"x" * 1000)
     before = sorted(path for path in cache.rglob("*") if path.is_file())
     dry = lab("cache", "gc", "--dry-run", cwd=place)
-    assert "would be removed: 1 files left behind by killed processes" in dry.stdout
+    assert "would be removed: 1 file left behind by killed processes" in dry.stdout
     assert f"would be merged: 2 chunks of vectors/{HASHING} into 1" in dry.stdout
     assert sorted(path for path in cache.rglob("*") if path.is_file()) == before
     done = lab("cache", "gc", cwd=place)

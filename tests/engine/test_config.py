@@ -253,6 +253,14 @@ def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
     )
 
 
+@pytest.mark.parametrize("name", [name for name, entry in PLUGIN.items() if isinstance(entry, Section)])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, profile: str) -> None:
+    for value in (True, False):
+        checked = check_config({name: value}, profile)
+        assert not checked.problems or "expected" in checked.problems[0]
+
+
 @pytest.mark.parametrize(
     "raw",
     [

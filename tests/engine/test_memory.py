@@ -159,3 +159,25 @@ def test_a_row_is_normalised_in_every_field() -> None:
 def test_a_row_without_a_scope_is_global_and_without_a_grade_unknown(scope: Any) -> None:
     found = normal_row("k", "t", "i", 0, category=None, label=None, scope=scope)
     assert found == Row(engine_id("k"), "k", "t", "i", 0, "other", "unknown", "global", "user", None)
+
+
+@pytest.mark.parametrize("trust", ["", None, 4])
+def test_a_row_without_a_trust_tier_is_of_unknown_trust(trust: Any) -> None:
+    found = normal_row("k", "t", "i", 0, category=None, label=None, scope=None, trust=trust)
+    assert found.trust_tier == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "hard"),
+    [
+        ("[HARD] never push", False, True),
+        (" [ALWAYS_PIN] never push", False, True),
+        ("never push", True, True),
+        ("never push", False, False),
+        ("never push [HARD]", False, False),
+        ("[hard] never push", False, False),
+    ],
+)
+def test_a_hard_rule_is_flagged_or_tagged_at_its_start(text: str, flag: bool, hard: bool) -> None:
+    found = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
+    assert found.hard_rule is hard

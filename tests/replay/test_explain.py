@@ -86,6 +86,9 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
         assert set(found.reasons) == gold - set(injected)
         assert all(found.reasons.values())
         assert not set(found.runners_up) & set(injected)
+        if found.turn:
+            ids = {*found.turn.digested, *found.turn.excluded, *(one.candidate.id for one in found.turn.final)}
+            assert not {found.rows[key].id for key in found.runners_up} & ids
         assert len(found.runners_up) <= 3
         assert set(found.rows) >= {*injected, *found.runners_up, *gold}
     # There was a past to be told, and a digest.

@@ -38,6 +38,9 @@ def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
         "which no tier holds, so the tiered arms cannot reach them"
     )
+    told = tell_labels(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
+    assert told is not None
+    assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in told
 
 
 def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:

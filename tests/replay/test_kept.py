@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ Read = Callable[[Path], dict[str, bytes]]
         "engine/store/bm25.py",
         "embedding/vectors.py",
         "columns.py",
+        "files.py",
         "replay/loop.py",
     ],
 )
@@ -49,6 +52,13 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
         assert code_key() != ours
     finally:
         code_key.cache_clear()
+
+
+def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
+    command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
+    loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
+    parts = {name.split(".")[1] for name in loaded}
+    assert parts - {part.removesuffix(".py") for part in PASSED} == {"errors", "words"}
 
 
 def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:

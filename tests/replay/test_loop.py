@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.engine.memory import LABELS, Row
 from lab.engine.recall.turn import Memories
+from lab.engine.store.contract import Filter, Lanes
+from lab.engine.store.exact import ExactView
 from lab.engine.store.tokens import words_under
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
@@ -249,3 +253,33 @@ def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> N
     assert [(row.text, row.scope, row.created_at) for row in ROWS] == [
         (memory.text, memory.scope, memory.created_at) for memory in MEMORIES
     ]
+
+
+def test_a_rule_is_hard_if_it_was_recorded_so_or_is_made_one() -> None:
+    memories = (replace(MEMORIES[0], hard_rule=True), *MEMORIES[1:])
+    rows = rows_of(replace(RECORDING, memories=memories), {one.key: "unknown" for one in memories}, {"c/s#2"})
+    assert [row.key for row in rows if row.hard_rule] == ["c/s#0", "c/s#2"]
+
+
+def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
+    rule = ("Never write to the attic", {"hard_rule": True})
+    desk.say("a", ("global", [("user", "the attic is full", rule), ("user", "ok"), ("user", "what of the attic")]))
+    rows = desk.rows(desk.run("seed_full"))
+    assert [(row["turn"], row["hard_rules"], row["hard_kept"]) for row in rows[1:]] == [
+        ("a/s1/t2", 0, 0),
+        ("a/s1/t3", 1, 1),
+    ]
+
+
+def test_the_time_of_a_search_is_no_time_of_selection(retriever: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ExactView.search
+
+    def slowly(self: ExactView, where: Filter, limit: int) -> Lanes:
+        time.sleep(0.02)
+        return plain(self, where, limit)
+
+    monkeypatch.setattr(ExactView, "search", slowly)
+    happening = list(moments(RECORDING, (), "all"))[:2]
+    arms = arms_named("tier_first_v1")
+    for found in replay(RECORDING, ROWS, happening, arms, lambda one: retriever("exact", one), scoping="open"):
+        assert found.recall.timings["select"] < 20_000_000

@@ -116,6 +116,11 @@ def test_a_memory_is_visible_at_a_turn_if_it_was_stored_no_later(write: Write) -
     assert placed.golden.notes == ("c: 1 of 6 memories were stored after its last turn, so no turn can recall them",)
 
 
+def test_a_time_is_floored_to_whole_milliseconds(write: Write) -> None:
+    stored = read_stored(write([row(1, createdAt=-0.5), row(2, createdAt=7.9)]))
+    assert [memory.created_at for memory in stored.memories] == [-1, 7]
+
+
 def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Write) -> None:
     given = ["must_remember", "Nice to have", "high", None, "", "odd"]
     path = write([row(number, importance_label=label) for number, label in enumerate(given)])

@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.replay.labels import Labels
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import Asked, make_plan, plan_of
 
 
 @pytest.fixture
@@ -221,3 +221,23 @@ def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path
     assert all(plan.probes(one) for one in plan.recordings)
     single = make_plan(Asked(str(operators / "two-desks.jsonl"), "lab", ("none",)))
     assert single.library.golden.probes == plan.probes(plan.recordings[-1])
+
+
+def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> None:
+    must = {"importance_label": "must_remember"}
+    said = [(f"rule {number}", must if number < 6 else {}) for number in range(9)]
+    desk.say("c", ("global", [("user", "note this", *said)]))
+    drawn = set()
+    for seed in range(6):
+        plan = make_plan(desk.asked(hard_rules=2, seed=seed, labels="recorded"))
+        hard = [row for row in plan.rows_of(plan.recordings[0]) if row.hard_rule]
+        assert [row.importance_label for row in hard] == ["must_remember"] * 2
+        drawn.add(tuple(row.key for row in hard))
+    assert len(drawn) > 1
+
+
+def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
+    desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
+    run = desk.run("random", seed=7).run
+    assert [arm.describe() for arm in plan_of(run).arms] == run.manifest["resolved"]["arms"]
+    assert plan_of(run).arms[0].describe()["seed"] == 7

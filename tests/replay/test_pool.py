@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_the_order_says_nothing_of_the_ranks(pool: Pool) -> None:
     assert firsts != [1] * len(firsts)
     again = [tuple(sorted(turn.items, key=lambda item: min(item.arms.values()))) for turn in pool.turns]
     assert [turn.items for turn in pool.turns] != again
+
+
+def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
+    """What two turns pool alike stands otherwise in each, so that no memory is always judged first."""
+    orders = [[item.memory for item in turn.items] for turn in pool.turns]
+    turned = 0
+    for one, other in pairwise(orders):
+        both = set(one) & set(other)
+        turned += [key for key in one if key in both] != [key for key in other if key in both]
+    assert turned > 0
 
 
 def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smaller(operators: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -209,6 +210,24 @@ def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
     assert json.loads((mended.run.path / "manifest.json").read_text())["status"] == "complete"
     whole = desk.run(*ARMS, out="whole")
     assert results(files_of(mended.run.path)) == results(files_of(whole.run.path))
+
+
+def test_the_words_of_a_fault_that_nobody_foresaw_are_written_nowhere(
+    desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may hold a text of the recording; where it broke says more anyway."""
+    talk(desk, 1)
+
+    def add(self: ExactStore, rows: Sequence[Any], *others: Any) -> None:
+        raise ValueError("cannot take the words of a memory")
+
+    monkeypatch.setattr(ExactStore, "add", add)
+    heard: list[str] = []
+    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    (failure,) = outcome.failures
+    assert re.fullmatch(r"ValueError in test_resume\.py, line \d+", failure["reason"])
+    assert not [data for data in files_of(outcome.run.path).values() if b"cannot take" in data]
+    assert not [line for line in heard if "cannot take" in line]
 
 
 @pytest.mark.usefixtures("broken_store")

@@ -198,6 +198,32 @@ def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> No
         open_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda found: found.pop("environment"), "has no field 'environment'"),
+        (lambda found: found.update(status={}), "field 'status': expected a string, found an object"),
+        (lambda found: found["resolved"].update(arms=[]), "resolved: field 'arms': holds no arm"),
+        (lambda found: found["resolved"].update(conversations=[7]), "an item of 'conversations': expected a string"),
+        (lambda found: found["resolved"]["arms"][0].pop("name"), r"arms\[0\]: has no field 'name'"),
+        (lambda found: found["resolved"]["arms"][0].update(depth="x"), "field 'depth': expected a number, found a str"),
+        (lambda found: found["resolved"]["arms"][0]["config"].pop("autoRecall"), "config: has no field 'autoRecall'"),
+        (lambda found: found["resolved"]["labels"].update(must_share=None), "field 'must_share': expected a number"),
+        (lambda found: found["resolved"]["labels"].pop("mode"), "labels: has no field 'mode'"),
+        (lambda found: found.update(shard={"number": 1, "of": 2}), "shard: has no field 'conversations'"),
+    ],
+)
+def test_a_manifest_that_was_damaged_is_refused_and_says_where(
+    talk: Any, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    path = talk.run().run.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(NotARun, match=rf"manifest\.json: .*{message}.*; run the replay again into another --out"):
+        open_run(path.parent)
+
+
 def test_a_run_killed_before_its_first_manifest_was_in_place_can_be_run_again(talk: Any) -> None:
     """The folder then holds the unfinished part of the manifest and nothing else."""
     (talk.home / "run").mkdir()
@@ -232,6 +258,8 @@ def test_a_file_name_tells_its_conversation_and_stays_in_its_folder(name: str) -
     assert path.parent == Path("run/receipts")
     assert unquote(path.name.removesuffix(".parquet")) == name
     assert not set(path.name) & set('/\\\x00\n:*?"<>|')
+    # Some systems drop a space at either end.
+    assert path.stem == path.stem.strip()
 
 
 def test_conversations_with_any_name_are_replayed_and_resumed(desk: Any) -> None:

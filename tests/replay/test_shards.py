@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,26 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
     with pytest.raises(OtherArguments, match="shard1: this run was made with other shard"):
         merge(first, [first, second, third])
     assert not out.exists()
+
+
+def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any) -> None:
+    folders = shards(talk, 2)
+    first, second = (open_run(folder) for folder in folders)
+    second.manifest["shard"]["conversations"] = [*first.own[:1], *second.own[1:]]
+    second.write_manifest("complete")
+    shutil.copy(first.receipts(first.own[0]), second.receipts(first.own[0]))
+    with pytest.raises(UnusableInput, match="its shards do not hold each conversation once"):
+        merge(talk.home / "merged", folders)
+
+
+def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
+    for name in ("alike1", "alike2", "alike3"):
+        talk.say(name, ("global", [("user", "pears", "a pear")]))
+    plan = make_plan(talk.asked())
+    turned = replace(plan, recordings=plan.recordings[::-1])
+    for number in (1, 2, 3):
+        parts = [shard_of(one, Shard(number, 3)).conversations for one in (plan, turned)]
+        assert parts[0] == parts[1][::-1]
 
 
 def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any) -> None:

@@ -78,3 +78,19 @@ def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.parquet", ("b", "a")).to_pylist() == [{"a": 1, "b": [1]}]
     with pytest.raises(CannotMeasure, match=r"t\.parquet: has no c, d;"):
         read_table(tmp_path / "t.parquet", ("d", "a", "c"))
+
+
+def test_a_flipped_bit_is_told_in_one_line_or_hurts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write_table(pa.table({"turn": text_column(np.arange(50) % 4, TEXTS), "value": float_column(np.arange(50.0))}), path)
+    whole = path.read_bytes()
+    refused = []
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        try:
+            read_table(path)
+        except CannotMeasure as error:
+            refused.append(str(error))
+    assert len(refused) > 200
+    assert {one.partition(" (")[0] for one in refused} == {f"{path}: damaged"}
+    assert {one.rpartition("); ")[2] for one in refused} == {"delete it and run the replay again"}

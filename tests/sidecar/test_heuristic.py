@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from lab.sidecar.heuristic import CALENDAR, CHAT, DEADLINE, DECISION, ERROR, NOTHING, POLICY, TASK, grade_observation
+from lab.sidecar.heuristic import (
+    CALENDAR,
+    CHAT,
+    DEADLINE,
+    DECISION,
+    ERROR,
+    NOTHING,
+    POLICY,
+    SECRET,
+    TASK,
+    grade_observation,
+)
 from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
 from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
 
@@ -37,6 +48,8 @@ def test_the_reason_is_two_that_raise_and_one_that_lowers() -> None:
     grade = grade_observation({"kind": "task", "summary": "always today, thanks"})
     assert (grade.reasons, grade.penalties) == ((POLICY, TASK, DEADLINE), (CHAT,))
     assert grade.rationale == f"{POLICY} {TASK} {CHAT}"
+    two = grade_observation({"summary": "sk-1, thanks"})
+    assert (two.penalties, two.rationale) == ((SECRET, CHAT), SECRET)
     assert grade_observation({}).rationale == NOTHING
 
 

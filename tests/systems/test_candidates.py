@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
-from lab.systems.candidates import Candidates, read_candidates
+from lab.systems.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.systems.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -49,6 +50,43 @@ def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
     assert found.get(2, ALL, 9) == LANES
 
 
+def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
+    kept = filled()
+    kept.serve(["a", "b"])
+    kept.save(tmp_path / "a.arrow")
+    found = read_candidates(tmp_path / "a.arrow")
+    found.keep(0, HERE, 3, LANES)
+    found.serve(["b"])
+    assert not found.changed
+    found.serve(["c"])
+    assert found.changed
+
+
+def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
+    asked = [(moment, Filter(scope, labels)) for moment in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
+    for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
+        kept = Candidates()
+        for moment, where in order:
+            kept.keep(moment, where, 3, LANES)
+        kept.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+
+
+@pytest.mark.parametrize("told", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
+def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told: dict[bytes, bytes]) -> None:
+    kept = filled()
+    kept.serve(["a"])
+    kept.save(tmp_path / "a.arrow")
+    assert served_by(tmp_path / "a.arrow") == {"a"}
+    table = read_artefact(tmp_path / "a.arrow")
+    assert table is not None
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert len(read_candidates(tmp_path / "b.arrow")) == 0
+    assert served_by(tmp_path / "b.arrow") == set()
+
+
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
 def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> None:
     path = tmp_path / "a.arrow"
@@ -62,6 +100,20 @@ def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> No
     assert len(read_candidates(path)) == 0
     path.write_bytes(bytes(data[: len(data) // 2]))
     assert len(read_candidates(path)) == 0
+
+
+def test_no_flipped_bit_gives_another_answer_or_a_traceback(tmp_path: Path) -> None:
+    """Names and kinds of columns, and what the file says of itself, are no part of what the checksum covers."""
+    path = tmp_path / "a.arrow"
+    kept = filled()
+    kept.serve(["somebody"])
+    kept.save(path)
+    whole, expected = path.read_bytes(), read_candidates(path).table()
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        served_by(path)
+        found = read_candidates(path)
+        assert len(found) == 0 or found.table() == expected
 
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")

@@ -135,7 +135,7 @@ class Turn:
         if self.pinned is None or self.pinned.id not in kept:
             return None
         body = kept[self.pinned.id].text.partition("\nopen_questions:")[0]
-        lines = [line[2:].rstrip("…") for line in body.split("\n") if line.startswith("- ")]
+        lines = [line[2:] for line in body.split("\n") if line.startswith("- ")]
         memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != self.pinned.id]
         return sum(any(says_the_same(slot.text, line) for line in lines) for slot in memories)
 

@@ -272,3 +272,14 @@ def test_of_rules_that_do_not_all_fit_whole_ones_stay(kit: Any) -> None:
     turn = kit.Talk(rows, config).say(ASK)
     assert turn.digested == ids("r0")
     assert turn.context.endswith("\n- " + rows[0].text + "\n</relevant-memories>")
+
+
+def test_a_hard_rule_is_carried_whole_however_long_and_any_other_line_if_it_was_not_cut(kit: Any) -> None:
+    rule, long, short = (f"never {one} " + "x" * size for one, size in (("push", 90), ("pull", 90), ("poke", 3)))
+    rows = [kit.row("rule", rule, hard_rule=True, category="decision", label=kit.MUST)]
+    rows += [kit.row(text[6:10], text, category="decision", label=kit.MUST) for text in (long, short)]
+    size = {"enabled": True, "max_item_chars": 60}
+    turn = kit.Talk(rows, kit.flow(working_set=size)).say("anything about the gateway that I ought to recall")
+    by_id = {row.id: row.key for row in rows}
+    assert {by_id[one] for one in turn.digested} == {"rule", "pull", "poke"}
+    assert {by_id[one] for one in turn.carried} == {"rule", "poke"}

@@ -1,0 +1,24 @@
+"""Helpers end with what they help."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from lab.processes import helpers
+
+
+def end_early() -> None:
+    with helpers(1) as pool:
+        working = pool.submit(time.sleep, 120)
+        while not working.running():
+            time.sleep(0.01)
+        raise ValueError("early")
+
+
+def test_what_ends_the_block_early_ends_helpers_in_the_middle_of_what_they_do() -> None:
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="early"):
+        end_early()
+    assert time.monotonic() - started < 60
