@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -65,7 +66,6 @@ def view(
 
             webbrowser.open(address)
         Thread(target=recorded.warm, daemon=True).start()
-        try:
+        with suppress(KeyboardInterrupt):
             serve(app, sock)
-        except KeyboardInterrupt:
-            announce(f"ended; {run} was at {address}")
+        announce(f"ended; {run} was at {address}")

@@ -38,7 +38,11 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(app: ASGIApp, sock: socket.socket) -> None:
-    """Answer until interrupted; that is a :class:`KeyboardInterrupt`, once what was under way has ended."""
+    """Answer until interrupted, and until what was under way has ended.
+
+    The interrupt may come back as a :class:`KeyboardInterrupt`, or be spent by then: that depends on whether the loop
+    was waiting when it came.
+    """
     import uvicorn
 
     config = uvicorn.Config(

@@ -235,11 +235,11 @@ def test_a_real_persona_gives_the_same_receipts_from_both_stores(realmem: Path, 
     tables = []
     for store in ("exact", "lancedb"):
         asked = Asked(
-            str(realmem / "Kenta_Tanaka_dialogues_256k.json"), "realmem", arms, store=store, embedder="hashing"
+            str(realmem / "Sophie_Dubois_dialogues_256k.json"), "realmem", arms, store=store, embedder="hashing"
         )
         outcome = run_replay(asked, tmp_path / store)
         assert outcome.failures == ()
-        tables.append(read_table(outcome.run.receipts("Kenta_Tanaka")))
+        tables.append(read_table(outcome.run.receipts("Sophie_Dubois")))
     assert tables[0].num_rows >= 700
     assert set(tables[0]["arm"].to_pylist()) == set(arms)
     assert tables[0].equals(tables[1], check_metadata=True)

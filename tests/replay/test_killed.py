@@ -16,7 +16,7 @@ import pytest
 
 LAB = Path(sys.executable).with_name("lab")
 TRIAL = Path(__file__).resolve().parents[1] / "trials" / "kills.py"
-KILLS = os.environ.get("LAB_KILLS", "3")
+KILLS = os.environ.get("LAB_KILLS", "2")
 REPLAY = ("replay", "RECORDINGS", "--format", "lab", "--arm", "tier_quota_v1", "--embedder", "hashing", "--out", "OUT")
 SWEEP = ("sweep", "RECORDINGS", "--format", "lab", "--limit", "3", "--embedder", "hashing", "--out", "OUT")
 COMMANDS = {"replay in two processes": (*REPLAY, "--jobs", "2"), "sweep": SWEEP}
