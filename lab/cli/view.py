@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Timer
 from typing import Annotated
 
 import typer
@@ -14,6 +14,8 @@ from lab.cli.output import Json, announce, emit, emit_json
 from lab.words import counted
 
 PORT = 8642
+# Seconds until recordings are read behind the pages: the first page would wait for it.
+WARM_AFTER = 3.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -65,7 +67,9 @@ def view(
             import webbrowser
 
             webbrowser.open(address)
-        Thread(target=recorded.warm, daemon=True).start()
+        warming = Timer(WARM_AFTER, recorded.warm)
+        warming.daemon = True
+        warming.start()
         with suppress(KeyboardInterrupt):
             serve(app, sock)
         announce(f"ended; {run} was at {address}")
