@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
+from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_whole
 from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
 from lab.latency.bench import Sample
@@ -154,7 +154,6 @@ def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
             raise
         except Exception as error:
             # Whatever breaks below us, a full disk for one, must not cost what is measured.
-            told = " ".join(str(error).split())
             raise CannotMeasure(
-                f"{job.cell.name}: {type(error).__name__}: {told}; what is measured is kept, run the same command again"
+                f"{job.cell.name}: {unforeseen(error)}; what is measured is kept, run the same command again"
             ) from error

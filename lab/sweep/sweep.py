@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.engine.js import js_length
-from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput
+from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, unforeseen
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
 from lab.recordings.model import Recording
@@ -162,7 +162,7 @@ def _run(job: Job, sources: Sources | None = None) -> None:
     except LabError:
         raise
     except Exception as error:  # a fault nobody foresaw is told in one line, and what is done stays
-        raise CannotMeasure(f"{job.recording.conversation}: {type(error).__name__}: {error}") from error
+        raise CannotMeasure(f"{job.recording.conversation}: {unforeseen(error)}") from error
     write_table(_part_table(found), job.part)
 
 
