@@ -16,7 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.recordings.model import Recording
+from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
 from lab.replay.labels import tell_labels
 from lab.replay.loop import replay
@@ -126,7 +126,7 @@ def _shuffled(turn: str, items: dict[str, dict[str, int]], seed: int) -> tuple[P
 
 
 def _choose(
-    recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int, announce: Announce = lambda _: None
+    recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int, announce: Announce
 ) -> dict[str, list[str]]:
     """The turns to pool by conversation, in their order.
 
@@ -141,9 +141,11 @@ def _choose(
         if number is not None and number < 1:
             raise UnusableInput(f"{what} {number} is not a whole number from 1")
     least = 1 if chosen.keys else depth + 1
-    ready = {one.conversation: _ready(one, least, trivial=bool(chosen.keys)) for one in recordings}
-    passed = sum(len(_ready(one, least, trivial=True)) - len(ready[one.conversation]) for one in recordings)
-    if passed:
+    asked = {one.conversation: _asked(one, least) for one in recordings}
+    ready = {
+        name: [turn.key for turn in turns if chosen.keys or not is_trivial(turn.text)] for name, turns in asked.items()
+    }
+    if passed := sum(len(turns) - len(ready[name]) for name, turns in asked.items()):
         what = "that recall passes over (greetings, thanks, commands)"
         announce(f"not drawn from: {counted(passed, 'user turn')} {what}; --turn names one all the same")
     if chosen.keys:
@@ -161,16 +163,12 @@ def _choose(
             places += [(place, by_hash, key) for place, (by_hash, key) in enumerate(drawn)]
         picked = {key for _, _, key in sorted(places)[: chosen.number or TURNS]}
     if not picked:
-        raise UnusableInput(f"no user turn at which there are {least} memories or more: nothing to pool")
+        raise UnusableInput(f"no user turn to draw at which there are {least} memories or more: nothing to pool")
     return {name: [key for key in keys if key in picked] for name, keys in ready.items()}
 
 
-def _ready(recording: Recording, least: int, *, trivial: bool) -> list[str]:
-    """The user turns at which there are so many memories, the ``trivial`` ones among them or not."""
+def _asked(recording: Recording, least: int) -> list[Turn]:
+    """The user turns at which there are so many memories."""
     born = sorted(memory.visible_from for memory in recording.memories)
     first = born[least - 1] if len(born) >= least else len(recording.turns)
-    return [
-        turn.key
-        for turn in recording.turns
-        if turn.role == "user" and turn.seq >= first and (trivial or not is_trivial(turn.text))
-    ]
+    return [turn for turn in recording.turns if turn.role == "user" and turn.seq >= first]
