@@ -71,7 +71,10 @@ def unforeseen(error: Exception) -> str:
     kind = type(error).__name__
     if isinstance(error, OSError):
         return f"{kind}: {error}"
-    from traceback import extract_tb
+    import re
+    from traceback import format_tb
 
-    frames = extract_tb(error.__traceback__)
-    return f"{kind} in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else kind
+    # Of a process that helped, its own traceback came along as text.
+    told = getattr(error.__cause__, "tb", None) or "".join(format_tb(error.__traceback__))
+    places = re.findall(r'^ +File "([^"]+)", line (\d+)', told, re.MULTILINE)
+    return f"{kind} in {Path(places[-1][0]).name}, line {places[-1][1]}" if places else kind
