@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
@@ -25,8 +26,12 @@ def add_to(app: typer.Typer) -> None:
 
 def compare(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    baseline: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
-    candidate: Annotated[str, typer.Option(help="An arm of DIR, or DIR2:ARM.")],
+    baseline: Annotated[
+        str | None, typer.Option(help="An arm of DIR, or DIR2:ARM. [default: the first arm of DIR]")
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(help="An arm of DIR, or DIR2:ARM. [default: the second arm of DIR]")
+    ] = None,
     primary: Annotated[
         list[str] | None,
         typer.Option("--primary", help="A measure that decides, declared before looking. Repeat: five at most."),
@@ -53,6 +58,7 @@ def compare(
     if format not in FORMATS:
         raise UnusableInput(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
     opened = open_run(run)
+    baseline, candidate = _pair(opened.arms, baseline, candidate)
     found = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
     if as_json or format == "json":
         emit_json(found.as_json())
@@ -64,6 +70,18 @@ def compare(
     }
     emit_as = {"text": _emit_text, "markdown": _emit_markdown, "latex": _emit_latex}[format]
     emit_as(found, shown(found, every=every), commands)
+
+
+def _pair(arms: Sequence[str], baseline: str | None, candidate: str | None) -> tuple[str, str]:
+    """Return the two arms to compare: those given, else the first and the second that the run lists."""
+    baseline = baseline or next((arm for arm in arms if arm != candidate), None)
+    candidate = candidate or next((arm for arm in arms if arm != baseline), None)
+    if baseline is None or candidate is None:
+        raise UnusableInput(
+            f"the run has one arm, {', '.join(arms)}; replay it with a second --arm, or name one of another run: "
+            "--baseline DIR2:ARM"
+        )
+    return baseline, candidate
 
 
 def _emit_text(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:

@@ -92,7 +92,13 @@ def judge(
         Path | None, typer.Argument(metavar="DIR", help="A run directory, where the policy asks for one.")
     ] = None,
     *,
-    policy: Annotated[str, typer.Option(help="A shipped policy (see lab gate policies), or a TOML file.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="A shipped policy (see lab gate policies), or a TOML file. "
+            "[default: stage-b where --receipts is given, else rollout]"
+        ),
+    ] = None,
     receipts: Annotated[
         Path | None,
         typer.Option(metavar="AUDIT", help="What lab receipts audit --out wrote, where the policy asks for it."),
@@ -125,7 +131,7 @@ def judge(
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as {inconclusive_as!r}: known are {', '.join(KEPT)}")
-    asked = read_policy(policy)
+    asked = read_policy(policy or ("stage-b" if receipts else "rollout"))
     verdict = gate.judge(
         asked,
         open_run(run) if run else None,

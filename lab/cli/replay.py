@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lab.replay.run_directory import RunDirectory
 
 
+# The question of the lab, and the plainest search beside it.
+ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
     app.command("replay")(replay)
@@ -27,11 +31,15 @@ def add_to(app: typer.Typer) -> None:
 def replay(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    arm: Annotated[
-        list[str],
-        typer.Option("--arm", help="An arm, or NAME=FILE for one with its own configuration. Repeat for more."),
-    ],
     out: options.RunFolder,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arm",
+            help="An arm, or NAME=FILE for one with its own configuration. Repeat for more. "
+            f"[default: {', '.join(ARMS)}]",
+        ),
+    ] = None,
     golden: options.Golden = None,
     store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
@@ -69,7 +77,7 @@ def replay(
     asked = Asked(
         str(path),
         format,
-        tuple(arm),
+        tuple(arm or ARMS),
         golden=str(golden) if golden else None,
         store=store,
         profile=profile,
