@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lab.cli import self_test
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import Json, announce, command_ci, emit, emit_json, emit_table
 from lab.cli.verdict_tables import tell
 from lab.errors import UnusableInput
 
@@ -156,7 +156,7 @@ def judge(
         except OSError as error:
             raise cannot_write(Path(step), error) from error
         for command in workflow_commands(verdict):
-            announce(command)
+            command_ci(command)
     if as_json:
         emit_json(verdict.as_json())
     else:

@@ -37,7 +37,7 @@ from lab.cli import (
     view,
 )
 from lab.cli.output import ReaderLeft, complain
-from lab.errors import LabError, UnusableInput
+from lab.errors import LabError, UnusableInput, unforeseen
 from lab.files import NO_ROOM
 from lab.processes import set_up
 
@@ -99,6 +99,20 @@ def root(
     """Options of the command itself."""
 
 
+def _traced(error: Exception) -> str:
+    """Keep the traceback in a file that its owner alone can read, for it may quote a text; say where it lies."""
+    import tempfile
+    import traceback
+
+    try:
+        handle, name = tempfile.mkstemp(prefix="lab-trace-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return "its traceback could not be kept"
+    return f"its traceback is in {name}, which may quote your texts"
+
+
 def main() -> None:
     """Run a verb and end with the exit code of what went wrong, if anything did."""
     set_up()
@@ -112,10 +126,11 @@ def main() -> None:
         if error.errno in NO_NAME and error.filename:
             complain(f"{error.filename}: {error.strerror}")
             sys.exit(UnusableInput.exit_code)
-        if error.errno not in NO_ROOM:
-            raise
-        # Of output, or of a temporary file below us.
-        complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
+        if error.errno in NO_ROOM:
+            # Of output, or of a temporary file below us.
+            complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
+        else:
+            complain(f"{unforeseen(error)}; {_traced(error)}")
         sys.exit(LabError.exit_code)
     except typer.TyperException as error:
         # A usage error knows how to show itself, with the usage of its verb; any other is a sentence.
@@ -128,6 +143,10 @@ def main() -> None:
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Exception as error:
+        # Never 1: to whoever asked a gate, that says that the candidate failed.
+        complain(f"{unforeseen(error)}: a defect of the lab, not of your input; {_traced(error)}")
+        sys.exit(LabError.exit_code)
     if code == INTERRUPTED:
         complain("interrupted; run the same command again to go on")
     sys.exit(code if isinstance(code, int) else 0)

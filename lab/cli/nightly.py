@@ -10,7 +10,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, command_ci, emit, emit_folded, emit_json, emit_table
 
 if TYPE_CHECKING:
     from lab.nightly.night import Night
@@ -56,7 +56,7 @@ def nightly(
             opened.write("\n".join(summary(one.verdict) for one in night.sets))
         for one in night.sets:
             for command in workflow_commands(one.verdict):
-                announce(command)
+                command_ci(command)
     if as_json:
         emit_json(night.as_json() | {"folder": str(night.folder)})
     else:

@@ -47,9 +47,9 @@ def _number(words: str, holds: Callable[[float], bool], **schema: Any) -> Form:
 
 def _whole(least: int) -> Form:
     return Form(
-        f"a whole number from {least}",
-        {"type": "integer", "minimum": least},
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        f"a whole number from {least} to {MOST}",
+        {"type": "integer", "minimum": least, "maximum": MOST},
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST,
     )
 
 
@@ -59,9 +59,13 @@ def _one_of(*names: str) -> Form:
 
 TEXT = Form("text", {"type": "string", "pattern": r"\S"}, _is_text)
 FLAG = Form("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
-NUMBER = _number("a number", lambda _: True)
-FROM_0 = _number("a number from 0", lambda value: value >= 0, minimum=0)
-ABOVE_0 = _number("a number above 0", lambda value: value > 0, exclusiveMinimum=0)
+# No figure of a run, an audit or a turn comes near these: a bound beyond them would ask nothing.
+MOST = 1_000_000
+NUMBER = _number(f"a number between -{MOST} and {MOST}", lambda value: abs(value) <= MOST, minimum=-MOST, maximum=MOST)
+FROM_0 = _number(f"a number from 0 to {MOST}", lambda value: 0 <= value <= MOST, minimum=0, maximum=MOST)
+ABOVE_0 = _number(
+    f"a number above 0, at most {MOST}", lambda value: 0 < value <= MOST, exclusiveMinimum=0, maximum=MOST
+)
 SHARE = _number("a number between 0 and 1", lambda value: 0 < value < 1, exclusiveMinimum=0, exclusiveMaximum=1)
 LEVEL = _number("a number between 0 and 0.5", lambda value: 0 < value < 0.5, exclusiveMinimum=0, exclusiveMaximum=0.5)
 NAMES = Form(

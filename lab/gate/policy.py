@@ -48,13 +48,15 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_toml
 from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, TOTAL, Key, checked
-from lab.measures.catalogue import BY_NAME
+from lab.measures.catalogue import BY_NAME, SHARE, YES, entry_of
 from lab.measures.names import require_measure
 from lab.shape import named, only_keys
 
 # Rules of what a run is scored by.
 OF_MEASURES = ("guard", "improve", "limit")
 SHIPPED = Path(__file__).parent / "policies"
+# Of a measure that lies between 0 and 1. A wider margin would call half of all recalls no difference.
+MOST_MARGIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
         raise UnusableInput(f"{where}: needs {', '.join(some)} or both")
     if kind in OF_MEASURES:
         require_measure(kept["measure"], where)
+        _within_range(kept, where)
     if kind == "latency":
         kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
     elif kind == "exact":
@@ -194,6 +197,22 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     else:
         _within(kept, where)
     return Rule(kind, **kept)
+
+
+def _within_range(kept: Mapping[str, Any], where: str) -> None:
+    """Refuse a number that no share can reach: such a rule would hold whatever was measured."""
+    entry = entry_of(kept["measure"])
+    if entry is None or entry.range not in (SHARE, YES):
+        return
+    for key, least, most in (("margin", 0, MOST_MARGIN), ("by", -MOST_MARGIN, MOST_MARGIN)):
+        if key in kept and not least <= kept[key] <= most:
+            raise UnusableInput(
+                f"{where}: {key} {kept[key]:g}: {kept['measure']} lies between 0 and 1; "
+                f"choose {key} between {least:g} and {most:g}"
+            )
+    for key in ("at_most", "at_least"):
+        if key in kept and not 0 <= kept[key] <= 1:
+            raise UnusableInput(f"{where}: {key} {kept[key]:g}: {kept['measure']} lies between 0 and 1")
 
 
 def _direction(kept: Mapping[str, Any], where: str) -> str:

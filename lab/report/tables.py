@@ -42,7 +42,8 @@ def text_table(
     from rich.console import Console, JustifyMethod
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    # Without styles: every escape sequence in the output of the lab would be one that somebody else put there.
+    console = Console(highlight=False, markup=False, emoji=False, color_system=None)
     longest = max((cell_len(show(row[0])) for row in rows), default=0)
     whole = (whole_keys or len(headers) > 3) and longest <= console.width // 2
     bare = not any(headers)

@@ -36,7 +36,7 @@ GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
     ("rules", "least", "more", "code"),
     [
         (LIMIT + "at_most = 1.0\n", 2, (), 0),
-        (LIMIT + "at_least = 1.01\n", 2, (), 1),
+        (LIMIT + "at_least = 1.0\n", 2, (), 1),
         (GUARD, 50, (), 3),
         (GUARD, 50, ("--inconclusive-as", "pass"), 0),
         (GUARD, 50, ("--inconclusive-as", "fail"), 1),
@@ -104,7 +104,7 @@ def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: 
 
 def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confidence(lab: Lab, place: Path) -> None:
     told = 'critical = false\n[[limit]]\nmeasure = "R@6"\nat_least = 0\n'
-    rules = GUARD.replace("0.02", "1") + LIMIT + "at_least = 1.01\n" + told
+    rules = GUARD.replace("0.02", "0.5") + LIMIT + "at_least = 1.0\n" + told
     done = lab("gate", "run", "--policy", policy(place, rules + "\n"), cwd=place)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

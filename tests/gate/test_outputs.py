@@ -112,7 +112,7 @@ def test_many_lines_are_cut_where_github_would() -> None:
 HEADED = 'name = "mine"\nabout = "what it means"\nrollback = "back"\n'
 BY_STATUS = {
     PASS: '[[receipts]]\nmeasure = "errors.rate"\nof = "errors.attempts"\nat_most = 0.1\n',
-    FAIL: '[[limit]]\nmeasure = "Success@6"\nat_least = 1.01\n',
+    FAIL: '[[limit]]\nmeasure = "Success@6"\nat_least = 1.0\n',
     INCONCLUSIVE: '[[improve]]\nmeasure = "Success@6"\nby = 0.07\nslices = ["type"]\n',
     ERROR: '[[guard]]\nmeasure = "GoldNice@99"\nmargin = 0.02\n[[latency]]\nquantile = 0.5\nat_most_ms = 9\n',
 }

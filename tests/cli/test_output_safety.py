@@ -1,0 +1,110 @@
+"""What reaches a terminal or a CI log, whatever ids, notes and messages hold."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.cli import main as cli
+from lab.cli import output
+
+EVIL = "den\x1b[2Jend\x9b31m\r::error::gone\u202e"
+
+
+def _on_a_terminal(code: str, cwd: Path) -> bytes:
+    """Run Python code whose standard streams are a pseudo terminal; return every byte that it wrote."""
+    keys, inside = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color", "COLUMNS": "80"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=inside, stdout=inside, stderr=inside, cwd=cwd, env=environment
+    )
+    os.close(inside)
+    written = b""
+    while True:
+        try:
+            read = os.read(keys, 1 << 16)
+        except OSError:
+            break
+        if not read:
+            break
+        written += read
+    assert process.wait(30) == 0, written
+    os.close(keys)
+    return written
+
+
+def test_terminal_with_hostile_ids_gets_no_control_character(tmp_path: Path) -> None:
+    code = (
+        "from lab.cli.output import announce, complain, emit, emit_json, emit_list, emit_table\n"
+        f"evil = {EVIL!r}\n"
+        "emit(evil); emit_json({'id': evil}); emit_list('warning', [evil]); announce(evil); complain(evil)\n"
+        "emit_table([evil, 'n'], [[evil, 1], ['::warning::x', None]])\n"
+    )
+    written = _on_a_terminal(code, tmp_path)
+    assert written.count(b"u001b") >= 6
+    text = written.decode()
+    assert {one for one in text if not one.isprintable()} <= {"\r", "\n"}
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+
+
+@given(st.text())
+def test_harmless_text_keeps_what_is_printable(text: str) -> None:
+    made = output.harmless(text)
+    assert all(one.isprintable() or one in "\n\t" or not one.isascii() for one in made)
+    assert "\x1b" not in made
+    assert output.harmless(made) == made
+    if text.isascii() and text.isprintable() and "::" not in text and "##[" not in text:
+        assert made == text
+
+
+def test_emitted_json_with_control_characters_is_still_the_same_value(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_json({"id": EVIL, "more": ["::error::x", "\x7f"]})
+    written = capsys.readouterr().out
+    assert json.loads(written) == {"id": EVIL, "more": ["::error::x", "\x7f"]}
+    assert "\x9b" not in written
+
+
+def test_unexpected_exception_ends_with_4_and_a_private_trace(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(**_: object) -> None:
+        raise ZeroDivisionError("the secret text of a memory")
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "set_up", lambda: None)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    written = capfd.readouterr().err
+    assert end.value.code == 4
+    assert written.startswith("error: ZeroDivisionError in test_output_safety.py, line ")
+    assert written.count("\n") == 1
+    assert "secret" not in written
+    (trace,) = tmp_path.glob("lab-trace-*.txt")
+    assert str(trace) in written
+    assert "secret" in trace.read_text()
+    assert trace.stat().st_mode & 0o077 == 0
+
+
+def test_unexpected_exception_without_room_for_a_trace_still_ends_with_4(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(**_: object) -> None:
+        raise io.UnsupportedOperation("fileno")
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "set_up", lambda: None)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+        cli.main()
+    assert end.value.code == 4
+    assert "its traceback could not be kept" in capfd.readouterr().err
