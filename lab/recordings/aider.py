@@ -2,9 +2,10 @@
 
 A file is one conversation, each ``# aider chat started at`` one of its sessions. As in aider's own reader, lines that
 begin with ``#### `` are the user's, and those that follow one another are one turn; lines that begin with ``> `` are
-what aider itself printed and are left out; the rest is the agent's (``>>>>>>> REPLACE`` ends one of its edits). Nothing was extracted, so every user turn is a memory, but for commands to aider itself
-(``/undo``), which nobody would keep. Sessions in which the user says nothing are left out and counted. Between the
-turns of a session there is no time but their order.
+what aider itself printed and are left out; the rest is the agent's (``>>>>>>> REPLACE`` ends one of its edits). Nothing
+was extracted, so every user turn is a memory, but for commands to aider itself (``/undo``), which nobody would keep.
+Sessions in which the user says nothing are left out and counted. Between the turns of a session there is no time but
+their order.
 """
 
 from __future__ import annotations

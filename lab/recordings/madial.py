@@ -3,10 +3,10 @@
 Two files belong together: ``…dialogue….json(l)``, one dialogue per line, and the memories under the same name with
 ``memory`` for ``dialogue``. As published, the memory file holds one object per line, each with one key, the memory's
 id; a single object with all ids as keys is read as well. A user is a conversation, the user's dialogues are its
-sessions, and the archive exists before the first. A dialogue is judged once: at the turn before the first ``test-turn``, whose place counts the
-``<BOD>`` line. Where memories name no user, a memory belongs to the users whose dialogues want it, else to those whose
-name it holds, else to all. Dialogues have no time: they follow 2024-06-16, the day that the set's scorer assumes, or
-the last memory. A line without its ``<speaker>:`` is the other's.
+sessions, and the archive exists before the first. A dialogue is judged once: at the turn before the first
+``test-turn``, whose place counts the ``<BOD>`` line. Where memories name no user, a memory belongs to the users whose
+dialogues want it, else to those whose name it holds, else to all. Dialogues have no time: they follow 2024-06-16, the
+day that the set's scorer assumes, or the last memory. A line without its ``<speaker>:`` is the other's.
 """
 
 from __future__ import annotations
