@@ -81,7 +81,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "ikat",
             ikat.read,
-            "*_topics.json",
+            "**/*_topics.json",
             ("statements",),
             "user",
             "TREC iKAT: statements of a user, every utterance judged",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.files import sha256_file
-from lab.recordings.catalogue import CATALOGUE, identified
+from lab.recordings.catalogue import CATALOGUE, as_listed, identified
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library
 
@@ -66,7 +66,7 @@ def _other_versions(library: Library) -> list[str]:
         f"`lab recordings list {entry.format}` has the known checksums"
         for entry in entries
         for name, path in library.names.items()
-        if name in published and identified(entry, [sha256_file(path)]) == [None]
+        if as_listed(name) in published and identified(entry, [sha256_file(path)]) == [None]
     ]
 
 
