@@ -16,7 +16,7 @@ from lab.processes import set_up
 set_up()
 
 from beside import Compared, compare  # noqa: E402
-from families import SETTINGS, families  # noqa: E402
+from families import families  # noqa: E402
 from plugin import Missing, find_node, find_plugin  # noqa: E402
 
 
@@ -42,8 +42,7 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="recall-lab-peers-") as place:
         for number, family in enumerate(families(given.turns, given.seed)):
             if given.only in family.name:
-                for name in SETTINGS:
-                    found.append(compare(node, folder, family, name, Path(place) / f"{number}-{name}"))
+                found += compare(node, folder, family, Path(place) / str(number))
     emit_table(
         ["family", "configuration", "turns", "injected", "equal"],
         [[one.family, one.settings, str(one.turns), str(one.injected), str(one.equal)] for one in found],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from families import BETWEEN, SETTINGS, START, Family
 from plugin import Endpoint, HashedWords, Plugin
 
+MOST = 300
 RECEIPT = "openclaw-mem-engine:autoRecall.receipt "
 LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text>.*)$")
 
@@ -40,17 +42,26 @@ class Compared(NamedTuple):
     first: str
 
 
-def compare(node: str, folder: Path, family: Family, name: str, place: Path) -> Compared:
-    """Run every turn of a family under one configuration on both sides."""
-    settings = SETTINGS[name] | family.settings
+def compare(node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS) -> Iterator[Compared]:
+    """Run every turn of a family under each configuration on both sides, in the folder ``place``.
+
+    The table is filled once; each configuration has a copy of it, for it may write into it.
+    """
     endpoint = Endpoint()
     try:
-        with Plugin(node, folder, settings, place / "live", endpoint) as plugin:
-            live = list(_live(plugin, endpoint, family))
-            table = plugin.table
+        with Plugin(node, folder, family.settings, place / "filled", endpoint) as plugin:
+            _fill(plugin, endpoint, family)
+        for name in names:
+            settings, own = SETTINGS[name] | family.settings, place / name
+            shutil.copytree(place / "filled", own / "live")
+            with Plugin(node, folder, settings, own / "live", endpoint) as plugin:
+                live = list(_live(plugin, family))
+            yield _compared(family, name, live, _lab(family, settings, plugin.table, own))
     finally:
         endpoint.close()
-    own = _lab(family, settings, table, place)
+
+
+def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) -> Compared:
     if len(own) != len(live):
         raise RuntimeError(f"{family.name}, {name}: {len(live)} turns of the plugin and {len(own)} of the lab")
     differing = [at for at, (one, other) in enumerate(zip(live, own, strict=True)) if one[:4] != other[:4]]
@@ -59,19 +70,21 @@ def compare(node: str, folder: Path, family: Family, name: str, place: Path) -> 
     return Compared(family.name, name, len(live), len(live) - len(differing), injected, first)
 
 
-def _live(plugin: Plugin, endpoint: Endpoint, family: Family) -> Iterator[Answer]:
-    """The plugin's answers, after it has stored the family's rows."""
+def _fill(plugin: Plugin, endpoint: Endpoint, family: Family) -> None:
+    """Store the family's rows."""
     endpoint.refused = family.refused
-    known: list[dict[str, Any]] = []
     for rows in family.batches:
         told, _ = plugin.ask("store", rows=rows, at=START)
         if told["imported"] != len(rows):
             raise RuntimeError(f"{family.name}: {told['imported']} of {len(rows)} rows were imported: {told}")
-        known += rows
     endpoint.refused = frozenset()
     if family.raw:
         plugin.ask("append", rows=family.raw)
-        known += family.raw
+
+
+def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
+    """The plugin's answers."""
+    known = [row for rows in family.batches for row in rows] + family.raw
     for at, prompt in enumerate(family.prompts):
         now = START + (at + 1) * BETWEEN
         if at in family.stored:
@@ -166,4 +179,5 @@ def _told(family: Family, at: int, live: list[Answer], own: list[Answer]) -> str
     if one.receipt != other.receipt:
         keys = [key for key in {**one.receipt, **other.receipt} if one.receipt.get(key) != other.receipt.get(key)]
         parts += [f"receipt {key}: plugin {one.receipt.get(key)}, lab {other.receipt.get(key)}" for key in keys]
-    return "; ".join(parts)
+    # The log and the receipt are long; what differs first is what explains.
+    return "; ".join(part if len(part) <= MOST else part[:MOST] + "…" for part in parts)

@@ -45,7 +45,9 @@ class Family:
 # Two policies, the Working Set on and off, budgets that cut, and receipts of both kinds.
 SETTINGS: dict[str, dict[str, Any]] = {
     "first": {"autoRecall": {"selectionMode": "tier_first_v1"}},
-    "quota": {"autoRecall": {"selectionMode": "tier_quota_v1"}, "receipts": {"verbosity": "high"}},
+    "quota": {"autoRecall": {"selectionMode": "tier_quota_v1"}},
+    # Under the default budget such a receipt leaves room for little else.
+    "quota-receipt": {"autoRecall": {"selectionMode": "tier_quota_v1"}, "receipts": {"verbosity": "high"}},
     "first-set": {
         "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 3},
         "workingSet": {"enabled": True, "persist": False, "maxChars": 600},
@@ -60,7 +62,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "autoRecall": {"selectionMode": "tier_quota_v1"},
         "workingSet": {"enabled": True, "persist": False},
         "budget": {"maxChars": 700},
-        "receipts": {"verbosity": "high"},
     },
     "first-tail": {
         "autoRecall": {"selectionMode": "tier_first_v1", "tierSearchMultiplier": 3},

@@ -97,6 +97,7 @@ const operations = {
   },
 };
 
+lines = [];
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const { op, ...request } = JSON.parse(line);
   let answer;

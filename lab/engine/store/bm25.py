@@ -153,7 +153,8 @@ def scan_hits(
     words = float(lengths[allowed].sum())
     if not words:
         return [], []
-    for word in dict.fromkeys(query):
+    # LanceDB adds a repeated word where it stands last; the last bits of a sum depend on the order.
+    for word in reversed(dict.fromkeys(reversed(query))):
         found = postings.of(word)
         if found is None:
             continue
