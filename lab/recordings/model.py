@@ -30,6 +30,9 @@ class Memory:
     ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text``
     embedded and searched. ``label`` is None where the recording grades nothing. ``trust`` is who vouches for it;
     ``hard_rule`` says that it must never be lost.
+
+    Two fields are known only of rows read from a store: ``place`` is the row's place in its table (None: memories are
+    stored in order of birth), and ``embedded`` is False where the row was stored without an embedding.
     """
 
     key: str
@@ -43,6 +46,8 @@ class Memory:
     supersedes: tuple[str, ...] = ()
     trust: str = "user"
     hard_rule: bool = False
+    place: int | None = None
+    embedded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

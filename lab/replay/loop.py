@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from lab.engine.capture.categories import detect_category
@@ -65,7 +66,7 @@ def rows_of(
     ``hard`` are keys of memories that are made hard rules. ``detect`` finds the category in the words, as capture does,
     where those say any.
     """
-    return [
+    rows = (
         normal_row(
             memory.key,
             memory.text,
@@ -78,6 +79,10 @@ def rows_of(
             hard_rule=memory.hard_rule or memory.key in hard,
         )
         for memory in recording.memories
+    )
+    return [
+        replace(row, place=memory.place, embedded=memory.embedded)
+        for row, memory in zip(rows, recording.memories, strict=True)
     ]
 
 

@@ -50,6 +50,7 @@ class Sources:
             retrieval.clamp,
             self.docs[retrieval.docs] if retrieval.docs else None,
             writes=retrieval.owner is not None,
+            as_stored=retrieval.text.lane == "scan",
         )
 
 

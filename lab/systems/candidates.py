@@ -145,8 +145,11 @@ def _in_order(key: tuple[int, Filter]) -> tuple[int, bool, str, bool, tuple[str,
     return moment, scope is not None, scope or "", labels is not None, labels or ()
 
 
-def read_candidates(path: Path) -> Candidates:
-    """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
+def read_candidates(path: Path, score: Callable[[Any], Any] = vector_score) -> Candidates:
+    """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew.
+
+    ``score`` makes the vector lane's scores from its distances, as the store did.
+    """
     found = Candidates()
     table = read_artefact(path)
     if table is None:
@@ -156,7 +159,7 @@ def read_candidates(path: Path) -> Candidates:
     (rows, fts), (near, vec) = lists_of(table["fts"]), lists_of(table["vec"])
     scores, distances = (lists_of(table[name])[0] for name in ("fts_score", "distance"))
     exact = numbers_of(distances)
-    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), vector_score(exact), exact)
+    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), score(exact), exact)
     fts, vec = fts.tolist(), vec.tolist()
     found._columns = [one.tolist() for one in columns]
     made: dict[tuple[str | None, tuple[str, ...] | None], Filter] = {}

@@ -48,8 +48,14 @@ class StoreRetriever:
         docs: DocsLane | None = None,
         *,
         writes: bool = False,
+        as_stored: bool = False,
     ) -> None:
+        """``as_stored``: a row that was stored without an embedding has the zero vector, as in the plugin's table.
+
+        Otherwise it is embedded as any other.
+        """
         self.store, self.vectors, self.tokens = store, vectors, tokens
+        self._as_stored = as_stored
         self._limits, self._docs, self._writes = limits or Clamp(), docs, writes
         self._by_id: dict[str, Row] = {}
         self._listing = Listing()
@@ -59,7 +65,11 @@ class StoreRetriever:
         self._by_id.update((row.id, row) for row in rows)
         self._listing.add(rows)
         texts = [row.index_text for row in rows]
-        self.store.add(rows, self._vectors_of(texts), self.tokens.of(texts))
+        vectors = self._vectors_of(texts)
+        if self._as_stored and not all(row.embedded for row in rows):
+            vectors = vectors.copy()
+            vectors[[not row.embedded for row in rows]] = 0.0
+        self.store.add(rows, vectors, self.tokens.of(texts))
 
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""

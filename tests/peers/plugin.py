@@ -1,0 +1,157 @@
+"""The live plugin in a Node process, and the endpoint that embeds for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Collection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.conformance.embedding import DIMENSION, embed
+
+HOST = Path(__file__).with_name("host.mjs")
+# The first version with module.registerHooks and types that are transformed.
+OLDEST = (22, 15)
+
+
+class Missing(Exception):
+    """What a comparison needs and this machine lacks, in a sentence."""
+
+
+def find_node() -> str:
+    """The Node that ``LAB_NODE`` names, else the one on the path.
+
+    Raises :class:`Missing` where there is none, or one that is too old.
+    """
+    node = os.environ.get("LAB_NODE") or shutil.which("node")
+    if node is None:
+        raise Missing("no Node here: put node on the path, or name it in LAB_NODE")
+    try:
+        told = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Missing(f"{node} does not run: {error}") from None
+    numbers = re.match(r"v(\d+)\.(\d+)", told)
+    if numbers is None or tuple(map(int, numbers.groups())) < OLDEST:
+        raise Missing(f"{node} is {told}, and a version from {'.'.join(map(str, OLDEST))} is needed; name it in LAB_NODE")
+    return node
+
+
+def find_plugin(given: str | None) -> Path:
+    """The plugin's folder, given or named in ``LAB_PLUGIN``.
+
+    Raises :class:`Missing` where it is not given, or lacks what the plugin imports.
+    """
+    given = given or os.environ.get("LAB_PLUGIN")
+    if not given:
+        raise Missing("no plugin: give the folder of openclaw-mem-engine, or name it in LAB_PLUGIN")
+    folder = Path(given)
+    if not (folder / "index.ts").is_file():
+        raise Missing(f"{folder}: holds no index.ts; give the folder extensions/openclaw-mem-engine of the plugin")
+    if not (folder / "node_modules" / "@lancedb" / "lancedb").is_dir():
+        raise Missing(f"{folder}: its packages are not installed; run npm ci --omit=dev there")
+    return folder
+
+
+class Endpoint:
+    """An embedding provider on loopback. Texts in ``refused`` get an error, as from a provider that is down."""
+
+    def __init__(self) -> None:
+        self.refused: Collection[str] = ()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # noqa: N802 - the name that the library calls
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+                down = any(text in endpoint.refused for text in texts)
+                found = [{"index": at, "embedding": embed(text).tolist()} for at, text in enumerate(texts)]
+                answer: dict[str, Any] = {"error": {"message": "down"}} if down else {"data": found}
+                body = json.dumps(answer).encode()
+                self.send_response(500 if down else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+class Plugin:
+    """The plugin under one configuration, with its table in ``state/db``."""
+
+    def __init__(self, node: str, folder: Path, settings: dict[str, Any], state: Path, endpoint: Endpoint) -> None:
+        state.mkdir(parents=True, exist_ok=True)
+        self.table = state.resolve() / "db"
+        own = {"embedding": {"apiKey": "none", "model": "text-embedding-3-small"}, "dbPath": str(self.table)}
+        file = state / "settings.json"
+        file.write_text(json.dumps(settings | own), "utf-8")
+        words = [node, "--experimental-transform-types", "--no-warnings", str(HOST), str(folder), str(file), str(state)]
+        self._process = subprocess.Popen(
+            [*words, endpoint.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+
+    def __enter__(self) -> Plugin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._process.wait(60)
+
+    def ask(self, operation: str, **values: Any) -> tuple[Any, list[tuple[str, str]]]:
+        """The answer to one request, and the level and text of what was logged meanwhile."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the host has no pipes")
+        self._process.stdin.write(json.dumps({"op": operation} | values) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the host ended with {self._process.wait(60)} at {operation}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{operation}: {answer['error']}")
+        return answer["result"], [(level, text) for level, text in answer["log"]]
+
+
+class HashedWords:
+    """The endpoint's embedding without the endpoint: what the lab embeds with."""
+
+    dimension = DIMENSION
+
+    def identity(self) -> dict[str, Any]:
+        """What a vector depends on besides its text."""
+        return {"kind": "hashed words", "model": "of the parity vectors", "dimension": DIMENSION}
+
+    def encode(self, texts: Any) -> Any:
+        """float32 ``[len(texts), dimension]``."""
+        import numpy as np
+
+        return np.asarray([embed(text) for text in texts], np.float32).reshape(len(texts), DIMENSION)
