@@ -1,0 +1,141 @@
+"""Lines that two logs of one gateway hold: what it writes to ``logging.file`` and to its console is the same traffic.
+
+A console tells the time of day alone, in a zone that it does not name. A line is a copy where another log that was read
+before holds the same text of the engine at the same second, give or take one, in the same order, and where the lines
+around it are copies, too, with the same shift: at least a quarter of the :data:`AROUND` before and behind it, and three
+or all of them. Two times that name their zones are compared as they are; others may be shifted by any whole number of
+quarter hours, as every zone is. A line that comes again in one and the same log is traffic, and no copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lab.audit.said import DAY, Said
+
+AROUND = 32
+QUARTER = 900
+_SLOTS, _REACH = 1 << 20, 8
+_SPREAD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A line that waits for those behind it: shifts in quarter hours, each with the slots of such lines."""
+
+    number: int
+    said: Said
+    shifts: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Copies:
+    """Lines of several logs, in constant memory: among millions a copy may be missed, and :attr:`lost` counts why."""
+
+    def __init__(self, slots: int = _SLOTS) -> None:
+        self.count = self.lost = 0
+        self._size = slots
+        self._keys, self._times = array("Q", bytes(8 * slots)), array("d", bytes(8 * slots))
+        self._order = array("Q", bytes(8 * slots))
+        self._log, self._taken = array("H", bytes(2 * slots)), array("H", bytes(2 * slots))
+        self._lines = self._logs = 0
+
+    def without(self, lines: Iterable[tuple[int, Said]]) -> Iterator[tuple[int, Said]]:
+        """The numbered lines of the next log, in their order, without those that an earlier log holds."""
+        self._logs += 1
+        before, behind = deque[_Waiting](maxlen=AROUND), deque[_Waiting]()
+        votes, timed = Counter[int](), 0
+        last: dict[int, int] = {}
+
+        def settled() -> Iterator[tuple[int, Said]]:
+            nonlocal timed
+            one = behind.popleft()
+            if not self._is_copy(one, votes, timed, last):
+                self._remember(one.said)
+                yield one.number, one.said
+            else:
+                self.count += 1
+            if len(before) == AROUND:
+                gone = before[0]
+                votes.subtract(gone.shifts.keys())
+                timed -= gone.said.clock is not None
+            before.append(one)
+
+        for number, said in lines:
+            waiting = _Waiting(number, said, self._matches(said))
+            votes.update(waiting.shifts.keys())
+            timed += said.clock is not None
+            behind.append(waiting)
+            if len(behind) > AROUND:
+                yield from settled()
+        while behind:
+            yield from settled()
+
+    def _is_copy(self, one: _Waiting, votes: Counter[int], timed: int, last: dict[int, int]) -> bool:
+        shift = max(one.shifts, key=lambda shift: (votes[shift], -abs(shift)), default=None)
+        if shift is None or votes[shift] < max(min(3, timed), timed / 4):
+            return False
+        # The earliest of them that comes behind what was taken before, log by log.
+        slots = sorted(one.shifts[shift], key=self._order.__getitem__)
+        for slot in slots:
+            log, order = self._log[slot], self._order[slot]
+            if self._taken[slot] != self._logs and order + AROUND > last.get(log, 0):
+                self._taken[slot] = self._logs
+                last[log] = max(order, last.get(log, 0))
+                return True
+        return False
+
+    def _matches(self, said: Said) -> dict[int, list[int]]:
+        """Slots of the same line in earlier logs, by the shift to it."""
+        found: dict[int, list[int]] = {}
+        if said.clock is None or self._logs == 1:
+            return found
+        text, second = _key(said), int(said.clock)
+        for near in (second - 1, second, second + 1):
+            key = _slot_key(text, near)
+            for slot in self._bucket(key):
+                if self._keys[slot] == key and self._log[slot] != self._logs:
+                    shift = _shift(self._times[slot], said)
+                    if shift is not None:
+                        found.setdefault(shift, []).append(slot)
+        return found
+
+    def _remember(self, said: Said) -> None:
+        if said.clock is None:
+            return
+        key = _slot_key(_key(said), int(said.clock))
+        bucket = list(self._bucket(key))
+        slot = next((one for one in bucket if not self._keys[one]), None)
+        if slot is None:
+            self.lost += 1
+            slot = min(bucket, key=self._order.__getitem__)
+        self._lines += 1
+        self._keys[slot], self._order[slot] = key, self._lines
+        self._times[slot] = said.time if said.zoned and said.time is not None else said.clock
+        self._log[slot], self._taken[slot] = self._logs, 0
+
+    def _bucket(self, key: int) -> Iterator[int]:
+        first = key % self._size
+        return (one % self._size for one in range(first, first + _REACH))
+
+
+def _key(said: Said) -> int:
+    text = f"{said.name}{said.rest}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
+
+
+def _slot_key(text: int, second: int) -> int:
+    # 0 is an empty slot.
+    return (text + (second % QUARTER) * _SPREAD) & _WORD or 1
+
+
+def _shift(earlier: float, said: Said) -> int | None:
+    """Quarter hours from a line to an earlier one; None for two times with zones that are not the same."""
+    assert said.clock is not None
+    # A time below a day is one of a day or a zone that is not known.
+    if earlier >= DAY and said.zoned and said.time is not None:
+        return 0 if abs(earlier - said.time) < 2 else None
+    return round((earlier - said.clock) % DAY / QUARTER) % (DAY // QUARTER)
