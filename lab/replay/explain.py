@@ -245,7 +245,8 @@ def _in_the_flow(turn: Turn, row: Row) -> str | None:
             else (f"the Working Set holds its first {cut} characters, and so it is no item of its own")
         )
     if any(one.candidate.id == row.id for one in turn.final):
-        return "it was selected, and the budget dropped it"
+        cut = turn.packed is not None and any(slot.id == row.id for slot in turn.packed.kept)
+        return f"it was selected, and the budget {'cut the block within it' if cut else 'dropped it'}"
     if turn.excluded.get(row.id):
         return f"it says what the Working Set says already (same {turn.excluded[row.id]})"
     stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)

@@ -6,13 +6,12 @@ prompt.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from lab.engine.collation import id_order
-from lab.engine.js import WHITESPACE, round6, whole_count
+from lab.engine.js import WHITESPACE, js_json, round6, whole_count
 from lab.engine.memory import normal_label
 from lab.engine.recall.select.outcome import Quota, TierCount
 from lab.engine.settings import ReceiptSettings
@@ -166,7 +165,7 @@ def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str
     for name, keys in (("fallback", _FALLBACK), ("coldLane", _COLD_LANE), ("workingSet", _WORKING_SET)):
         if receipt.get(name) is not None:
             value[name] = {key: receipt[name][key] for key in keys if key in receipt[name]}
-    return f"<!-- openclaw-mem-engine:autoRecall {compact_json(value)} -->"
+    return f"<!-- openclaw-mem-engine:autoRecall {js_json(value)} -->"
 
 
 def closed_comment(comment: str) -> str:
@@ -178,11 +177,6 @@ def closed_comment(comment: str) -> str:
         return ""
     inner = comment[len("<!--") : -len("-->")]
     return f"<!--{inner.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}-->"
-
-
-def compact_json(value: Any) -> str:
-    """JSON as the plugin writes it: no spaces, nothing escaped that need not be."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def most_listed(settings: ReceiptSettings) -> int:

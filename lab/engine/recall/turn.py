@@ -146,5 +146,5 @@ class Turn:
 
     @property
     def kept(self) -> tuple[Slot, ...]:
-        """The slots that are injected."""
-        return self.packed.kept if self.packed else ()
+        """The slots that stand whole in what is injected."""
+        return self.packed.intact if self.packed else ()
