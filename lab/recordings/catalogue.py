@@ -42,6 +42,10 @@ class Entry:
     good_for: str
     files: tuple[Known, ...] = ()
 
+    def lists(self, name: str) -> bool:
+        """Whether a known file has this name."""
+        return as_listed(name) in {known.name for known in self.files}
+
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
