@@ -42,6 +42,10 @@ class Entry:
     good_for: str
     files: tuple[Known, ...] = ()
 
+    def lists(self, name: str) -> bool:
+        """Whether a known file has this name."""
+        return as_listed(name) in {known.name for known in self.files}
+
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
@@ -59,6 +63,12 @@ def entry_of(format_name: str) -> Entry:
 def identified(entry: Entry, checksums: Iterable[str]) -> list[Known | None]:
     """Which known file each checksum is; None where it is another version, or another file."""
     return [next((known for known in entry.files if checksum.startswith(known.sha256)), None) for checksum in checksums]
+
+
+def in_clone(format_name: str, folder: Path) -> str:
+    """Return where below a folder the files of a format are, if the folder is a clone of its authors' repository."""
+    places = (folder / entry.path for entry in CATALOGUE if entry.format == format_name and entry.path)
+    return next((f"; they are in {place}" for place in places if place.exists()), "")
 
 
 def as_listed(name: str) -> str:
@@ -107,7 +117,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "chats",
         "b2a3ee8ba1",
         RESEARCH,
-        "100K: 20 chats, 5,732 messages, 400 questions; 500K: 35 chats",
+        "100K: 20 chats, 5,732 messages, 400 questions; 500K: 35 chats, 38,058 messages, 700 questions",
         "standing instructions, updates, contradictions, abstention, size",
         _known("beam"),
     ),
@@ -130,7 +140,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "05399308a3",
         "MIT",
         "70 topics, 833 utterances, 313 of which need a statement",
-        "silence: most turns need nothing",
+        "precision: most turns need no memory",
         _known("ikat"),
     ),
     Entry(
@@ -163,7 +173,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "da9a588c78",
         "MIT",
         "41 logged conversations, 474 messages, 7.5 hours, in Chinese and translated into English",
-        "replay without gold, in Chinese",
+        "replay without gold, in Chinese and English",
         _known("hermes"),
     ),
     Entry(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ def memories_of(path: Path) -> tuple[Path, ...]:
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read every user of one language."""
+    if "dialogue" not in path.stem or any(fnmatchcase(path.name, one) for one in IGNORED):
+        raise UnusableInput(f"{path}: is no dialogue file; name …-dialogue.json, or the folder that holds it")
     beside = memories_of(path)
     if not beside:
         expected = path.stem.replace("dialogue", "memory") + ".json"

@@ -15,6 +15,7 @@ from lab.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, openclaw, realmem, realtalk
+from lab.recordings.catalogue import in_clone
 from lab.recordings.model import Recording
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
@@ -182,7 +183,10 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
         )
     )
     if not found:
-        raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
+        elsewhere = in_clone(form.name, path)
+        raise UnusableInput(
+            f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads{elsewhere}"
+        )
     return found
 
 

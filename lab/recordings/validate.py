@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.files import sha256_file
-from lab.recordings.catalogue import CATALOGUE, as_listed, identified
+from lab.recordings.catalogue import CATALOGUE, identified
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library
 
@@ -60,13 +60,12 @@ def validate(path: Path, format_name: str) -> Validation:
 def _other_versions(library: Library) -> list[str]:
     """Files with the name of a published one and other contents: one that was cut at a line's end reads as if whole."""
     entries = [entry for entry in CATALOGUE if entry.format == library.format.name]
-    published = {known.name for entry in entries for known in entry.files}
     return [
         f"{name}: not the published file of that name: newer, edited, or cut; "
         f"`lab recordings list {entry.format}` has the known checksums"
         for entry in entries
         for name, path in library.names.items()
-        if as_listed(name) in published and identified(entry, [sha256_file(path)]) == [None]
+        if entry.lists(name) and identified(entry, [sha256_file(path)]) == [None]
     ]
 
 

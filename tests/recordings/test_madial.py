@@ -139,6 +139,15 @@ def test_languages_in_folders_of_a_clone_are_read_together(sample: Sample, tmp_p
     assert len(read_library(tmp_path, "madial").files) == 1
 
 
+@pytest.mark.parametrize("name", ["MADial-Bench-en-memory.json", "MADial-Bench-zh-dialogue-setting2.json"])
+def test_file_without_dialogues_to_judge_is_refused(sample: Sample, tmp_path: Path, name: str) -> None:
+    path = sample("madial", tmp_path) / name
+    path.touch()
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "madial")
+    assert str(caught.value) == f"{path}: is no dialogue file; name …-dialogue.json, or the folder that holds it"
+
+
 def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path)
     (folder / "MADial-Bench-en-memory.json").rename(folder / "other.json")

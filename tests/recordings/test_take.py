@@ -157,3 +157,14 @@ def test_a_published_file_that_was_cut_is_named(shared: Callable[..., Path], tmp
         "hermes-zh.jsonl: not the published file of that name: newer, edited, or cut; "
         "`lab recordings list hermes` has the known checksums"
     )
+
+
+@pytest.mark.parametrize("place", [("probing_questions",), ()])
+def test_edited_questions_of_beam_are_named_in_both_layouts(
+    sample: Sample, tmp_path: Path, place: tuple[str, ...]
+) -> None:
+    folder = sample("beam", tmp_path) / "100K" / "7"
+    published = folder / "probing_questions" / "probing_questions.json"
+    published.rename(path := folder.joinpath(*place, "probing_questions.json"))
+    warned = [one.split(": ")[0] for one in validate(tmp_path, "beam").warnings if "not the published file" in one]
+    assert warned == ["100K/7/chat.json", path.relative_to(tmp_path).as_posix()]

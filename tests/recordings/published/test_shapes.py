@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, as_listed, entry_of, identified
 from lab.recordings.readers import read_library
@@ -259,6 +260,14 @@ def test_sample_of_a_set_is_read_whole_and_imported(clone_sample: Sample, tmp_pa
     taken = take(source, name, tmp_path / "out")
     assert (taken.conversations, taken.probes) == (IN_SAMPLE[name][0], IN_SAMPLE[name][-1])
     assert read_library(tmp_path / "out", name).recordings == read_library(source, name).recordings
+
+
+@pytest.mark.parametrize("name", ["aider", "hermes", "locomo", "realmem", "realtalk"])
+def test_clone_of_a_set_is_answered_with_its_folder(clone_sample: Sample, tmp_path: Path, name: str) -> None:
+    clone_sample(name, tmp_path)
+    with pytest.raises(UnusableInput) as caught:
+        read_library(tmp_path, name)
+    assert str(caught.value).endswith(f"which format {name!r} reads; they are in {tmp_path / entry_of(name).path}")
 
 
 def test_beam_chat_cut_to_length_is_read_where_it_is_named(clone_sample: Sample, tmp_path: Path) -> None:
