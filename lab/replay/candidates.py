@@ -20,8 +20,8 @@ from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import embedder_key
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
-from lab.engine.store.contract import scan_score, vector_score
 from lab.engine.settings import DocsSettings
+from lab.engine.store.contract import scan_score, vector_score
 from lab.errors import LabError
 from lab.files import digest
 from lab.recordings.model import Recording

@@ -42,7 +42,9 @@ class Compared(NamedTuple):
     first: str
 
 
-def compare(node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS) -> Iterator[Compared]:
+def compare(
+    node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS
+) -> Iterator[Compared]:
     """Run every turn of a family under each configuration on both sides, in the folder ``place``.
 
     The table is filled once; each configuration has a copy of it, for it may write into it.

@@ -39,7 +39,9 @@ def find_node() -> str:
         raise Missing(f"{node} does not run: {error}") from None
     numbers = re.match(r"v(\d+)\.(\d+)", told)
     if numbers is None or tuple(map(int, numbers.groups())) < OLDEST:
-        raise Missing(f"{node} is {told}, and a version from {'.'.join(map(str, OLDEST))} is needed; name it in LAB_NODE")
+        raise Missing(
+            f"{node} is {told}, and a version from {'.'.join(map(str, OLDEST))} is needed; name it in LAB_NODE"
+        )
     return node
 
 
@@ -81,7 +83,7 @@ class Endpoint:
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name that the library calls
+            def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
                 down = any(text in endpoint.refused for text in texts)
