@@ -80,7 +80,8 @@ def read_stored(path: Path) -> Stored:
 def with_stored(library: Library, stored: Stored) -> Library:
     """The same recordings with the memories of a store in place of their own.
 
-    They stand in order of birth, then by key; each knows its place in the store. Raises :class:`UnusableInput` where the recordings' probes name memories that are gone.
+    They stand in order of birth, then by key; each knows its place in the store. Raises :class:`UnusableInput` where
+    the recordings' probes name memories that are gone.
     """
     notes = list(stored.notes)
     recordings = []

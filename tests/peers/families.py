@@ -16,56 +16,12 @@ BETWEEN = 60_000
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 SCORES = (0.95, 0.85, 0.7, 0.55, 0.2, None)
 SCOPES = ("global", "global", "global", "team-oak", "team-elm")
-WORDS = [
-    "kiln",
-    "harbour",
-    "ledger",
-    "violin",
-    "orchard",
-    "tariff",
-    "lantern",
-    "ferry",
-    "clinic",
-    "pepper",
-    "gasket",
-    "atlas",
-    "willow",
-    "copper",
-    "margin",
-    "basil",
-    "anchor",
-    "tunnel",
-    "ribbon",
-    "quartz",
-    "saddle",
-    "beacon",
-    "cedar",
-    "novel",
-    "puzzle",
-    "rudder",
-    "salmon",
-    "thread",
-    "vessel",
-    "walnut",
-    "yarn",
-    "zinc",
-    "release",
-    "backup",
-    "meeting",
-    "invoice",
-    "password",
-    "deploy",
-    "ticket",
-    "budget",
-    "review",
-    "draft",
-    "plan",
-    "week",
-    "office",
-    "door",
-    "key",
-    "lamp",
-]
+_WORDS = (
+    "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper gasket atlas willow copper margin basil "
+    "anchor tunnel ribbon quartz saddle beacon cedar novel puzzle rudder salmon thread vessel walnut yarn zinc "
+    "release backup meeting invoice password deploy ticket budget review draft plan week office door key lamp"
+)
+WORDS = _WORDS.split()
 SIGNS = "我們決定把窯爐的溫度調低一點今天下午三點在港口開會請記得帶上帳本和燈籠茶山的路很滑不要忘記"
 
 
