@@ -1,9 +1,9 @@
 """Where the candidates of a conversation are kept, named by everything that they depend on.
 
 Recall at a moment searches what is born by then. So candidates are a function of the memories (what is searched of
-them, when each is born, its scope, label and place in the table), of the moments (what is asked, in which scope), of how both are made into
-words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change none of it: a hundred
-configurations select from one retrieval.
+them, when each is born, its scope, label and place in the table), of the moments (what is asked, in which scope), of
+how both are made into words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change
+none of it: a hundred configurations select from one retrieval.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import embedder_key
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
-from lab.engine.store.contract import scan_score, vector_score
 from lab.engine.settings import DocsSettings
+from lab.engine.store.contract import scan_score, vector_score
 from lab.errors import LabError
 from lab.files import digest
 from lab.recordings.model import Recording

@@ -35,6 +35,12 @@ TABLE = "memories"
 REQUIRED = ("id", "text", "createdAt")
 # What a row is taken to have where its table or line has no such field (spec 0.3).
 DEFAULTS = {"category": "other", "importance_label": "", "scope": "global", "trust_tier": "unknown"}
+# The columns that every search of the plugin's recall names.
+SEARCHED = ("importance_label", "scope")
+NOT_SEARCHED = (
+    "rows in which the plugin itself would find nothing until they are imported with memory_import, for its searches "
+    "need importance_label and scope"
+)
 # The score may be absent (spec 0.2); the flag is the lab's own (spec 16.5).
 OPTIONAL = ("importance", "hard_rule")
 # Rows that are read at a time with their vectors.
@@ -66,13 +72,16 @@ def read_stored(path: Path) -> Stored:
         reader.take(row, at)
     if not reader.memories:
         raise UnusableInput(f"{path}: holds no memory that could be recalled")
+    if path.is_dir() and any(reader.noticed[_assumed(name)] for name in SEARCHED):
+        reader.noticed[NOT_SEARCHED] = len(reader.memories)
     return Stored(tuple(reader.memories), tuple(f"{path}: {what}: {count}" for what, count in reader.noticed.items()))
 
 
 def with_stored(library: Library, stored: Stored) -> Library:
     """The same recordings with the memories of a store in place of their own.
 
-    They stand in order of birth, then by key; each knows its place in the store. Raises :class:`UnusableInput` where the recordings' probes name memories that are gone.
+    They stand in order of birth, then by key; each knows its place in the store. Raises :class:`UnusableInput` where
+    the recordings' probes name memories that are gone.
     """
     notes = list(stored.notes)
     recordings = []

@@ -17,7 +17,7 @@ set_up()
 
 from beside import Compared, compare  # noqa: E402
 from families import families  # noqa: E402
-from plugin import Missing, find_node, find_plugin  # noqa: E402
+from needs import Missing, find_node, find_plugin  # noqa: E402
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

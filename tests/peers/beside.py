@@ -42,7 +42,9 @@ class Compared(NamedTuple):
     first: str
 
 
-def compare(node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS) -> Iterator[Compared]:
+def compare(
+    node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS
+) -> Iterator[Compared]:
     """Run every turn of a family under each configuration on both sides, in the folder ``place``.
 
     The table is filled once; each configuration has a copy of it, for it may write into it.
@@ -173,9 +175,9 @@ def _hash(text: str) -> str:
 def _told(family: Family, at: int, live: list[Answer], own: list[Answer]) -> str:
     one, other = live[at], own[at]
     parts = [f"turn {at}, {family.prompts[at]!r}"]
-    for name in ("ids", "block", "log"):
-        if getattr(one, name) != getattr(other, name):
-            parts.append(f"{name}: plugin {getattr(one, name)}, lab {getattr(other, name)}")
+    names = ("ids", "block", "log")
+    differing = [name for name in names if getattr(one, name) != getattr(other, name)]
+    parts += [f"{name}: plugin {getattr(one, name)}, lab {getattr(other, name)}" for name in differing]
     if one.receipt != other.receipt:
         keys = [key for key in {**one.receipt, **other.receipt} if one.receipt.get(key) != other.receipt.get(key)]
         parts += [f"receipt {key}: plugin {one.receipt.get(key)}, lab {other.receipt.get(key)}" for key in keys]

@@ -16,11 +16,12 @@ BETWEEN = 60_000
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 SCORES = (0.95, 0.85, 0.7, 0.55, 0.2, None)
 SCOPES = ("global", "global", "global", "team-oak", "team-elm")
-WORDS = (
+_WORDS = (
     "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper gasket atlas willow copper margin basil "
     "anchor tunnel ribbon quartz saddle beacon cedar novel puzzle rudder salmon thread vessel walnut yarn zinc "
     "release backup meeting invoice password deploy ticket budget review draft plan week office door key lamp"
-).split()
+)
+WORDS = _WORDS.split()
 SIGNS = "我們決定把窯爐的溫度調低一點今天下午三點在港口開會請記得帶上帳本和燈籠茶山的路很滑不要忘記"
 
 
@@ -120,7 +121,9 @@ class Draw:
             if near and kind < 0.4:
                 prompt = self.random.choice(near)["text"] + self.random.choice(("", "?", " again"))
             if self.random.random() < 0.4:
-                prompt = f"[SCOPE: {self.random.choice(('team-oak', 'team-elm', 'empty-room', 'Not a scope!'))}] {prompt}"
+                prompt = (
+                    f"[SCOPE: {self.random.choice(('team-oak', 'team-elm', 'empty-room', 'Not a scope!'))}] {prompt}"
+                )
             made.append(self.random.choice(("ok", "thanks!", "/help")) if kind > 0.95 else prompt)
         return made
 
@@ -159,7 +162,9 @@ def _untimed(draw: Draw, turns: int) -> Family:
     """A third of the rows have no time, or zero: only a table that something else wrote holds such rows."""
     rows = draw.rows(100)
     draw.random.shuffle(rows)
-    return Family("missing times", [rows[:20]], draw.prompts(turns, near=rows), [_as_stored(draw, row) for row in rows[20:]])
+    return Family(
+        "missing times", [rows[:20]], draw.prompts(turns, near=rows), [_as_stored(draw, row) for row in rows[20:]]
+    )
 
 
 def _as_stored(draw: Draw, row: Row) -> Row:
@@ -184,7 +189,9 @@ def _unembedded(draw: Draw, turns: int) -> Family:
 
 def _scarce(draw: Draw, turns: int) -> Family:
     """Scopes of one to three rows, filled up from others; one of them stands in no list."""
-    rows = [draw.row(scope=scope) for scope in ("team-oak", "team-elm", "team-elm", "small:one", "small:one", "small:one")]
+    rows = [
+        draw.row(scope=scope) for scope in ("team-oak", "team-elm", "team-elm", "small:one", "small:one", "small:one")
+    ]
     rows += draw.rows(60, scope="lab-notes") + draw.rows(40, scope="global")
     policy = {"defaultScope": "small:one", "fallbackScopes": ["lab-notes", "team-oak", "global"]}
     return Family("scarce scopes", draw.batches(rows), draw.prompts(turns, near=rows), settings={"scopePolicy": policy})

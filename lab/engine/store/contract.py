@@ -109,7 +109,8 @@ def scan_distances(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Squared L2 distances of the rows of ``matrix`` to ``vector``: float64 ``[rows]`` that hold float32 values.
 
     Summed in the order in which LanceDB sums without an index, equal to its ``_distance`` in every bit: 16 sums side
-    by side, then one after another. Ranks of near ties depend on these bits.
+    by side, then one after another (vectors of 8 or 16 numbers, which no embedder makes, it sums otherwise). Ranks of
+    near ties depend on these bits.
     """
     import numpy as np
 

@@ -115,7 +115,9 @@ class ExactStore:
         numbers, rough = np.arange(len(matrix)), self._products(vector)
         if self.settings.lane == "scan":
             # Numbers follow the order of becoming visible, and decide where places are equal.
-            return Lane(numbers, rough, BAND, scanned, lambda number, distance: (distance, int(row_places[number]), number))
+            return Lane(
+                numbers, rough, BAND, scanned, lambda number, distance: (distance, int(row_places[number]), number)
+            )
         return Lane(numbers, rough, BAND, exact, self._by_id)
 
     def _by_id(self, number: int, _distance: float) -> Any:
