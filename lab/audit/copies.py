@@ -98,7 +98,7 @@ class Copies:
             key = _slot_key(text, near)
             for slot in self._bucket(key):
                 if self._keys[slot] == key and self._log[slot] != self._logs:
-                    shift = _shift(self._times[slot], said)
+                    shift = _shift(self._times[slot], said, said.clock)
                     if shift is not None:
                         found.setdefault(shift, []).append(slot)
         return found
@@ -132,10 +132,9 @@ def _slot_key(text: int, second: int) -> int:
     return (text + (second % QUARTER) * _SPREAD) & _WORD or 1
 
 
-def _shift(earlier: float, said: Said) -> int | None:
+def _shift(earlier: float, said: Said, clock: float) -> int | None:
     """Quarter hours from a line to an earlier one; None for two times with zones that are not the same."""
-    assert said.clock is not None
     # A time below a day is one of a day or a zone that is not known.
     if earlier >= DAY and said.zoned and said.time is not None:
         return 0 if abs(earlier - said.time) < 2 else None
-    return round((earlier - said.clock) % DAY / QUARTER) % (DAY // QUARTER)
+    return round((earlier - clock) % DAY / QUARTER) % (DAY // QUARTER)

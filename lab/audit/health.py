@@ -1,5 +1,4 @@
-"""Whether the engine works at all, by its receipts: lanes that find nothing, providers that fail, limits that are not
-kept, blocks that hold no memory.
+"""Whether the engine works at all, by its receipts: lanes, providers, limits, and blocks that hold no memory.
 
 None of these figures depends on which memories are relevant, and in a sound engine nearly all of them are 0 under
 every selection policy. The text lane alone is silent now and then: no stored memory has a word of the prompt.
@@ -11,9 +10,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from lab.audit.check import MAX_TIERS, TIERS, reserved, runs_of, tier_of
+from lab.audit.check import TIERS, reserved, runs_of, tier_of
 from lab.engine.js import js_length
-from lab.engine.recall.receipt import prompt_comment
+from lab.engine.recall.receipt import MAX_TIERS, prompt_comment
 from lab.engine.recall.wrap import OPEN, POLICY
 from lab.engine.settings import ReceiptSettings
 

@@ -42,9 +42,8 @@ class Said(NamedTuple):
 
     ``name`` is that of the marker: blank for a sentence of the engine, None for an ordinary line that mentions an id,
     such as a tool's. ``rest`` is the text behind it, without colours and blanks at its end. ``time`` is seconds since
-    1970; a time without a zone is taken as UTC, and ``zoned`` is false. ``clock`` is the second of the day, which is all
-    that a console tells.
-    ``trace``, ``span`` and ``parent`` are ids that a host gives to what belongs to one turn.
+    1970; a time without a zone is taken as UTC, and ``zoned`` is false. ``clock`` is the second of the day, all that a
+    console tells. ``trace``, ``span`` and ``parent`` are ids that a host gives to what belongs to one turn.
     """
 
     name: str | None

@@ -37,8 +37,13 @@ REPLAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }
 
 
-def replayed(folder: Path, name: str) -> dict[str, Pool]:
-    """The pools of both policies of one of :data:`REPLAYS`; the run is kept in ``folder`` and gone on with."""
+def replayed(
+    folder: Path, name: str, embedder: str = "all-MiniLM-L6-v2", conversations: int | None = None
+) -> dict[str, Pool]:
+    """The pools of both policies of one of :data:`REPLAYS`, over the first conversations of the shipped operators.
+
+    The run is kept in ``folder``, and the same call again makes no other.
+    """
     faults, config = REPLAYS[name]
     place = folder / name.replace(" ", "-").replace("%", "percent")
     place.mkdir(parents=True, exist_ok=True)
@@ -48,8 +53,14 @@ def replayed(folder: Path, name: str) -> dict[str, Pool]:
         recall = {"selectionMode": policy, "maxItems": 4}
         path.write_text(json.dumps({"lab": {"arm": "engine"}, "autoRecall": recall, **config}), "utf-8")
         arms.append(f"{policy.removesuffix('_v1')}={path}")
-    operators = str(shipped("datasets", "operators"))
-    asked = Asked(operators, "lab", tuple(arms), profile="upstream", scope="recorded", faults=faults)
+    asked = Asked(
+        *(str(shipped("datasets", "operators")), "lab", tuple(arms)),
+        profile="upstream",
+        scope="recorded",
+        limit=conversations,
+        embedder=embedder,
+        faults=faults,
+    )
     run = run_replay(asked, place / "run").run
     pools: dict[str, dict[str, list[Recall]]] = {arm: {} for arm in run.arms}
     for conversation in run.conversations:
