@@ -33,7 +33,7 @@ def embedding_clamp(record: Value) -> Any:
     """``clampEmbeddingInput``, its configuration, and the refusals that mean "too long"."""
     given, name = record["input"], record["fn"]
     if name == "looksLikeEmbeddingInputTooLongMessage":
-        return is_too_long(as_text(given["body"]))
+        return is_too_long(as_text(given.get("body")))
     if name == "resolveEmbeddingClampConfig":
         found = resolve_embedding_clamp(without_undefined(given["raw"]))
         return {key: UNDEFINED if value is None else value for key, value in found.items()}
@@ -101,8 +101,8 @@ SIDECAR: dict[str, Callable[[Any], Any]] = {
     "normalize_label": sidecar_label,
     "parse_importance_score": parse_importance,
     "is_parseable_importance": is_importance,
-    "summary_has_task_marker": has_task_marker,
-    "strip_markdown_task_prefix": strip_task_prefix,
+    "summary_has_task_marker": lambda text: has_task_marker(text or ""),
+    "strip_markdown_task_prefix": lambda text: strip_task_prefix(text or ""),
 }
 
 
