@@ -30,6 +30,7 @@ Kind = Literal[
     "map",
     "any",
     "true",
+    "time",
 ]
 
 # Scopes that may be searched after the primary one.

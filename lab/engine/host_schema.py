@@ -21,6 +21,8 @@ OLDER, NEWEST = KNOWN_HOSTS = ("2026.6.11", "2026.9.6")
 ANY_KEY = "*"
 # The host puts another file in its place before it validates.
 INCLUDE = "$include"
+# Milliseconds: JavaScript has no date beyond.
+LAST_MOMENT = 8.64e15
 _FLAG, _TEXT, _TEXTS = Knob("flag"), Knob("text"), Knob("texts")
 _TIMEOUT = Knob("whole", low=1, high=600_000)
 
@@ -74,7 +76,7 @@ PLUGINS_OF = {
     NEWEST: _plugins(ENTRY_OF[NEWEST], {}),
 }
 META_OF = {
-    OLDER: _object({"lastTouchedVersion": _TEXT, "lastTouchedAt": Knob("any")}),
+    OLDER: _object({"lastTouchedVersion": _TEXT, "lastTouchedAt": Knob("time")}),
     NEWEST: _object(
         {
             "lastTouchedVersion": _TEXT,
@@ -115,6 +117,10 @@ def _refusal(knob: Knob, value: Any) -> str | None:
     """Why a host refuses a value; None: it does not."""
     if knob.kind == "any":
         return None
+    if knob.kind == "time":
+        number = finite(value)
+        known = isinstance(value, str) or (number is not None and abs(number) <= LAST_MOMENT)
+        return None if known else f"expected a time, found {in_short(value)}"
     if knob.kind == "true":
         return None if value is True else f"expected true, found {in_short(value)}"
     if knob.kind == "flag":

@@ -25,9 +25,15 @@ def js_length(text: str) -> int:
 
 
 def round6(value: float) -> float:
-    """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813."""
+    """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813.
+
+    What is not finite is 0.
+    """
+    value = _double(value)
+    if not math.isfinite(value):
+        return 0.0
     # Python rounds halves to even, so only a value that may be a half needs the slow way.
-    if not (value * 2e6).is_integer():
+    if value.is_integer() or not (value * 2e6).is_integer():
         return round(value, 6)
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
 
@@ -45,9 +51,29 @@ def js_json(value: Any) -> str:
     return f"[{','.join(map(js_json, value))}]"
 
 
+def js_text(value: Any) -> str:
+    """Return a parsed JSON value as JavaScript's ``String`` makes a text of it; null, which is no text, is blank."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number_text(value)
+    return "[object Object]" if isinstance(value, Mapping) else ",".join(map(js_text, value))
+
+
+def text_or_blank(value: Any) -> str:
+    """Return JavaScript's ``String(value || "")``: what counts as false there (null, 0, NaN, false) is blank."""
+    if value is None or value is False or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return "" if isinstance(value, int | float) and value == 0 else js_text(value)
+
+
 def number_text(value: float) -> str:
-    """Return a finite number as JavaScript prints it: 2.0 is 2, -0.0 is 0, 1e21 is 1e+21, 0.00001 is 0.00001."""
+    """Return a number as JavaScript prints it: 2.0 is 2, -0.0 is 0, 1e21 is 1e+21, 0.00001 is 0.00001."""
     number = _double(value)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "0"
     # Both print the fewest digits that name the number; they differ in where the point stands.

@@ -106,6 +106,24 @@ def test_check_host_of_a_versions_own_key_follows_the_version(path: str, value: 
         assert bool(checked(with_value(path, value), version).problems) == (version in refused_by)
 
 
+@pytest.mark.parametrize(
+    ("meta", "refused_by"),
+    [
+        ({"lastTouchedVersion": OLDER, "lastTouchedAt": "2026-06-11T00:00:00Z"}, {NEWEST}),
+        ({"lastTouchedAt": 1.7e12}, {NEWEST}),
+        ({"lastTouchedAt": 1e17}, {OLDER, NEWEST}),
+        ({"lastTouchedAt": []}, {OLDER, NEWEST}),
+        ({"migrations": {"modelPolicyAllowlist": True}}, {OLDER}),
+        ({"migrations": {"modelPolicyAllowlist": False}}, {OLDER, NEWEST}),
+    ],
+)
+def test_check_host_of_meta_follows_the_version(meta: dict[str, Any], refused_by: set[str]) -> None:
+    for version in (OLDER, NEWEST):
+        found = checked({"meta": meta} | SOUND, version)
+        assert bool(found.problems) == (version in refused_by)
+        assert all(one.startswith("f: meta") for one in found.problems)
+
+
 def test_check_host_accepts_both_ends_of_every_range() -> None:
     def ends(section: Section, path: str) -> None:
         for key, entry in section.keys.items():

@@ -34,8 +34,8 @@ class Budget(NamedTuple):
 class Packed(NamedTuple):
     """The text that is injected, the slots that were not dropped, and the receipt of what had to go.
 
-    ``intact`` are the slots whose lines stand whole in the text: fewer than ``kept``, which the plugin's receipt counts,
-    where :func:`pack` had to cut the text.
+    ``intact`` are the slots whose lines stand whole in the text. Where :func:`pack` had to cut it, they are fewer than
+    ``kept``, which is what the plugin's receipt counts.
     """
 
     context: str

@@ -6,7 +6,6 @@ prompt.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -194,17 +193,13 @@ def lane_of(hits: Sequence[Found], listed: int) -> Lane:
     return Lane({one.id for one in hits}, _top(hits, listed))
 
 
-def _number(value: float) -> float:
-    return round6(value) if math.isfinite(value) else 0
-
-
 def _top(hits: Sequence[Found], count: int) -> list[Found]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
     for identity, score, distance in hits:
         # Rounded first: scores that look alike in the receipt stand in the order of their ids.
-        score = _number(score)
+        score = round6(score)
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
-    return [Found(identity, -negative, _number(best[identity][1])) for negative, _, identity in ordered]
+    return [Found(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]
