@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lab.engine.recall.trivial import is_trivial
 from lab.errors import UnusableInput
-from lab.files import digest, sha256_file
+from lab.files import digest
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
@@ -100,8 +100,7 @@ def unjudged(library: Library) -> Library:
 
 def content(library: Library) -> str:
     """A hash of the files that were read, those that belong to them, and of stored memories."""
-    files = {name: sha256_file(file) for name, file in library.names.items()}
-    return digest([files, library.memories, library.stored])
+    return digest([library.checksums(), library.memories, library.stored])
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
