@@ -111,8 +111,10 @@ def _emit_inventory(inventory: Inventory) -> None:
     emit_table(
         ["stored as", "begun by", "read", "turns", "memories", "first", "last"],
         [
-            [one.stored, one.origin or "-", one.conversations, one.turns, one.memories]
-            + [day(one.first_ms), day(one.last_ms)]
+            [
+                *(one.stored, one.origin or "-", one.conversations, one.turns, one.memories),
+                *map(day, (one.first_ms, one.last_ms)),
+            ]
             for one in inventory.stocks
         ],
         left=2,

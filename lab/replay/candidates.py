@@ -23,7 +23,7 @@ from lab.engine.memory import Row
 from lab.engine.settings import DocsSettings
 from lab.errors import LabError
 from lab.files import digest
-from lab.recordings.model import Recording
+from lab.recordings.model import Memory, Recording
 from lab.replay.code import code_key
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
@@ -53,7 +53,7 @@ def candidates_path(
     searched = [
         part
         for memory, row in zip(recording.memories, rows, strict=True)
-        for part in (row.id, row.index_text, row.scope, row.importance_label, str(memory.visible_from))
+        for part in (row.id, row.index_text, row.scope, row.importance_label, _span(memory))
     ]
     asked = [
         part
@@ -70,6 +70,11 @@ def candidates_path(
         }
     )
     return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
+
+
+def _span(memory: Memory) -> str:
+    """When a memory can be found."""
+    return str(memory.visible_from) if memory.visible_until is None else f"{memory.visible_from}-{memory.visible_until}"
 
 
 Kept = dict[Retrieval, Candidates]

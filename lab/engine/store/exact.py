@@ -47,6 +47,7 @@ class ExactStore:
         self._scopes = Growing(np.int32)
         self._labels = Growing(np.int8)
         self._postings = Postings()
+        self._removed: list[int] = []
         self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
         self._asked = 0
         # The block that was scored: its first query, how many rows it speaks of, float32 [queries, rows].
@@ -68,9 +69,13 @@ class ExactStore:
     def remove(self, identity: str) -> None:
         """Take the row of an id out of every search; its number stays taken."""
         number = max(number for number, row in enumerate(self.rows) if row.id == identity)
-        # A code that no filter asks for.
+        # A code that no filter asks for; and where there is no filter, a mask.
         self._scopes.array[number], self._labels.array[number] = -1, -1
+        self._removed.append(number)
         self._postings.remove(number)
+
+    def settle(self) -> None:
+        """Nothing to bring up to date: statistics follow every change."""
 
     def expect(self, vectors: np.ndarray) -> None:
         """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
@@ -78,9 +83,17 @@ class ExactStore:
 
     def view(self, query: Query) -> ExactView:
         """Everything that can be asked about one query, of the rows as they are."""
+        import numpy as np
+
         near = None if query.vector is None else self._near(query.vector)
         made = ScanView if self.settings.lane == "scan" else ExactView
-        return made(self.rows, self._scopes.array, self._labels.array, self.scope_codes, near, self._postings, query)
+        present = None
+        if self._removed:
+            present = np.ones(len(self.rows), bool)
+            present[self._removed] = False
+        return made(
+            *(self.rows, self._scopes.array, self._labels.array, self.scope_codes, near, self._postings, query, present)
+        )
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -190,7 +203,9 @@ class ExactView:
         near: Lane | None,
         postings: Postings,
         query: Query,
+        present: np.ndarray | None = None,
     ) -> None:
+        self._present = present
         self._rows, self._scopes, self._labels, self._scope_codes = rows, scopes, labels, scope_codes
         self._near, self._postings, self._query = near, postings, query
         self._worded = self._score_text()
@@ -230,7 +245,7 @@ class ExactView:
 
     def _mask(self, where: Filter, among: np.ndarray | slice = slice(None)) -> np.ndarray | None:
         """Which of these rows pass a filter; None: all."""
-        masks = []
+        masks = [] if self._present is None else [self._present[among]]
         if where.scope is not None:
             masks.append(self._scopes[among] == self._scope_codes.get(where.scope, -2))
         if where.labels is not None:

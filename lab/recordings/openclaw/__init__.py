@@ -17,8 +17,8 @@ from lab.golden.model import GoldenSet
 from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.copies import Session, distinct
-from lab.recordings.openclaw.database import read_database
-from lab.recordings.openclaw.folders import Archive, Found, Place, find
+from lab.recordings.openclaw.database import StoredArchive, read_database
+from lab.recordings.openclaw.folders import Archive, Place, find
 from lab.recordings.openclaw.transcript import read_data, read_transcript, session_of
 from lab.words import counted
 
@@ -64,7 +64,7 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
         reading.notes.append(_left(reading.left))
     sessions = distinct(reading.sessions, reading.notes, reading.passed)
     if not sessions:
-        raise _nothing(path, found, reading)
+        raise _nothing(path, reading)
     recordings = tuple(one.recording for one in sessions)
     for one in sessions:
         reading.passed.update(one.passed)
@@ -88,7 +88,7 @@ def files(path: Path) -> tuple[Path, ...]:
     if path.is_file():
         return (path,)
     if not named:
-        raise _nothing(path, found, _Reading())
+        raise _nothing(path, _Reading())
     return named
 
 
@@ -132,9 +132,7 @@ def _read_file(file: Path, archive: Archive | None, place: Place, reading: _Read
     try:
         session = read_transcript(file)
     except UnusableInput as error:
-        reading.refused.append(error)
-        reading.passed["transcripts that cannot be read, or in which nobody says anything"] += 1
-        reading.notes.append(f"passed over: {error}")
+        _refuse(error, reading)
         return
     stored = f"{archive.reason}, {session.stored}" if archive else session.stored
     origin = place.origins.get(session.recording.conversation, "")
@@ -164,19 +162,28 @@ def _read_database(file: Path, place: Place, reading: _Reading, archived: bool) 
             continue
         at = Path(f"{file}:{kept.name}")
         try:
-            if kept.data is None:
-                raise UnusableInput(f"{at}: {kept.problem}")
-            session = read_data(kept.data, at)
+            session = _archived(kept, at)
         except UnusableInput as error:
-            reading.passed["transcripts that cannot be read, or in which nobody says anything"] += 1
-            reading.notes.append(f"passed over: {error}")
+            _refuse(error, reading)
             continue
         named = f"{kept.reason}, {session.stored} in {stored}"
         reading.sessions.append(session._replace(file=file, agent=place.agent, stored=named, archive=kept.name))
     return {kept.name for kept in database.archives}
 
 
-def _nothing(path: Path, found: Found, reading: _Reading) -> UnusableInput:
+def _archived(kept: StoredArchive, at: Path) -> Session:
+    if kept.data is None:
+        raise UnusableInput(f"{at}: {kept.problem}")
+    return read_data(kept.data, at)
+
+
+def _refuse(error: UnusableInput, reading: _Reading) -> None:
+    reading.refused.append(error)
+    reading.passed["transcripts that cannot be read, or in which nobody says anything"] += 1
+    reading.notes.append(f"passed over: {error}")
+
+
+def _nothing(path: Path, reading: _Reading) -> UnusableInput:
     """Why there is nothing to read at a path."""
     if path.is_file() and reading.refused:
         return reading.refused[0]
