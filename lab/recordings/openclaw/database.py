@@ -143,8 +143,13 @@ def _compared(path: Path, version: int, tables: dict[str, set[str]]) -> list[str
             f"(user_version {version}; tables: {named}); give agents/<id>/agent/openclaw-agent.sqlite"
         )
     missing = [one for one in COLUMNS[EVENTS] if one not in tables[EVENTS]]
-    differs = [
-        f"no column {table}.{one}" for table in COLUMNS for one in COLUMNS[table] if one not in tables.get(table, ())
+    differs = [f"no table {table}" for table in COLUMNS if table not in tables]
+    differs += [
+        f"no column {table}.{one}"
+        for table in COLUMNS
+        if table in tables
+        for one in COLUMNS[table]
+        if one not in tables[table]
     ]
     differs += [
         f"a new column {table}.{one}"

@@ -14,7 +14,9 @@ import pytest
 Entry = dict[str, Any]
 ID = "3b0d5a52-0000-4000-8000-000000000001"
 SCHEMA = """
-CREATE TABLE schema_meta (meta_key TEXT PRIMARY KEY, role TEXT, schema_version INTEGER, agent_id TEXT, app_version TEXT);
+CREATE TABLE schema_meta (
+  meta_key TEXT PRIMARY KEY, role TEXT, schema_version INTEGER, agent_id TEXT, app_version TEXT
+);
 CREATE TABLE session_nodes (session_key TEXT PRIMARY KEY, current_session_id TEXT, entry_json TEXT, created_via TEXT);
 CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, session_key TEXT NOT NULL, reason TEXT);
 CREATE TABLE transcript_events (
