@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, identified
+from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library
 
@@ -25,11 +26,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Counts of every conversation, and what was found in them."""
+    """Counts of every conversation, what was found in them, and what the path holds where a format says more of it."""
 
     conversations: tuple[Counts, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    inventory: Inventory | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -54,7 +56,7 @@ def validate(path: Path, format_name: str) -> Validation:
         )
         for one in library.recordings
     )
-    return Validation(counts, tuple(errors), tuple(warnings))
+    return Validation(counts, tuple(errors), tuple(warnings), library.inventory)
 
 
 def _other_versions(library: Library) -> list[str]:

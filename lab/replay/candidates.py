@@ -24,7 +24,7 @@ from lab.engine.settings import DocsSettings
 from lab.engine.store.contract import scan_score, vector_score
 from lab.errors import LabError
 from lab.files import digest
-from lab.recordings.model import Recording
+from lab.recordings.model import Memory, Recording
 from lab.replay.code import code_key
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
@@ -59,7 +59,7 @@ def candidates_path(
             row.index_text,
             row.scope,
             row.importance_label,
-            str(memory.visible_from),
+            _span(memory),
             str(row.place),
             str(row.embedded),
         )
@@ -79,6 +79,11 @@ def candidates_path(
         }
     )
     return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
+
+
+def _span(memory: Memory) -> str:
+    """When a memory can be found."""
+    return str(memory.visible_from) if memory.visible_until is None else f"{memory.visible_from}-{memory.visible_until}"
 
 
 Kept = dict[Retrieval, Candidates]

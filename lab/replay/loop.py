@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Answered(NamedTuple):
 
 
 class Reach:
-    """What the memories born so far hold, by scope (None: all of them)."""
+    """What the memories that are born and not forgotten hold, by scope (None: all of them)."""
 
     def __init__(self) -> None:
         self._rows = Counter[str | None]()
@@ -52,6 +52,15 @@ class Reach:
                 self._nice[scope] += row.importance_label == NICE
                 if row.hard_rule:
                     self._rules.setdefault(scope, []).append(escape(" ".join(row.text.split())))
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Leave out memories that were forgotten."""
+        for row in rows:
+            for scope in (row.scope, None):
+                self._rows[scope] -= 1
+                self._nice[scope] -= row.importance_label == NICE
+                if row.hard_rule:
+                    self._rules[scope].remove(escape(" ".join(row.text.split())))
 
     def of(self, scope: str | None) -> tuple[int, int, list[str]]:
         """How many memories a scope reaches, how many of them are nice, and the texts of its hard rules as injected."""
@@ -98,8 +107,9 @@ def replay(
 ) -> Iterator[Answered]:
     """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
 
-    A memory is visible at a moment if its ``visible_from`` is not later. ``make_retriever`` is called once for each
-    distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
+    A memory is visible at a moment if its ``visible_from`` is not later and its ``visible_until`` is.
+    ``make_retriever`` is called once for each distinct retrieval. ``scoping`` is one of
+    :data:`lab.engine.recall.turn.SCOPING`.
     """
     arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
@@ -108,6 +118,7 @@ def replay(
     plan = faults or FaultPlan()
     reach = Reach()
     born = 0
+    ends = deque(endings(recording))
     try:
         for moment in moments:
             ready = born
@@ -118,11 +129,28 @@ def replay(
                     retriever.observe(rows[born:ready])
                 reach.add(rows[born:ready])
                 born = ready
+            forgotten = []
+            while ends and ends[0][0] <= moment.seq:
+                forgotten.append(rows[ends.popleft()[1]])
+            if forgotten:
+                for retriever in retrievers.values():
+                    retriever.forget(forgotten)
+                reach.remove(forgotten)
             request = request_of(moment, scoping, plan)
             yield from _answer(moment, request, arms, retrievers, reach)
     finally:
         for retriever in retrievers.values():
             retriever.close()
+
+
+def endings(recording: Recording) -> list[tuple[int, int]]:
+    """Return from which turn on each forgotten memory is gone, with its place among the memories, in order."""
+    # Not before it is born: a memory may be stored and forgotten within one turn.
+    return sorted(
+        (max(memory.visible_from, memory.visible_until), place)
+        for place, memory in enumerate(recording.memories)
+        if memory.visible_until is not None
+    )
 
 
 def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:

@@ -146,7 +146,7 @@ class Plan:
         return stored | {
             "format": self.library.format.name,
             "memories": self.library.memories,
-            "recordings": {name: sha256_file(path) for name, path in self.library.names.items()},
+            "recordings": self.library.checksums(),
             "golden": {path.name: sha256_file(path) for path in self.golden_files},
             "conversations": [recording.conversation for recording in self.recordings],
             "labels": self.labels.describe(),

@@ -34,7 +34,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Tabl
 
     * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
     * ``evicted``: what the budget dropped; null where no receipt tells
-    * ``future``: injected or pinned memories that are born after the moment
+    * ``future``: injected or pinned memories that are born after the moment, or forgotten before it
     * ``twins``: injected memories that say, but for case and spaces, what an earlier one of the block says
     * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
     * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none

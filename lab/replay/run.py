@@ -110,7 +110,7 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
     lines = []
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
-        born = {memory.key: memory.visible_from for memory in recording.memories}
+        known = {memory.key: memory for memory in recording.memories}
         for moment in moments(recording, plan.probes(recording), "none"):
             probe = moment.probe
             if probe is None:
@@ -120,7 +120,7 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
                     "memory": one.memory,
                     "grade": one.grade,
                     "label": labels[one.memory],
-                    "visible": born[one.memory] <= moment.seq,
+                    "visible": known[one.memory].is_visible_at(moment.seq),
                 }
                 for one in probe.relevant
             ]

@@ -196,7 +196,7 @@ def _in_order(
     import numpy as np
 
     place = {arm.name: at for at, arm in enumerate(arms)}
-    born = {memory.key: memory.visible_from for memory in recording.memories}
+    memories = {memory.key: memory for memory in recording.memories}
     sums = np.zeros((len(arms), len(MEASURES)))
     counts = np.zeros((len(arms), len(MEASURES)), np.int64)
     for group in groups:
@@ -204,7 +204,7 @@ def _in_order(
         # A group has one maxItems.
         most = arms[at[0]].config.max_items
         carried = group.carried if isinstance(group, Alone) else ()
-        found = tally(group.injected, group.chars, group.rules, heard, known, born, len(at), most, carried)
+        found = tally(group.injected, group.chars, group.rules, heard, known, memories, len(at), most, carried)
         sums[at], counts[at] = found
     return Tallies(sums, counts)
 

@@ -232,6 +232,8 @@ class KeptRetriever:
         self._listing = Listing()
         self._texts: Sequence[str] = ()
         self._moment = -1
+        self._gone: frozenset[str] = frozenset()
+        self._forgotten: list[Row] = []
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Take in memories born since the last call."""
@@ -241,6 +243,15 @@ class KeptRetriever:
         if self._live is not None:
             self._live.observe(rows)
 
+    def forget(self, rows: Sequence[Row]) -> None:
+        """Leave out memories that were forgotten."""
+        for row in rows:
+            self._listing.remove(row)
+        self._gone |= {row.id for row in rows}
+        self._forgotten.extend(rows)
+        if self._live is not None:
+            self._live.forget(rows)
+
     def expect(self, texts: Sequence[str]) -> None:
         """Note what will be asked, in case a live store has to be."""
         self._texts = texts
@@ -249,14 +260,16 @@ class KeptRetriever:
         """A view for the next moment; moments are asked for one by one, in their order."""
         self._moment += 1
         view = KeptView(self, self._moment, request)
-        return Memories(view, self._rows, self._by_id, self._listing, docs=self._docs)
+        return Memories(view, self._rows, self._by_id, self._listing, docs=self._docs, gone=self._gone)
 
     def live(self) -> StoreRetriever:
-        """The live retriever, with every memory that was observed."""
+        """The live retriever, with every memory that was observed and not forgotten."""
         if self._live is None:
             self._live = self._make_live()
             self._live.expect(self._texts)
             self._live.observe(self._rows)
+            if self._forgotten:
+                self._live.forget(self._forgotten)
         return self._live
 
     def close(self) -> None:

@@ -59,6 +59,7 @@ class StoreRetriever:
         self._limits, self._docs, self._writes = limits or Clamp(), docs, writes
         self._by_id: dict[str, Row] = {}
         self._listing = Listing()
+        self._gone: set[str] = set()
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Add memories born since the last call."""
@@ -70,6 +71,14 @@ class StoreRetriever:
             vectors = vectors.copy()
             vectors[[not row.embedded for row in rows]] = 0.0
         self.store.add(rows, vectors, self.tokens.of(texts))
+
+    def forget(self, rows: Sequence[Row]) -> None:
+        """Take memories out of the store and of every list of them."""
+        for row in rows:
+            self._listing.remove(row)
+            self.store.remove(row.id)
+            self._gone.add(row.id)
+        self.store.settle()
 
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""
@@ -86,7 +95,10 @@ class StoreRetriever:
             view = FaultyView(view, request.faults)
             docs = DocsLane(docs.settings, None) if docs and "docs_missing" in request.faults else docs
         write = self._write if self._writes else None
-        return Memories(view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write)
+        gone = frozenset(self._gone)
+        return Memories(
+            view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write, gone=gone
+        )
 
     def close(self) -> None:
         """Close the store."""

@@ -79,6 +79,10 @@ class Store(Protocol):
         """Take a row out of every search; its number stays taken."""
         ...
 
+    def settle(self) -> None:
+        """Bring statistics and indexes up to date after rows were removed and none was added."""
+        ...
+
     def expect(self, vectors: np.ndarray) -> None:
         """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
         ...

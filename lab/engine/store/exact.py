@@ -50,6 +50,7 @@ class ExactStore:
         self._row_places = Growing(np.int64)
         self._places = Places()
         self._postings = Postings()
+        self._removed: list[int] = []
         self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
         self._asked = 0
         # The block that was scored: its first query, how many rows it speaks of, float32 [queries, rows].
@@ -72,9 +73,13 @@ class ExactStore:
     def remove(self, identity: str) -> None:
         """Take the row of an id out of every search; its number stays taken."""
         number = max(number for number, row in enumerate(self.rows) if row.id == identity)
-        # A code that no filter asks for.
+        # A code that no filter asks for; and where there is no filter, a mask.
         self._scopes.array[number], self._labels.array[number] = -1, -1
+        self._removed.append(number)
         self._postings.remove(number)
+
+    def settle(self) -> None:
+        """Nothing to bring up to date: statistics follow every change."""
 
     def expect(self, vectors: np.ndarray) -> None:
         """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
@@ -82,8 +87,14 @@ class ExactStore:
 
     def view(self, query: Query) -> ExactView:
         """Everything that can be asked about one query, of the rows as they are."""
+        import numpy as np
+
         near = None if query.vector is None else self._near(query.vector)
         made = ScanView if self.settings.lane == "scan" else ExactView
+        present = None
+        if self._removed:
+            present = np.ones(len(self.rows), bool)
+            present[self._removed] = False
         return made(
             self.rows,
             self._scopes.array,
@@ -93,6 +104,7 @@ class ExactStore:
             near,
             self._postings,
             query,
+            present,
         )
 
     def close(self) -> None:
@@ -215,7 +227,9 @@ class ExactView:
         near: Lane | None,
         postings: Postings,
         query: Query,
+        present: np.ndarray | None = None,
     ) -> None:
+        self._present = present
         self._rows, self._scopes, self._labels, self._scope_codes = rows, scopes, labels, scope_codes
         self._row_places = row_places
         self._near, self._postings, self._query = near, postings, query
@@ -263,7 +277,7 @@ class ExactView:
 
     def _mask(self, where: Filter, among: np.ndarray | slice = slice(None)) -> np.ndarray | None:
         """Which of these rows pass a filter; None: all."""
-        masks = []
+        masks = [] if self._present is None else [self._present[among]]
         if where.scope is not None:
             masks.append(self._scopes[among] == self._scope_codes.get(where.scope, -2))
         if where.labels is not None:
