@@ -53,7 +53,7 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
 
 
 def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
-    """List what is wrong in a configuration: for an OpenClaw host, or for this lab.
+    """List everything that is wrong in a configuration.
 
     A whole openclaw.json is checked as its host would: an error is what the host
     refuses (exit code 1), a warning what it accepts and what does nothing then, a
