@@ -170,7 +170,8 @@ def test_saturation_forgets(tmp_path: Path) -> None:
         "utf-8",
     )
     points = saturation(path, "lab", golden=golden, seeds=1)
-    assert points and all(point.hit == 0.0 for point in points)
+    assert points
+    assert all(point.hit == 0.0 for point in points)
 
 
 @pytest.mark.parametrize(
