@@ -46,20 +46,26 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
 def check(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     """List everything that is wrong in a configuration. What the engine could not take, and what it would."""
     from lab.engine.config import check_config
+    from lab.engine.config_file import embedder_of
+    from lab.replay.embedders import config_note
 
     raw, where = _read(file)
     found = check_config(raw, profile, where=where)
+    embedder = config_note(embedder_of(raw))
     if as_json:
         emit_json(
             {
                 "file": where,
                 "profile": profile,
                 "ok": not found.problems,
+                "embedder": embedder,
                 "problems": list(found.problems),
                 "notes": list(found.notes),
             }
         )
     else:
+        if embedder:
+            emit_folded(embedder)
         for problem in found.problems:
             emit_folded(problem)
         for note in found.notes:
@@ -72,12 +78,12 @@ def check(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
 
 
 def _read(file: str) -> tuple[Any, str]:
-    """The configuration in a file or on standard input, and how to speak of it."""
-    from lab.engine.config_file import config_in, read_config
+    """The value in a file or on standard input, with whatever is around the configuration; and how to speak of it."""
+    from lab.engine.config_file import parse_json, read_value
 
     if file != STDIN:
-        return read_config(Path(file)), file
+        return read_value(Path(file)), file
     try:
-        return config_in(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
+        return parse_json(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
     except UnicodeDecodeError as error:
         raise UnusableInput(f"stdin: not UTF-8 text (byte {error.start})") from None

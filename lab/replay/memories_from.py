@@ -1,8 +1,8 @@
 """The memories of a store in place of a recording's own: what an agent remembers, against what was said to it.
 
 A store is the folder of the plugin's LanceDB, or an export of it (spec 0.2, 11.4). A table is opened to be read and
-nothing of it is written. Its vectors are not used: they are another embedder's, so texts are embedded anew. A memory's
-key is the id of its row. It is visible at a turn if it was stored no later.
+nothing of it is written. Its vectors are read where they are asked for; else texts are embedded anew. A memory's key is
+the id of its row. It is visible at a turn if it was stored no later.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.embedding.stored import StoredVectors, stored_vectors
 from lab.engine.memory import UNKNOWN, normal_label, resolve_label
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
@@ -24,7 +25,7 @@ from lab.recordings.model import Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.shape import expect, field, named
 
-TABLE = "memories"
+TABLE, VECTOR = "memories", "vector"
 FIELDS = ("id", "text", "category", "importance_label", "scope", "trust_tier", "createdAt")
 # The score may be absent (spec 0.2); the flag is the lab's own (spec 16.5).
 OPTIONAL = ("importance", "hard_rule")
@@ -33,26 +34,41 @@ BOOTSTRAP, WORKING_SET = "__schema__", "working_set:"
 
 
 class Stored(NamedTuple):
-    """The memories of a store, oldest first and by id, not yet placed in a conversation, and what was noticed."""
+    """The memories of a store, oldest first and by id, not yet placed in a conversation, and what was noticed.
+
+    ``vectors`` are those that the store holds, where they were asked for.
+    """
 
     memories: tuple[Memory, ...]
     notes: tuple[str, ...]
+    vectors: StoredVectors | None = None
 
 
-def read_stored(path: Path) -> Stored:
-    """Read a LanceDB folder, or an export: JSON Lines, or JSON where the name ends so.
+def read_stored(path: Path, *, vectors: bool = False) -> Stored:
+    """Read a LanceDB folder, or an export: JSON Lines, or JSON where the name ends so; its ``vectors``, too, if asked.
 
     Raises :class:`UnusableInput` for what is not there, holds no such table, or holds rows of another form.
     """
     if not path.exists():
         raise UnusableInput(f"{path}: no such LanceDB folder or export file")
     reader = _Rows(path)
-    for row, at in _table(path) if path.is_dir() else _export(path):
+    held: dict[str, tuple[Any, str]] = {}
+    for row, at in _table(path, vectors=vectors) if path.is_dir() else _export(path):
         reader.take(row, at)
+        if vectors:
+            held[row["id"]] = row.get(VECTOR), at
     memories = tuple(sorted(reader.memories, key=lambda memory: (memory.created_at, memory.key)))
     if not memories:
         raise UnusableInput(f"{path}: holds no memory that could be recalled")
-    return Stored(memories, tuple(f"{path}: {what}: {count}" for what, count in reader.noticed.items()))
+    notes = tuple(f"{path}: {what}: {count}" for what, count in reader.noticed.items())
+    if not vectors:
+        return Stored(memories, notes)
+    if all(vector is None for vector, _ in held.values()):
+        raise UnusableInput(f"{path}: its rows hold no field {VECTOR!r}; --vectors stored takes a LanceDB folder")
+    found = stored_vectors(path, {memory.key: held[memory.key] for memory in memories})
+    if zeros := len(memories) - len(found.embedded(list(found.rows))):
+        notes = (*notes, f"{path}: rows stored without an embedding, whose vector is all zeros: {zeros}")
+    return Stored(memories, notes, found)
 
 
 def with_stored(library: Library, stored: Stored) -> Library:
@@ -178,8 +194,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _table(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """The rows of the table in a LanceDB folder, without their vectors."""
+def _table(path: Path, *, vectors: bool = False) -> Iterator[tuple[dict[str, Any], str]]:
+    """The rows of the table in a LanceDB folder; with their ``vectors``, as arrays, only if asked."""
     if not (path / f"{TABLE}.lance").is_dir():
         within = f"; give the folder that holds it, {path.parent}" if path.name == f"{TABLE}.lance" else ""
         raise UnusableInput(f"{path}: is no LanceDB folder with a table {TABLE!r}{within}")
@@ -189,11 +205,23 @@ def _table(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             table = lancedb.connect(str(path)).open_table(TABLE)
             names = table.schema.names
             missing = [name for name in FIELDS if name not in names]
-            known = [name for name in (*FIELDS, *OPTIONAL) if name in names]
-            rows = [] if missing else table.search().select(known).to_arrow().to_pylist()
+            wanted = (*FIELDS, *OPTIONAL, *([VECTOR] if vectors else []))
+            known = [name for name in wanted if name in names]
+            rows = [] if missing else _rows_of(table.search().select(known).to_arrow())
     except Exception as error:
         raise UnusableInput(f"{path}: table {TABLE!r} cannot be read: {_first_line(error)}") from error
     if missing:
         raise UnusableInput(f"{path}: table {TABLE!r} has no column {', '.join(missing)}")
     for number, row in enumerate(rows, 1):
         yield row, f"{path}: row {number}"
+
+
+def _rows_of(table: Any) -> list[dict[str, Any]]:
+    """The rows of an Arrow table; a vector stays an array of numbers, None where it is null."""
+    if VECTOR not in table.column_names:
+        return list(table.to_pylist())
+    column = table.column(VECTOR)
+    rows = table.drop_columns([VECTOR]).to_pylist()
+    for row, vector in zip(rows, column, strict=True):
+        row[VECTOR] = vector.values.to_numpy(zero_copy_only=False) if vector.is_valid else None
+    return list(rows)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.embedding.embedder import QUERY
 from lab.engine.memory import LABELS, MUST, NICE, Row
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.turn import Memories
@@ -168,7 +169,7 @@ def _views(
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
-    store, born = ExactStore(plan.embedder.dimension), 0
+    store, born = ExactStore(vectors.dimension), 0
     for moment in happening:
         ready = born
         while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
@@ -176,7 +177,8 @@ def _views(
         texts = [row.index_text for row in rows[born:ready]]
         store.add(rows[born:ready], vectors.of(texts), tokens.of(texts))
         born = ready
-        yield store.view(Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text])[0])), born
+        query = vectors.of([moment.text], QUERY)[0]
+        yield store.view(Query(moment.text, tokens.of([moment.text])[0], query)), born
 
 
 def _references(
