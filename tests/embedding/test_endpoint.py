@@ -19,7 +19,14 @@ from lab.embedding.vectors import Recomputed, Vectors
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from tests.embedding.conftest import Endpoint
 
-TEXTS = ["dark mode", "深色模式", "", "lone \ud83d", "naïve", *(f"fact {number} about the port" for number in range(40))]
+TEXTS = [
+    "dark mode",
+    "深色模式",
+    "",
+    "lone \ud83d",
+    "naïve",
+    *(f"fact {number} about the port" for number in range(29)),
+]
 SECRET = "sk-1a2b3c4d5e6f7g8h"
 HTML = "<!doctype html><html><body>It works!</body></html>"
 
@@ -67,8 +74,9 @@ def test_vectors_not_of_unit_length_are_normalised_and_told(endpoint: Endpoint, 
     assert (told["dimension"], told["normalised"], told["url"]) == (384, False, endpoint.url)
 
 
-def test_requests_are_cut_by_characters_as_well(endpoint: Endpoint) -> None:
-    embedder_named(endpoint.named()).encode(["word " * 5000, "word " * 5001, "word " * 5002])
+def test_requests_are_cut_by_characters_as_well(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "MOST_CHARACTERS", 60)
+    embedder_named(endpoint.named()).encode(["word " * 5, "word " * 6, "word " * 7])
     state = endpoint.state()
     assert (state["requests"], state["largest"]) == (2, 2)
 
