@@ -61,8 +61,9 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     checked. Any other file is checked for the lab alone, unless --host is given.
     """
     from lab.engine.config import check_config, known_profile
-    from lab.engine.config_file import locate
+    from lab.engine.config_file import embedder_of, locate
     from lab.engine.config_host import check_host, host_of
+    from lab.replay.embedders import config_note
 
     value, where = _parsed(file)
     meant = host_of(value, host)
@@ -73,6 +74,7 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
         found, by = check_host(value, meant, where=where), f"that host {meant.version} refuses"
         if not found.problems:
             locate(value, where)
+    embedder = config_note(embedder_of(value))
     if as_json:
         emit_json(
             {
@@ -80,12 +82,15 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
                 "profile": profile if meant is None else "upstream",
                 "host": meant and meant._asdict(),
                 "ok": not found.problems,
+                "embedder": embedder,
                 **{name: list(lines) for name, lines in found._asdict().items()},
             }
         )
     else:
         if meant is not None:
             emit_folded(f"host: {meant}")
+        if embedder:
+            emit_folded(embedder)
         for problem in found.problems:
             emit_folded(f"error: {problem}" if meant else problem)
         for warning in found.warnings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.output import emit, emit_folded, emit_notes, emit_table
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ def tell(verdict: Verdict) -> None:
     from lab.gate.outputs import by_reason, gravest_first, headline, rollback
 
     emit_folded(headline(verdict))
+    emit_notes(verdict.embedder)
     if said := rollback(verdict):
         emit_folded(said)
     if verdict.audit:

@@ -201,7 +201,7 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
         shelf = Shelf(kind, _lance(job, None, job.folder / kind), docs)
     else:
         words = PoolWords(pool, retrieval.text)
-        shelf = Shelf(kind, make_store(kind, sources.embedder.dimension, retrieval.text), docs)
+        shelf = Shelf(kind, make_store(kind, sources.vectors.dimension, retrieval.text), docs)
     started = time.perf_counter_ns()
     shelf.fill(pool, 0, size, words)
     filled = time.perf_counter_ns()

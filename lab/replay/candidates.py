@@ -76,6 +76,7 @@ def candidates_path(
             "embedder": embedder_key(plan.embedder),
             "searched": _sha256(searched),
             "asked": _sha256(asked),
+            **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
         }
     )
     return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"

@@ -2,8 +2,8 @@
 
 A store is the folder of the plugin's LanceDB, or an export of it (spec 0.2, 11.4). OpenClaw's own memory-lancedb keeps
 a table of fewer columns: what is missing has a default, and a note says so. A table is opened to be read and nothing of
-it is written. Texts are embedded anew; of a table's vectors only one thing is used, which of them are zero. A memory's
-key is the id of its row. It is visible at a turn if it was stored no later.
+it is written. Texts are embedded anew, unless the vectors of the store are asked for; a row whose vector is zero was
+stored without an embedding. A memory's key is the id of its row. It is visible at a turn if it was stored no later.
 
 The order of the rows is part of a store: a LanceDB without an index answers in that order, and so breaks ties by it. An
 export has the order of its lines, which the plugin writes by time: it is not that of the table.
@@ -19,6 +19,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.embedding.stored import StoredVectors, stored_vectors
 from lab.engine.memory import UNKNOWN, normal_label, resolve_label
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
@@ -31,7 +32,7 @@ from lab.shape import expect, field, named
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLE = "memories"
+TABLE, VECTOR = "memories", "vector"
 REQUIRED = ("id", "text", "createdAt")
 # What a row is taken to have where its table or line has no such field (spec 0.3).
 DEFAULTS = {"category": "other", "importance_label": "", "scope": "global", "trust_tier": "unknown"}
@@ -54,27 +55,43 @@ BOOTSTRAP, WORKING_SET = "__schema__", "working_set:"
 
 
 class Stored(NamedTuple):
-    """The memories of a store in the order of its rows, not yet placed in a conversation, and what was noticed."""
+    """The memories of a store in the order of its rows, not yet placed in a conversation, and what was noticed.
+
+    ``vectors`` are those that the store holds, where they were asked for; of rows without an embedding it has none.
+    """
 
     memories: tuple[Memory, ...]
     notes: tuple[str, ...]
+    vectors: StoredVectors | None = None
 
 
-def read_stored(path: Path) -> Stored:
-    """Read a LanceDB folder, or an export: JSON Lines, or JSON where the name ends so.
+def read_stored(path: Path, *, vectors: bool = False) -> Stored:
+    """Read a LanceDB folder, or an export: JSON Lines, or JSON where the name ends so; its ``vectors``, too, if asked.
 
     Raises :class:`UnusableInput` for what is not there, holds no such table, or holds rows of another form.
     """
     if not path.exists():
         raise UnusableInput(f"{path}: no such LanceDB folder or export file")
     reader = _Rows(path)
-    for row, at in _table(path) if path.is_dir() else _export(path):
+    held: dict[str, tuple[Any, str]] = {}
+    for row, at in _table(path, vectors=vectors) if path.is_dir() else _export(path):
         reader.take(row, at)
+        if vectors:
+            held[row["id"]] = row.get(VECTOR), at
     if not reader.memories:
         raise UnusableInput(f"{path}: holds no memory that could be recalled")
     if path.is_dir() and any(reader.noticed[_assumed(name)] for name in SEARCHED):
         reader.noticed[NOT_SEARCHED] = len(reader.memories)
-    return Stored(tuple(reader.memories), tuple(f"{path}: {what}: {count}" for what, count in reader.noticed.items()))
+    memories = tuple(reader.memories)
+    notes = tuple(f"{path}: {what}: {count}" for what, count in reader.noticed.items())
+    if not vectors:
+        return Stored(memories, notes)
+    if all(vector is None for vector, _ in held.values()):
+        raise UnusableInput(f"{path}: its rows hold no field {VECTOR!r}; --vectors stored takes a LanceDB folder")
+    embedded = {memory.key: held[memory.key] for memory in memories if memory.embedded}
+    if not embedded:
+        raise UnusableInput(f"{path}: every vector is all zeros; replay without --vectors stored")
+    return Stored(memories, notes, stored_vectors(path, embedded))
 
 
 def with_stored(library: Library, stored: Stored) -> Library:
@@ -133,7 +150,7 @@ class _Rows:
         values = {name: _text_or_none(row, name, at) for name in DEFAULTS}
         self.noticed.update(_assumed(name) for name in DEFAULTS if name not in row)
         created, label = _created(row, at), self._label(row, values["importance_label"], at)
-        embedded = row.get("vector") is not False
+        embedded = row.get(VECTOR) is None or _is_embedded(row[VECTOR])
         flag = row.get("hard_rule")
         hard = flag is not None and expect(flag, bool, f"{at}: field 'hard_rule'")
         if identity.startswith(WORKING_SET):
@@ -180,6 +197,11 @@ class _Rows:
         return resolve_label(label, score)
 
 
+def _is_embedded(vector: Any) -> bool:
+    """Whether a vector, or what stands in its place, is none of a row that was stored without an embedding."""
+    return bool(any(vector)) if isinstance(vector, list) else bool(getattr(vector, "any", lambda: vector)())
+
+
 def _assumed(name: str) -> str:
     """The note on rows that have no such field."""
     if name == "importance_label":
@@ -220,10 +242,10 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _table(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]:
     """The rows of the table in a LanceDB folder, in its order, and where each stands.
 
-    Of a vector only that is kept which decides: it is False where the vector is zero.
+    In the place of a vector stands whether it is one, False where it is zero; with ``vectors`` the vector itself.
     """
     if not (path / f"{TABLE}.lance").is_dir():
         within = f"; give the folder that holds it, {path.parent}" if path.name == f"{TABLE}.lance" else ""
@@ -234,8 +256,8 @@ def _table(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             table = lancedb.connect(str(path)).open_table(TABLE)
             names = table.schema.names
             missing = [name for name in REQUIRED if name not in names]
-            known = [name for name in (*REQUIRED, *DEFAULTS, *OPTIONAL, "vector") if name in names]
-            rows = [] if missing else _rows_of(table.search().select(known).to_batches(BATCH))
+            known = [name for name in (*REQUIRED, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
+            rows = [] if missing else _rows_of(table.search().select(known).to_batches(BATCH), vectors=vectors)
     except Exception as error:
         raise UnusableInput(f"{path}: table {TABLE!r} cannot be read: {_first_line(error)}") from error
     if missing:
@@ -244,20 +266,16 @@ def _table(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         yield row, f"{path}: row {number}"
 
 
-def _rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """The rows of some batches; in the place of a vector, whether it is one."""
+def _rows_of(batches: Iterable[pa.RecordBatch], *, vectors: bool) -> list[dict[str, Any]]:
+    """The rows of some batches; see :func:`_table`. The vector of a row that has none is empty."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     rows: list[dict[str, Any]] = []
     for batch in batches:
-        if "vector" in batch.schema.names:
-            vectors = batch.column("vector")
-            # A row without a vector has no values here, and so none that differs from zero.
-            lengths = pc.list_value_length(vectors).fill_null(0).to_numpy(zero_copy_only=False)
-            sums = np.concatenate([[0], np.cumsum(vectors.flatten().to_numpy(zero_copy_only=False) != 0)])
-            ends = np.cumsum(lengths)
-            batch = batch.drop_columns(["vector"]).append_column("vector", pa.array(sums[ends] > sums[ends - lengths]))
-        rows += batch.to_pylist()
+        some = batch.drop_columns([VECTOR]).to_pylist() if VECTOR in batch.schema.names else batch.to_pylist()
+        if VECTOR in batch.schema.names:
+            for row, vector in zip(some, batch.column(VECTOR), strict=True):
+                held = vector.values.to_numpy(zero_copy_only=False) if vector.is_valid else np.empty(0, np.float32)
+                row[VECTOR] = held if vectors else bool(held.any())
+        rows += some
     return rows

@@ -9,6 +9,7 @@ from typing import Any
 
 from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
+from lab.embedding.stored import StoredVectors
 from lab.engine.docs.globs import plan_ingest
 from lab.engine.memory import MUST, Row
 from lab.engine.settings import DocsSettings
@@ -24,13 +25,14 @@ from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
 from lab.replay.run_directory import RunDirectory
 from lab.shelf import golden_beside
-from lab.systems.arms import ArmSpec, described_arm, make_arm, parse_arms
+from lab.systems.arms import EMBEDDER_NAMED, ArmSpec, described_arm, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
 from lab.systems.draw import draw
 from lab.systems.faults import FaultPlan
 from lab.systems.retrievers import STORES
 
 CATEGORIES = ("recorded", "detected")
+VECTORS = ("embed", "stored")
 # How each choice of --scope is asked of an arm.
 SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
@@ -62,6 +64,7 @@ class Asked:
     memories_from: str | None = None
     hard_rules: int = 0
     categories: str = "recorded"
+    vectors: str = "embed"
 
     @classmethod
     def of_manifest(cls, values: dict[str, Any]) -> Asked:
@@ -72,7 +75,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A replay ready to run."""
+    """A replay ready to run. ``vectors`` are those of the store that memories come from, where they are used."""
 
     asked: Asked
     library: Library
@@ -83,6 +86,7 @@ class Plan:
     recall_turns: str
     embedder: Embedder
     golden_files: tuple[Path, ...]
+    vectors: StoredVectors | None = None
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """The probes of one conversation."""
@@ -102,7 +106,7 @@ class Plan:
         """The same for one of its conversations, without the others: what is sent to whoever replays it."""
         golden = GoldenSet(self.probes(recording))
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
-        return replace(self, library=library, recordings=(recording,), golden_files=())
+        return replace(self, library=library, recordings=(recording,), golden_files=(), vectors=None)
 
     def retrievals(self) -> tuple[Retrieval, ...]:
         """What the arms search, each once."""
@@ -126,9 +130,10 @@ class Plan:
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
+        stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,
-            "arms": [arm.describe() for arm in self.arms],
+            "arms": [_described(spec, arm) for spec, arm in zip(self.specs, self.arms, strict=True)],
             "store": self.asked.store,
             "profile": self.asked.profile,
             "depth": self.asked.depth,
@@ -137,6 +142,7 @@ class Plan:
             "documents": {
                 path: content for one in self.retrievals() if one.docs for path, content in documents(one.docs)
             },
+            **stored,
         }
 
     def comparable(self) -> dict[str, Any]:
@@ -162,6 +168,11 @@ class Plan:
         return digest(self.resolved())
 
 
+def _described(spec: ArmSpec, arm: Selector) -> dict[str, Any]:
+    """An arm as a manifest keeps it, with the embedder that its configuration names, if it names one."""
+    return arm.describe() | ({EMBEDDER_NAMED: spec.embedder_named} if spec.embedder_named else {})
+
+
 def documents(settings: DocsSettings) -> list[tuple[str, str]]:
     """The documents of a cold lane: how each is cited, and the sha256 of its content."""
     plan = plan_ingest(settings)
@@ -178,10 +189,13 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         ("store", asked.store, STORES),
         ("scope", asked.scope, SCOPES),
         ("categories", asked.categories, CATEGORIES),
+        ("vectors", asked.vectors, VECTORS),
     )
     for what, value, known in choices:
         if value not in known:
             raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    if asked.vectors == "stored" and asked.memories_from is None:
+        raise UnusableInput("vectors stored: needs a store to take them from; name one with --memories-from")
     FaultPlan(asked.faults).check()
     if asked.depth < 1:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
@@ -194,13 +208,18 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
             for spec in specs
         )
     else:
-        specs = tuple(ArmSpec(told["name"], told["system"], told["config"]) for told in arms)
+        specs = tuple(
+            ArmSpec(told["name"], told["system"], told["config"], embedder_named=told.get(EMBEDDER_NAMED))
+            for told in arms
+        )
         made = tuple(described_arm(told, asked.profile) for told in arms)
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
+    vectors = None
     if asked.memories_from is not None:
-        library = with_stored(library, read_stored(Path(asked.memories_from)))
+        stored = read_stored(Path(asked.memories_from), vectors=asked.vectors == "stored")
+        library, vectors = with_stored(library, stored), stored.vectors
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
     if not judged:
         golden_path = None
@@ -219,7 +238,8 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         FaultPlan(asked.faults).require({moment.key for happening in each for moment in happening})
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder_named(asked.embedder), files)
+    embedder = embedder_named(asked.embedder)
+    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder, files, vectors)
 
 
 def plan_of(run: RunDirectory) -> Plan:

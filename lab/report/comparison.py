@@ -175,6 +175,7 @@ def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str
     """The comparison for a terminal of 80 columns."""
     lines = [
         f"{found.candidate} minus {found.baseline}",
+        *map(folded, found.embedder),
         text_table(COLUMNS, [row(one) for one in differences]),
         "",
         text_table(MORE, [more(one, found.family) for one in differences], left=2),
@@ -192,6 +193,7 @@ def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str
     """The comparison as a piece of HTML, everything in it escaped."""
     parts = [
         f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
+        *(f"<p>{escape(note)}</p>" for note in found.embedder),
         html_table(WIDE, [wide(one, found.family) for one in differences], left=2),
         *(f"<p>{escape(text)}</p>" for text in (*notes(found, differences), gains(found))),
     ]

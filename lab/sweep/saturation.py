@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.embedding.embedder import QUERY
 from lab.engine.memory import LABELS, MUST, NICE, Row
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.turn import Memories
@@ -175,7 +176,7 @@ def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Mo
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
-    store, born = ExactStore(plan.embedder.dimension), 0
+    store, born = ExactStore(vectors.dimension), 0
     ends, gone = deque(endings(recording)), set[str]()
     for moment in happening:
         ready = born
@@ -188,7 +189,7 @@ def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Mo
             forgotten = rows[ends.popleft()[1]].id
             store.remove(forgotten)
             gone.add(forgotten)
-        query = Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text])[0])
+        query = Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text], QUERY)[0])
         yield Seen(store.view(query), born, frozenset(gone))
 
 

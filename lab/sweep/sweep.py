@@ -227,6 +227,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "draws": [list(draw) for draw in draws],
         # As a hash: written out, hundreds of configurations would be most of the manifest.
         "grid": digest([arm.describe() for arm in plan.arms]),
+        **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

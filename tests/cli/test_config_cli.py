@@ -52,7 +52,9 @@ def test_show_prints_json_and_reads_the_environment(lab: Lab, gateway: Path) -> 
 def test_check_says_ok_and_notes_what_is_clamped(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", "--host", "none", cwd=gateway.parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "note: openclaw.json: autoRecall.maxItems: 6, clamped from 9\nok\n"
+    embedder, notes = done.stdout.split("engine\n", 1)
+    assert embedder.startswith("embedder: this configuration names text-embedding-3-small; lab replay uses\nall-MiniLM")
+    assert notes == "note: openclaw.json: autoRecall.maxItems: 6, clamped from 9\nok\n"
 
 
 def test_check_openclaw_json_refuses_what_its_host_refuses(lab: Lab, gateway: Path) -> None:
