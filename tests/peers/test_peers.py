@@ -1,4 +1,4 @@
-"""A few turns of the live plugin beside profile ``upstream``, where ``LAB_PLUGIN`` names the plugin and Node is there."""
+"""A few turns of the live plugin beside ``upstream``, where Node is there and ``LAB_PLUGIN`` names the plugin."""
 
 from __future__ import annotations
 
