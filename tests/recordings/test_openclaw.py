@@ -256,7 +256,7 @@ def test_a_topic_of_a_session_is_a_conversation_of_its_own(read: Read) -> None:
         ([{"type": "message", "message": {"role": "user", "content": "one"}}], ":1: is no session header"),
         (["{", header()], ": holds no message of user or assistant"),
         ([header()], ": holds no message of user or assistant"),
-        ([header(version=4)], ":1: version 4 is none of 1, 2, 3"),
+        ([header(version=5)], ":1: version 5 is none of 1, 2, 3, 4"),
     ],
 )
 def test_a_file_without_header_or_message_is_refused(read: Read, lines: list[Any], what: str, tmp_path: Path) -> None:
