@@ -63,7 +63,9 @@ def test_check_openclaw_json_refuses_what_its_host_refuses(lab: Lab, gateway: Pa
     assert done.stderr == "error: openclaw.json: 1 problem that host 2026.9.6 refuses\n"
     said = " ".join(done.stdout.split())
     assert said == (
-        "host: 2026.9.6 (assumed, as the file names none: the newest known) error: openclaw.json: "
+        "host: 2026.9.6 (assumed, as the file names none: the newest known) embedder: this configuration names "
+        "text-embedding-3-small; lab replay uses all-MiniLM-L6-v2 unless --embedder names another, and its figures "
+        "are then not those of this engine error: openclaw.json: "
         "plugins.entries.openclaw-mem-engine.config.autoRecall.maxItems: the host refuses this: "
         "expected a whole number from 1 to 6, found 9"
     )

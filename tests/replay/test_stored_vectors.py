@@ -15,7 +15,7 @@ from lab.embedding.stored import stored_vectors
 from lab.embedding.vectors import Vectors
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
-from lab.replay.memories_from import read_stored
+from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of
 from tests.replay.conftest import Desk
 
@@ -97,7 +97,7 @@ def test_a_row_of_zeros_is_counted_and_not_compared(asked: Desk) -> None:
     rows[0]["vector"] = [0.0] * 64
     table = _table(asked.home / "db", rows)
     found = read_stored(Path(table), vectors=True)
-    assert found.notes[-1] == f"{table}: rows stored without an embedding, whose vector is all zeros: 1"
+    assert found.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
     assert asked.run("vector", memories_from=table, vectors="stored").failures == ()
 
 
