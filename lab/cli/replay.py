@@ -120,11 +120,11 @@ def replay(
                     "failed": len(outcome.failures),
                 },
                 "embedded": outcome.embedded,
-                "embedder": list(notes),
                 "labels": outcome.run.manifest["resolved"]["labels"],
             }
             | ({"shard": str(outcome.run.shard)} if part else {})
             | ({"scores": summary} if summary else {})
+            | ({"embedder": list(notes)} if notes else {})
         )
     else:
         emit_notes(notes)
@@ -182,7 +182,7 @@ def score(
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
     notes = embedder_notes(opened.manifest["resolved"])
     if as_json:
-        emit_json({"embedder": list(notes), **summary})
+        emit_json(summary | ({"embedder": list(notes)} if notes else {}))
         return
     emit_notes(notes)
     wanted = _show_means(summary, opened, measure or ())

@@ -120,7 +120,6 @@ class Comparison:
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
-            "embedder": list(self.embedder),
             "primary": list(self.primary),
             "differences": {one.measure: one.as_json() for one in self.differences},
             "gained": list(self.gained),
@@ -132,6 +131,7 @@ class Comparison:
                 {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
                 for name, value, one in self.slices
             ],
+            **({"embedder": list(self.embedder)} if self.embedder else {}),
         }
 
 

@@ -17,13 +17,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Prompts, Role, role_key, roles_of, settings_in
-from lab.embedding.http import Answer, NoAnswer, post
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json
 from lab.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from lab.embedding.http import Answer
 
 KEY, OPENAI_KEY = "LAB_EMBEDDER_KEY", "OPENAI_API_KEY"
 OPENAI_HOST = "api.openai.com"
@@ -163,6 +164,8 @@ class EndpointEmbedder:
 
     def _ask(self, texts: list[str]) -> bytes:
         """The body of an answer with status 200. What may pass is asked again, after waits that are the same always."""
+        from lab.embedding.http import NoAnswer, post
+
         payload = {"model": self.model, "input": texts, "encoding_format": "float"}
         if self.dimensions is not None:
             payload["dimensions"] = self.dimensions

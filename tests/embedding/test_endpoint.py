@@ -25,7 +25,7 @@ TEXTS = [
     "",
     "lone \ud83d",
     "naïve",
-    *(f"fact {number} about the port" for number in range(29)),
+    *(f"fact {number} on the port" for number in range(29)),
 ]
 SECRET = "sk-1a2b3c4d5e6f7g8h"
 HTML = "<!doctype html><html><body>It works!</body></html>"

@@ -21,11 +21,11 @@ SECRET = "sk-9z8y7x6w5v4u3t2s"
 KILLS = 25
 TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(120)]
 
-# A parent that has imported everything once forks children that prepare the texts. It kills each at a moment of its own:
+# A parent that has imported everything forks children that prepare the texts. It kills each at a moment of its own:
 # so many requests after the start, and a little later.
 KILLED = """
 import os, random, signal, sys, time
-from lab.embedding import cache, endpoint
+from lab.embedding import cache, http
 from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 
@@ -33,7 +33,7 @@ name, count, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 texts = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(count)]
 cache.HELD_BACK = 0.02
 Vectors(embedder_named(name)).prepare(texts[:1])
-post, moments, killed = endpoint.post, random.Random(13), 0
+post, moments, killed = http.post, random.Random(13), 0
 for _ in range(kills):
     heard, tell = os.pipe()
     child = os.fork()
@@ -41,7 +41,7 @@ for _ in range(kills):
         def told(*given):
             os.write(tell, b".")
             return post(*given)
-        endpoint.post = told
+        http.post = told
         Vectors(embedder_named(name)).prepare(texts)
         os._exit(0)
     os.close(tell)
