@@ -83,6 +83,15 @@ def test_equal_receipts_on_a_console_pair_within_four_seconds(
     assert (found["pairs"]["by_time"], found["recalls"]["receipts"]) == (pairs, 2 - pairs)
 
 
+def test_equal_neighbours_of_one_whole_second_are_a_pair(tmp_path: Path, receipt: Make) -> None:
+    """A journal tells no parts of a second; with parts, the same line again is a duplicate."""
+    text = _said(receipt(["m1", "n1"]))
+    found = _read(tmp_path, [f"2026-03-01T09:00:01Z {text}"] * 2)
+    assert (found["pairs"]["by_time"], found["damage"]["lines"], found["recalls"]["receipts"]) == (1, 0, 1)
+    found = _read(tmp_path, [f"2026-03-01T09:00:01.250Z {text}"] * 2)
+    assert (found["pairs"]["count"], found["damage"]["duplicates"], found["recalls"]["receipts"]) == (0, 1, 1)
+
+
 def test_a_capture_between_them_ends_the_turn(tmp_path: Path, receipt: Make) -> None:
     text = _said(receipt(["m1", "n1"]))
     found = _read(
