@@ -130,7 +130,7 @@ class _Reading:
         if line is None:
             raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
         said = read_line(line)
-        # Both receipts of a turn may fall into one second, and a log that tells no parts of it has two equal neighbours.
+        # Both receipts of a turn may fall into one second, and where no parts of it are told two lines are equal.
         neighbours = line == self._previous and said.time is not None and said.time.is_integer()
         self._previous = line
         if said.time is not None and self._seen.before(line) and not neighbours:

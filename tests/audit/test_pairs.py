@@ -52,7 +52,12 @@ def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> Non
     found = _read(tmp_path, lines)
     assert (found["recalls"]["receipts"], found["recalls"]["answered"]) == (2, 2)
     assert found["pairs"] == {
-        **{"count": 2, "by_trace": 2, "by_time": 0, "differing": 1, "injected": 2, "undecided": 0},
+        "count": 2,
+        "by_trace": 2,
+        "by_time": 0,
+        "differing": 1,
+        "injected": 2,
+        "undecided": 0,
         "injected_rate": 1.0,
     }
     assert found["repeat"]["turns"] == 1
