@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from lab.audit.damage import Damaged
 from lab.audit.said import DAY, Said
 
 AROUND = 32
@@ -28,8 +29,13 @@ class _Waiting:
     """A line that waits for those behind it: shifts in quarter hours, each with the slots of such lines."""
 
     number: int
-    said: Said
+    said: Said | Damaged
     shifts: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it can be a copy."""
+        return isinstance(self.said, Said) and self.said.clock is not None
 
 
 class Copies:
@@ -43,14 +49,14 @@ class Copies:
         self._log, self._taken = array("H", bytes(2 * slots)), array("H", bytes(2 * slots))
         self._lines = self._logs = 0
 
-    def without(self, lines: Iterable[tuple[int, Said]]) -> Iterator[tuple[int, Said]]:
+    def without(self, lines: Iterable[tuple[int, Said | Damaged]]) -> Iterator[tuple[int, Said | Damaged]]:
         """The numbered lines of the next log, in their order, without those that an earlier log holds."""
         self._logs += 1
         before, behind = deque[_Waiting](maxlen=AROUND), deque[_Waiting]()
         votes, timed = Counter[int](), 0
         last: dict[int, int] = {}
 
-        def settled() -> Iterator[tuple[int, Said]]:
+        def settled() -> Iterator[tuple[int, Said | Damaged]]:
             nonlocal timed
             one = behind.popleft()
             if not self._is_copy(one, votes, timed, last):
@@ -61,13 +67,13 @@ class Copies:
             if len(before) == AROUND:
                 gone = before[0]
                 votes.subtract(gone.shifts.keys())
-                timed -= gone.said.clock is not None
+                timed -= gone.timed
             before.append(one)
 
         for number, said in lines:
             waiting = _Waiting(number, said, self._matches(said))
             votes.update(waiting.shifts.keys())
-            timed += said.clock is not None
+            timed += waiting.timed
             behind.append(waiting)
             if len(behind) > AROUND:
                 yield from settled()
@@ -88,10 +94,10 @@ class Copies:
                 return True
         return False
 
-    def _matches(self, said: Said) -> dict[int, list[int]]:
+    def _matches(self, said: Said | Damaged) -> dict[int, list[int]]:
         """Slots of the same line in earlier logs, by the shift to it."""
         found: dict[int, list[int]] = {}
-        if said.clock is None or self._logs == 1:
+        if isinstance(said, Damaged) or said.clock is None or self._logs == 1:
             return found
         text, second = _key(said), int(said.clock)
         for near in (second - 1, second, second + 1):
@@ -103,8 +109,8 @@ class Copies:
                         found.setdefault(shift, []).append(slot)
         return found
 
-    def _remember(self, said: Said) -> None:
-        if said.clock is None:
+    def _remember(self, said: Said | Damaged) -> None:
+        if isinstance(said, Damaged) or said.clock is None:
             return
         key = _slot_key(_key(said), int(said.clock))
         bucket = list(self._bucket(key))

@@ -89,7 +89,9 @@ def test_three_logs_of_one_gateway_are_one_traffic(tmp_path: Path, traffic: list
 def test_two_gateways_are_two_traffics(tmp_path: Path, traffic: list[tuple[datetime, str]]) -> None:
     """Skips are equal wherever they are logged: equal lines at other times are no copies."""
     draw = random.Random(6)
-    other = [(at + timedelta(seconds=draw.uniform(100, 90_000)), text) for at, text in traffic if '"skipped": true' in text]
+    other = [
+        (at + timedelta(seconds=draw.uniform(100, 90_000)), text) for at, text in traffic if '"skipped": true' in text
+    ]
     other.sort(key=lambda one: one[0])
     found = audit(_logs(tmp_path, _file(traffic), _console(other, timedelta(0))))
     assert (found["copies"]["count"], found["damage"]["of"]) == (0, len(traffic) + len(other))

@@ -142,7 +142,11 @@ def test_answers_are_stale_where_scores_do_not_move() -> None:
     for fts, vec in answers:
         repeats.add("a", "shop", ["m0"], fts, vec)
     assert repeats.stale_as_json() == {
-        **{"rate": 1 / 4, "recalls": 4, "vec_rate": 2 / 4, "vec_recalls": 4, "window": 6},
+        "rate": 1 / 4,
+        "recalls": 4,
+        "vec_rate": 2 / 4,
+        "vec_recalls": 4,
+        "window": 6,
     }
     # Another session begins anew, and what lies further back than the window is forgotten.
     repeats.add("b", "shop", ["m0"], *answers[0])

@@ -52,7 +52,12 @@ def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> Non
     found = _read(tmp_path, lines)
     assert (found["recalls"]["receipts"], found["recalls"]["answered"]) == (2, 2)
     assert found["pairs"] == {
-        **{"count": 2, "by_trace": 2, "by_time": 0, "differing": 1, "injected": 2, "undecided": 0},
+        "count": 2,
+        "by_trace": 2,
+        "by_time": 0,
+        "differing": 1,
+        "injected": 2,
+        "undecided": 0,
         "injected_rate": 1.0,
     }
     assert found["repeat"]["turns"] == 1
@@ -81,6 +86,15 @@ def test_equal_receipts_on_a_console_pair_within_four_seconds(
     text = _said(receipt(["m1", "n1"]))
     found = _read(tmp_path, [_console(text, 10), _console(text, 10 + gap)])
     assert (found["pairs"]["by_time"], found["recalls"]["receipts"]) == (pairs, 2 - pairs)
+
+
+def test_equal_neighbours_of_one_whole_second_are_a_pair(tmp_path: Path, receipt: Make) -> None:
+    """A journal tells no parts of a second; with parts, the same line again is a duplicate."""
+    text = _said(receipt(["m1", "n1"]))
+    found = _read(tmp_path, [f"2026-03-01T09:00:01Z {text}"] * 2)
+    assert (found["pairs"]["by_time"], found["damage"]["lines"], found["recalls"]["receipts"]) == (1, 0, 1)
+    found = _read(tmp_path, [f"2026-03-01T09:00:01.250Z {text}"] * 2)
+    assert (found["pairs"]["count"], found["damage"]["duplicates"], found["recalls"]["receipts"]) == (0, 1, 1)
 
 
 def test_a_capture_between_them_ends_the_turn(tmp_path: Path, receipt: Make) -> None:

@@ -1,4 +1,4 @@
-"""From what a gateway logs to the verdict of stage-b: sound logs, and each damage that its health rules are there for."""
+"""From what a gateway logs to the verdict of stage-b: sound logs, and each damage that its health rules are for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def logs() -> ModuleType:
     """The trial's own way to make logs, which no package holds."""
     path = Path(__file__).parents[1] / "trials" / "canary_logs.py"
     spec = importlib.util.spec_from_file_location("canary_logs", path)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = sys.modules["canary_logs"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -102,7 +103,8 @@ def test_stage_b_fails_what_keeps_no_limit(logs: ModuleType, pools: Any, tmp_pat
         pool = logs.sampled(pools("sound")[policy], 320, random.Random(5))
         verdict = judged(tmp_path, logs.lines_of(edit(pool) if name == "frozen" else logs.edited(pool, edit)))
         assert verdict.status == FAIL
-        assert failed(verdict) <= EDITED[name] and failed(verdict), policy
+        assert failed(verdict), policy
+        assert failed(verdict) <= EDITED[name], policy
 
 
 def test_stage_b_fails_a_quota_that_is_not_kept(logs: ModuleType, pools: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -63,11 +64,15 @@ def main() -> None:
     asked.add_argument("folder", type=Path)
     asked.add_argument("--logs", type=int, default=200)
     asked.add_argument("--live", type=Path, help="the folder with logs of real gateways")
+    asked.add_argument("--only", default="", help="rows whose name holds this")
     given = asked.parse_args()
     print("| log | tier_first_v1 | tier_quota_v1 | decided by | GO | NO-GO | NO-GO YET |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for name, kind in _kinds(given.folder).items():
-        _row(name, kind, given.folder, given.logs)
+    kinds = {name: kind for name, kind in _kinds(given.folder).items() if given.only in name}
+    # Two trials may share the runs, and must not share the logs.
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        for name, kind in kinds.items():
+            _row(name, kind, Path(folder), given.logs)
     if given.live:
         for logs in _live(given.live):
             verdict = _judged(logs)
