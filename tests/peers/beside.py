@@ -19,16 +19,15 @@ LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text
 
 
 class Answer(NamedTuple):
-    """What one side did with a turn: the ids in the block, its text (as a hash), the receipt, other lines of the log.
+    """What one side did with a turn: the ids in the block, its text (as a hash), the receipt and the rest of the log.
 
-    ``said`` is the text itself where it is known.
+    ``receipt`` is the JSON text as it was logged.
     """
 
     ids: list[str]
     block: str
-    receipt: Any
+    receipt: str
     log: list[str]
-    said: str = ""
 
 
 class Compared(NamedTuple):
@@ -66,7 +65,7 @@ def compare(
 def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) -> Compared:
     if len(own) != len(live):
         raise RuntimeError(f"{family.name}, {name}: {len(live)} turns of the plugin and {len(own)} of the lab")
-    differing = [at for at, (one, other) in enumerate(zip(live, own, strict=True)) if one[:4] != other[:4]]
+    differing = [at for at, (one, other) in enumerate(zip(live, own, strict=True)) if one != other]
     first = _told(family, differing[0], live, own) if differing else ""
     injected = sum(len(one.ids) for one in live)
     return Compared(family.name, name, len(live), len(live) - len(differing), injected, first)
@@ -100,9 +99,8 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
         yield Answer(
             _ids(text or "", known),
             _hash(text or ""),
-            json.loads(receipts[-1]) if receipts else {},
+            receipts[-1] if receipts else "{}",
             others,
-            text or "",
         )
 
 
@@ -148,7 +146,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, place: Path) -> 
         Answer(
             row["item_id"][: row["injected"]],
             row["block"],
-            json.loads(row["receipt"]),
+            row["receipt"],
             list(row["log"]),
         )
         for row in sorted(rows, key=lambda row: row["seq"])
@@ -179,7 +177,10 @@ def _told(family: Family, at: int, live: list[Answer], own: list[Answer]) -> str
     differing = [name for name in names if getattr(one, name) != getattr(other, name)]
     parts += [f"{name}: plugin {getattr(one, name)}, lab {getattr(other, name)}" for name in differing]
     if one.receipt != other.receipt:
-        keys = [key for key in {**one.receipt, **other.receipt} if one.receipt.get(key) != other.receipt.get(key)]
-        parts += [f"receipt {key}: plugin {one.receipt.get(key)}, lab {other.receipt.get(key)}" for key in keys]
+        theirs, ours = json.loads(one.receipt), json.loads(other.receipt)
+        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        parts += [f"receipt {key}: plugin {theirs.get(key)}, lab {ours.get(key)}" for key in keys]
+        if not keys:
+            parts.append(f"receipt, equal but for its text: plugin {one.receipt}, lab {other.receipt}")
     # The log and the receipt are long; what differs first is what explains.
     return "; ".join(part if len(part) <= MOST else part[:MOST] + "…" for part in parts)

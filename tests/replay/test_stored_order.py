@@ -82,7 +82,7 @@ def replay(tmp_path: Path) -> Replay:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_upstream_gives_ties_to_the_earlier_row(replay: Replay, kept: bool) -> None:  # noqa: FBT001
+def test_upstream_gives_ties_to_the_earlier_row(replay: Replay, kept: bool) -> None:
     for order in ([1, 2, 3, 4, 5], [4, 2, 5, 1, 3]):
         (answer,) = replay([row(one) for one in order], [f"{SAME}?"], "upstream", kept=kept, again=2)
         assert numbers(answer) == order[:3]
