@@ -193,6 +193,18 @@ def test_an_audit_of_an_earlier_version_is_to_be_made_again(tmp_path: Path, audi
         read_audit(tmp_path / "audit.json")
 
 
+def test_an_audit_without_health_figures_is_to_be_made_again(tmp_path: Path, audit: dict[str, Any]) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps({key: audit[key] for key in audit if key != "stale"}))
+    with pytest.raises(UnusableInput, match="is of an earlier version; audit the logs again, with this version"):
+        read_audit(tmp_path / "audit.json")
+
+
+def test_a_damage_rule_names_the_kind_it_found_most(audit: dict[str, Any]) -> None:
+    damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
+    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
+    assert line.reason.endswith("(most often: quotas that do not fit the selection)")
+
+
 def test_what_may_be_given_is_not_said_to_be_needed() -> None:
     with pytest.raises(UnusableInput, match=r"was given; it needs --receipts AUDIT, and takes DIR as well$"):
         judge(read_policy("stage-b"))
