@@ -107,7 +107,7 @@ class HashedWords:
         """What a vector depends on besides its text."""
         return {"kind": "hashed words", "model": "of the parity vectors", "dimension": DIMENSION}
 
-    def encode(self, texts: Any) -> Any:
+    def encode(self, texts: Any, _role: str = "") -> Any:
         """float32 ``[len(texts), dimension]``."""
         import numpy as np
 
