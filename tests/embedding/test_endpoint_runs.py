@@ -19,7 +19,7 @@ from tests.embedding.conftest import PROJECT, Endpoint
 
 SECRET = "sk-9z8y7x6w5v4u3t2s"
 KILLS = 25
-TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(120)]
+TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(240)]
 
 # A parent that has imported everything forks children that prepare the texts. It kills each at a moment of its own:
 # so many requests after the start, and a little later.
@@ -31,7 +31,7 @@ from lab.embedding.vectors import Vectors
 
 name, count, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 texts = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(count)]
-cache.HELD_BACK = 0.02
+cache.HELD_BACK = 0
 Vectors(embedder_named(name)).prepare(texts[:1])
 post, moments, killed = http.post, random.Random(13), 0
 for _ in range(kills):
@@ -45,9 +45,9 @@ for _ in range(kills):
         Vectors(embedder_named(name)).prepare(texts)
         os._exit(0)
     os.close(tell)
-    for _ in range(moments.randint(1, 4)):
+    for _ in range(moments.randint(2, 5)):
         os.read(heard, 1)
-    time.sleep(moments.uniform(0, 0.03))
+    time.sleep(moments.uniform(0, 0.01))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     os.close(heard)
