@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from lab.embedding.embedder import SentenceTransformerEmbedder
 from lab.engine.recall.wrap import CLOSE, HEAD
 from lab.engine.store.quiet import import_lancedb, quiet_lance
+from tests.embedding.conftest import Endpoint, running  # noqa: F401 - a fixture
 
 SESSION = "6f0c7a5e-0000-4000-8000-000000000002"
 GATEWAY = {
@@ -61,11 +63,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sessions = folder / ".openclaw/agents/main/sessions"
     sessions.mkdir(parents=True)
     (sessions / f"{SESSION}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    vectors = SentenceTransformerEmbedder().encode([text for _, text, _ in MEMORIES])
     rows = [
         {
             "id": f"0b0e9a3c-1111-4000-8000-{number:012}",
             "text": text,
-            "vector": [0.1] * 4,
+            "vector": vectors[number].tolist(),
             "category": "fact",
             "createdAt": 1.7e12 + number,
             "importance": 0.5,
@@ -85,9 +88,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _run(words: list[str], home: Path) -> list[dict[str, Any]]:
-    """The receipts of a replay in an operator's home."""
+def _run(words: list[str], home: Path, endpoint: Endpoint) -> list[dict[str, Any]]:
+    """The receipts of a replay in an operator's home, whose provider is ``endpoint``."""
     home_words = [word.replace("~/", f"{home}/", 1) if word.startswith("~/") else word for word in words[1:]]
+    home_words = [word.replace("https://api.openai.com/v1", endpoint.url) for word in home_words]
     done = subprocess.run(
         [sys.executable, "-m", "lab", *home_words], cwd=home, env=os.environ, capture_output=True, text=True
     )
@@ -101,8 +105,14 @@ def _block(*lines: str) -> str:
     return sha256("\n".join((HEAD, *lines, CLOSE)).encode()).hexdigest()[:16]
 
 
-def test_replay_of_the_canary_page_is_the_live_plugin(pages: dict[str, str], home: Path) -> None:
-    tagged, plain = _run(_replays(pages["canary.md"])[0], home)
+def test_replay_of_the_canary_page_is_the_live_plugin(
+    pages: dict[str, str],
+    home: Path,
+    running: Endpoint,  # noqa: F811
+) -> None:
+    words = _replays(pages["canary.md"])[0]
+    assert words[words.index("--vectors") + 1] == "stored"
+    tagged, plain = _run(words, home, running)
     assert (tagged["arm"], tagged["scope"], plain["scope"]) == ("engine", "kiln", "global")
     first, second = (f"{number}. [fact|{label}] {text}" for number, (_, text, label) in enumerate(MEMORIES[:2], 1))
     assert tagged["block"] == _block(first, second)
@@ -113,8 +123,12 @@ def test_replay_of_the_canary_page_is_the_live_plugin(pages: dict[str, str], hom
     assert re.search(r'"(score|distance)":-?\d+\.0[,}]', tagged["receipt"]) is None
 
 
-def test_replay_of_a_change_on_the_canary_page_runs_both_files(pages: dict[str, str], home: Path) -> None:
-    rows = {(row["arm"], row["scope"]): row for row in _run(_replays(pages["canary.md"])[1], home)}
+def test_replay_of_a_change_on_the_canary_page_runs_both_files(
+    pages: dict[str, str],
+    home: Path,
+    running: Endpoint,  # noqa: F811
+) -> None:
+    rows = {(row["arm"], row["scope"]): row for row in _run(_replays(pages["canary.md"])[1], home, running)}
     assert set(rows) == {(arm, scope) for arm in ("engine", "new") for scope in ("kiln", "global")}
     assert [rows[arm, "kiln"]["injected"] for arm in ("engine", "new")] == [2, 1]
     assert json.loads(rows["new", "kiln"]["receipt"])["selectionMode"] == "tier_first_v1"
