@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lab.engine.recall.receipt import compact_json
+from lab.engine.js import js_json
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.replay.tables import read_table
@@ -81,7 +81,7 @@ def edited(pool: Pool, edit: Edit) -> Pool:
         if not text.startswith(RECEIPT):
             return text
         receipt = json.loads(text.removeprefix(RECEIPT))
-        return text if receipt["skipped"] else RECEIPT + compact_json(edit(receipt))
+        return text if receipt["skipped"] else RECEIPT + js_json(edit(receipt))
 
     return [[[line(text) for text in recall] for recall in session] for session in pool]
 
@@ -187,7 +187,7 @@ def lines_of(pool: Iterable[Sequence[Recall]], *, twice: float = 0.0, draw: rand
                 for place, text in enumerate(recall):
                     at = now + timedelta(milliseconds=5 * place + 450 * again)
                     stamp = at.isoformat(timespec="milliseconds")
-                    lines.append(compact_json({"1": text, "time": stamp, "message": text, "traceId": trace}))
+                    lines.append(js_json({"1": text, "time": stamp, "message": text, "traceId": trace}))
     return lines
 
 
