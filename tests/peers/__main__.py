@@ -6,6 +6,7 @@ Prints a table of families and configurations, and ends with 1 where a turn diff
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -36,10 +37,12 @@ def main(words: list[str]) -> int:
     try:
         node, folder = find_node(), find_plugin(given.folder)
     except Missing as error:
-        complain(f"error: {error}")
+        complain(str(error))
         return 4
     found: list[Compared] = []
     with tempfile.TemporaryDirectory(prefix="recall-lab-peers-") as place:
+        # The provider has a port of its own in every run, so nothing that is cached of it is of use again.
+        os.environ["LAB_CACHE_DIR"] = f"{place}/cache"
         for number, family in enumerate(families(given.turns, given.seed)):
             if given.only in family.name:
                 found += compare(node, folder, family, Path(place) / str(number))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from families import BETWEEN, SETTINGS, START, Family
-from plugin import Endpoint, HashedWords, Plugin
+from plugin import Endpoint, Plugin
 
 MOST = 300
 RECEIPT = "openclaw-mem-engine:autoRecall.receipt "
@@ -57,7 +57,7 @@ def compare(
             shutil.copytree(place / "filled", own / "live")
             with Plugin(node, folder, settings, own / "live", endpoint) as plugin:
                 live = list(_live(plugin, family))
-            yield _compared(family, name, live, _lab(family, settings, plugin.table, own))
+            yield _compared(family, name, live, _lab(family, settings, plugin.table, endpoint, own))
     finally:
         endpoint.close()
 
@@ -114,9 +114,8 @@ def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
     return [identity for identity in ids if identity]
 
 
-def _lab(family: Family, settings: dict[str, Any], table: Path, place: Path) -> list[Answer]:
-    """The lab's answers, by the path that is open to everybody: a recording, the plugin's table, a replay."""
-    from lab.replay import plan
+def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoint, place: Path) -> list[Answer]:
+    """The lab's answers, as ``lab replay`` gives them: a recording, the plugin's table and vectors, its provider."""
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.replay.tables import read_table
@@ -133,13 +132,10 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, place: Path) -> 
         scope="tags",
         recall_turns="user",
         labels="recorded",
+        embedder=f"openai:text-embedding-3-small@{endpoint.url}/v1",
+        vectors="stored",
     )
-    # The one thing that the command line cannot say: which words are which numbers.
-    named, plan.embedder_named = plan.embedder_named, lambda _: HashedWords()
-    try:
-        run = run_replay(asked, place / "run", kept=False).run
-    finally:
-        plan.embedder_named = named
+    run = run_replay(asked, place / "run", kept=False).run
     (conversation,) = run.done()
     rows = read_table(run.receipts(conversation)).to_pylist()
     return [

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lab.conformance.embedding import DIMENSION, embed
+from lab.conformance.embedding import embed
 
 HOST = Path(__file__).with_name("host.mjs")
 
@@ -96,19 +96,3 @@ class Plugin:
         if "error" in answer:
             raise RuntimeError(f"{operation}: {answer['error']}")
         return answer["result"], [(level, text) for level, text in answer["log"]]
-
-
-class HashedWords:
-    """The endpoint's embedding without the endpoint: what the lab embeds with."""
-
-    dimension = DIMENSION
-
-    def identity(self) -> dict[str, Any]:
-        """What a vector depends on besides its text."""
-        return {"kind": "hashed words", "model": "of the parity vectors", "dimension": DIMENSION}
-
-    def encode(self, texts: Any, _role: str = "") -> Any:
-        """float32 ``[len(texts), dimension]``."""
-        import numpy as np
-
-        return np.asarray([embed(text) for text in texts], np.float32).reshape(len(texts), DIMENSION)

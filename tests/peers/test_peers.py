@@ -28,9 +28,9 @@ def test_upstream_answers_each_family_as_the_live_plugin(tmp_path: Path, number:
     except Missing as missing:
         pytest.skip(str(missing))
     family = families(turns=12)[number]
-    found = list(compare(node, folder, family, tmp_path, ["first-set", "quota-set-kept"]))
-    assert [one.first for one in found] == ["", ""]
-    assert [one.equal for one in found] == [12, 12]
+    found = list(compare(node, folder, family, tmp_path, ["first-set", "quota-set-kept", "quota-receipt"]))
+    assert [one.first for one in found] == ["", "", ""]
+    assert [one.equal for one in found] == [12, 12, 12]
     assert all(one.injected for one in found)
 
 
