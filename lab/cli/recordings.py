@@ -109,7 +109,7 @@ def _emit_inventory(inventory: Inventory) -> None:
 
     emit()
     emit_table(
-        ["stored as", "begun by", "read", "turns", "memories", "first", "last"],
+        ["stored as", "started by", "read", "turns", "memories", "first", "last"],
         [
             [
                 *(one.stored, one.origin or "-", one.conversations, one.turns, one.memories),
@@ -119,8 +119,9 @@ def _emit_inventory(inventory: Inventory) -> None:
         ],
         left=2,
     )
-    for one in inventory.passed:
-        emit_folded(f"no turn: {one.what}: {one.count}")
+    if inventory.passed:
+        emit()
+        emit_table(["passed over, not turns", "count"], [[one.what, one.count] for one in inventory.passed])
 
 
 def import_copy(
