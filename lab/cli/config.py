@@ -55,10 +55,11 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
 def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
     """List everything that is wrong in a configuration.
 
-    A whole openclaw.json is checked as its host would: an error is what the host
-    refuses (exit code 1), a warning what it accepts and what does nothing then, a
-    note what the plugin changes in silence. Of the file, meta and plugins are
-    checked. Any other file is checked for the lab alone, unless --host is given.
+    A whole openclaw.json is checked as its host would. An error is what the host
+    refuses (exit code 1). A warning is a setting that the host accepts but that
+    has no effect. A note is a value that the plugin changes without saying so.
+    Only the parts meta and plugins are checked. Any other file is checked for the
+    lab alone, unless --host is given.
     """
     from lab.engine.config import check_config, known_profile
     from lab.engine.config_file import embedder_of, locate

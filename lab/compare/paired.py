@@ -93,7 +93,8 @@ class Comparison:
     ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
-    where they were not recorded. ``embedder`` says of which engines these are not the figures.
+    where they were not recorded. ``embedder`` holds notes on arms whose configuration names
+    another embedder.
     """
 
     baseline: str

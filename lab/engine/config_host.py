@@ -1,8 +1,8 @@
 """A configuration of the engine as an OpenClaw host takes it: errors, warnings and notes (docs/engine.md).
 
-An error is what the host refuses (:mod:`lab.engine.host_schema`); it does not start with it. A warning is a file that
-the host accepts and that does nothing, or something else than it seems to say. A note is a value that the host accepts
-and the plugin changes in silence.
+An error is what the host refuses (:mod:`lab.engine.host_schema`): it does not start with such a file. A warning marks a
+setting that the host accepts but that has no effect, or an unexpected one. A note marks a value that the host accepts
+and the plugin then changes without a word in its log.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Host(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A file's parts around the engine's section: each None where the file does not reach so far out."""
+    """The engine's section of a file and the parts around it; those that the file does not contain are None."""
 
     root: Any
     plugins: Any
@@ -148,7 +148,7 @@ def _refused(parts: _Parts, host: Host) -> list[tuple[str, str]]:
     elif parts.entry is not None:
         found += refusals(ENTRY_OF[host.rules], parts.entry, _PATH)
     bare = parts.plugins is None and parts.entry is None
-    if not found and (bare or parts.config is not None):
+    if bare or parts.config is not None:
         found += refusals(ENGINE, parts.config, "" if bare else f"{_PATH}.config")
     return [(path or "config", what) for path, what in found]
 
@@ -189,7 +189,7 @@ def _loading(plugins: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
-    """Where the engine's own section does nothing, or something else than it seems to say."""
+    """Yield the settings of the engine's own section that have no effect, or an unexpected one."""
     if not resolved.auto_recall.enabled:
         yield "autoRecall: nothing is injected: it is switched off"
     recall = config.get("autoRecall")

@@ -91,7 +91,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             more = max(int(few), found.more_recalls or 0)
             told = counted(math.ceil(few), "more answered recall")
             found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
-        # What too few receipts say of several rules is said of all of them alike.
+        # Inconclusive lines share one reason, so that they are printed once; a remark would tell them apart.
         remark = _remark(rule, audit, where) if few <= 0 or found.status == FAIL else None
         yield replace(found, reason=f"{found.reason} ({remark})") if remark else found
 

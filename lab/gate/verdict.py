@@ -29,8 +29,8 @@ class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged, and what to ask where there were none. ``embedder`` says of which engines the
-    figures are not.
+    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes
+    on arms whose configuration names another embedder.
     """
 
     policy: str

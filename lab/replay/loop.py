@@ -107,9 +107,8 @@ def replay(
 ) -> Iterator[Answered]:
     """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
 
-    A memory is visible at a moment if its ``visible_from`` is not later and its ``visible_until`` is.
-    ``make_retriever`` is called once for each distinct retrieval. ``scoping`` is one of
-    :data:`lab.engine.recall.turn.SCOPING`.
+    A memory is visible at a moment if ``visible_from <= seq < visible_until``. ``make_retriever`` is called once for
+    each distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
     """
     arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}

@@ -245,3 +245,12 @@ def test_check_host_agrees_with_recorded_verdicts_of_hosts(shared: Callable[...,
         found = checked(parse_json(file.read_text("utf-8"), file.name), version)
         assert bool(found.problems) == file.stem.startswith("refused-"), file.name
         assert not found.warnings
+
+
+def test_check_host_with_faults_around_and_in_the_section_lists_both() -> None:
+    value = with_value("config.autoRecall.maxItems", 9)
+    value["plugins"]["foo"] = 1
+    assert [problem.split(":")[1].strip() for problem in checked(value).problems] == [
+        "plugins.foo",
+        f"plugins.entries.{ENTRY}.config.autoRecall.maxItems",
+    ]

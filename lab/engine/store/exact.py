@@ -295,7 +295,7 @@ class ScanView(ExactView):
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
         import numpy as np
 
-        # Rows that came after this view was made are none of its business.
+        # Rows that were added after this view was made are not part of it.
         allowed = np.zeros(self._postings.rows, bool)
         mask = self._mask(where)
         allowed[: len(self._scopes)] = True if mask is None else mask
