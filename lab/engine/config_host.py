@@ -201,6 +201,8 @@ def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
         if isinstance(given, Mapping) and given and "enabled" not in given and _is_off(switch):
             yield f"{name}: it stays off: enabled is not set, and its default is false"
     receipts, budget = resolved.receipts, resolved.budget
+    if not receipts.enabled:
+        yield "receipts.enabled: nothing is logged of a recall: a canary has no receipts to judge"
     if receipts.enabled and receipts.verbosity == "high" and budget.enabled and resolved.auto_recall.enabled:
         comment, least = _comment_length(resolved)
         if least > budget.max_chars:

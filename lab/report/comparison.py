@@ -88,7 +88,9 @@ def sliced(one: Slice) -> list[str]:
 
 def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool = True) -> list[str]:
     """What must be said beside the numbers; ``reach`` says whether a column ``could find`` is among them."""
-    conversations = max((one.conversations for one in found.differences), default=0)
+    # Of what decides, or else of what is shown: another measure may have values in more conversations.
+    deciding = [one for one in found.differences if one.p_holm is not None] or list(differences)
+    conversations = max((one.conversations for one in deciding), default=0)
     family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
     legend = (
         f"{counted(conversations, 'conversation')}. p: sign-flips of whole conversations, Holm-adjusted over the "
