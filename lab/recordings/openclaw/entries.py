@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 class Spoilt(NamedTuple):
-    """A line that is no entry: its number and why."""
+    """A line that is no entry: its number (0 for an event of a database that has none) and why."""
 
     line: int
     reason: str
@@ -39,7 +39,10 @@ class Transcript(NamedTuple):
         """Sentences on the lines that are no entries; the last line of a file may have been cut off."""
         lines = [one.line for one in self.spoilt]
         if not is_file:
-            return [f"event {one.line - 1} (seq) {one.reason} and was skipped" for one in self.spoilt]
+            return [
+                f"{f'event {one.line - 1} (seq)' if one.line else 'an event'} {one.reason} and was skipped"
+                for one in self.spoilt
+            ]
         notes = []
         if lines and lines[-1] == self.lines:
             notes.append(f"the last line, {lines.pop()}, is cut off and was skipped")

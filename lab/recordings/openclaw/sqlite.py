@@ -4,8 +4,8 @@
   not to write the index, which a reader otherwise does.
 * Without a log it is opened as one that nobody changes, because SQLite would otherwise create an empty log; that it did
   not change is checked afterwards.
-* With a log and no index (a copy that was taken without it), or with a journal that has to be rolled back, a copy is read, because
-  SQLite would have to write beside the original.
+* With a log and no index (somebody copied it without), or with a journal that has to be rolled back, a copy is read,
+  because SQLite would have to write beside the original.
 
 All that is read is of one moment: it is read in one transaction.
 """
