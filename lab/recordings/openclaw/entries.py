@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,12 +14,14 @@ LEAF = "leaf"
 class Entry(NamedTuple):
     """One line of a transcript (counted from 1) with its id.
 
-    The id is made of the line's number where the entry has none, or that of another.
+    The id is made of the line's number where the entry has none, or that of another. ``mark`` is what the entry is known
+    by in another copy of the transcript: the id that it was given, or the sha256 of its line.
     """
 
     line: int
     id: str
     value: dict[str, Any]
+    mark: str
 
 
 class Spoilt(NamedTuple):
@@ -69,9 +72,10 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
             value = None
         if isinstance(value, dict) and isinstance(value.get("type"), str):
             given = value.get("id")
-            identity = given if isinstance(given, str) and given and given not in known else f"line{number}"
+            given = given if isinstance(given, str) else ""
+            identity = given if given and given not in known else f"line{number}"
             known.add(identity)
-            entries.append(Entry(number, identity, value))
+            entries.append(Entry(number, identity, value, given or hashlib.sha256(line.strip()).hexdigest()))
         else:
             spoilt.append(Spoilt(number, "is no JSON object with a type"))
     return Transcript(entries, spoilt, number)

@@ -125,6 +125,21 @@ def test_archive_of_the_same_entries_is_a_copy_and_of_others_is_not(tmp_path: Pa
     assert passed(library)["copies of sessions"] == 1
 
 
+def test_archive_without_ids_is_told_apart_by_its_lines(tmp_path: Path, talk: Any) -> None:
+    def without_ids(*texts: str) -> Any:
+        log = talk(*texts, version=1)
+        for line in log.lines[1:]:
+            del line["id"], line["parentId"]
+        return log
+
+    write(tmp_path / f"{FIRST}.jsonl", without_ids("one", "two"))
+    write(tmp_path / f"{FIRST}.jsonl.reset.1", without_ids("one"))
+    write(tmp_path / f"{FIRST}.jsonl.reset.2", without_ids("old", "older"))
+    library = read_library(tmp_path, "openclaw-archived")
+    assert said(library) == {FIRST: ["one", "two"], f"{FIRST}@reset.2": ["old", "older"]}
+    assert passed(library)["copies of sessions"] == 1
+
+
 @pytest.mark.parametrize("encoding", ["zstd", "identity"])
 def test_archive_of_a_database_is_read_on_request_once(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, encoding: str
