@@ -14,8 +14,8 @@ from lab.recordings.model import Recording
 class Session(NamedTuple):
     """A session that was read.
 
-    ``ids`` are the marks of its entries, ``passed`` its entries that are no turn, ``entries`` how many lines or events it
-    has. ``archive`` is the name of what a reset or a deletion left; "" for a session that is in use.
+    ``ids`` are the marks of its entries, ``passed`` its entries that are no turn, ``entries`` how many lines or events
+    it has. ``archive`` is the name of what a reset or a deletion left; "" for a session that is in use.
     """
 
     recording: Recording

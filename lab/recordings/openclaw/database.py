@@ -246,9 +246,10 @@ def _events(
     """
     # Texts are read as bytes, and bytes are a blob to SQLite, which no text equals.
     given = "CAST(? AS TEXT)" if kind == "text" else "?"
+    columns = "seq, event_json, event_zstd, event_utf8_bytes"
+    order = "typeof(seq) = 'integer', seq"
     rows = connection.execute(
-        "SELECT seq, event_json, event_zstd, event_utf8_bytes FROM transcript_events "
-        f"WHERE session_id IS {given} ORDER BY typeof(seq) = 'integer', seq",
+        f"SELECT {columns} FROM transcript_events WHERE session_id IS {given} ORDER BY {order}",  # noqa: S608 - as above
         (session,),
     )
     for seq, plain, packed, size in rows:

@@ -14,8 +14,8 @@ LEAF = "leaf"
 class Entry(NamedTuple):
     """One line of a transcript (counted from 1) with its id.
 
-    The id is made of the line's number where the entry has none, or that of another. ``mark`` is what the entry is known
-    by in another copy of the transcript: the id that it was given, or the sha256 of its line.
+    The id is made of the line's number where the entry has none, or that of another. ``mark`` is what the entry is
+    known by in another copy of the transcript: the id that it was given, or the sha256 of its line.
     """
 
     line: int
