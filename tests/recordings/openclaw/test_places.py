@@ -190,6 +190,14 @@ def test_spoilt_file_of_a_folder_is_passed_over_and_told(tmp_path: Path, talk: A
     ]
 
 
+def test_packed_transcript_is_bounded(tmp_path: Path, talk: Any) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(pa.compress(bytes((256 << 20) + 1), codec="zstd", asbytes=True))
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "openclaw")
+    assert str(caught.value) == f"{path}: holds more than 256 MiB"
+
+
 def test_index_tells_how_sessions_of_files_began(tmp_path: Path, talk: Any) -> None:
     write(tmp_path / f"{FIRST}.jsonl", talk("one"))
     (tmp_path / "sessions.json").write_text(json.dumps({"agent:main:subagent:7": {"sessionId": FIRST}}))
