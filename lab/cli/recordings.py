@@ -105,7 +105,10 @@ def _emit_inventory(inventory: Inventory) -> None:
     """Print what a path holds by how it is stored, and what was passed over."""
 
     def day(time_ms: int) -> str:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d")
+        try:
+            return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d")
+        except (ValueError, OverflowError, OSError):
+            return f"{time_ms} ms"
 
     emit()
     emit_table(

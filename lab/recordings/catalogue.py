@@ -57,7 +57,10 @@ def entry_of(format_name: str) -> Entry:
         if entry.format == format_name:
             return entry
     known = ", ".join(entry.format for entry in CATALOGUE)
-    raise UnusableInput(f"the catalogue has no set of format {format_name!r}; it has: {known}")
+    raise UnusableInput(
+        f"the catalogue has no set of format {format_name!r}; it has: {known}; sessions of your own are not imported: "
+        "`lab recordings convert` writes them in the project's own form"
+    )
 
 
 def identified(entry: Entry, checksums: Iterable[str]) -> list[Known | None]:

@@ -35,7 +35,7 @@ class Format:
     Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
     default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
     many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
-    ``find`` and ``gather`` find and read the files of a whole path, where one file alone does not say what to read.
+    ``gather`` finds and reads the files of a whole path, where one file alone does not say what to read.
     """
 
     name: str
@@ -48,7 +48,6 @@ class Format:
     beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
     depth: int = 1
     hidden: str = ""
-    find: Callable[[Path], tuple[Path, ...]] | None = None
     gather: Callable[[Path], openclaw.Gathered] | None = None
 
 
@@ -125,7 +124,6 @@ FORMATS: dict[str, Format] = {
             ("recorded",),
             "user",
             "OpenClaw's sessions: ~/.openclaw, or what of it is given",
-            find=openclaw.files,
             gather=openclaw.gather,
         ),
         Format(
@@ -188,13 +186,11 @@ def format_named(name: str) -> Format:
     try:
         return (FORMATS | VARIANTS)[name]
     except KeyError:
-        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS))}") from None
+        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS | VARIANTS))}") from None
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:
     """The files of one format at ``path``: the file itself, or those of the folder by name."""
-    if form.find:
-        return form.find(path)
     if path.is_file():
         return (path,)
     if not path.exists():

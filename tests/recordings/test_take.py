@@ -35,6 +35,12 @@ def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
         entry_of("openclaw")
 
 
+@pytest.mark.parametrize("name", ["openclaw", "openclaw-archived"])
+def test_take_of_own_sessions_names_convert(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnusableInput, match=r"sessions of your own are not imported: `lab recordings convert` writes"):
+        take(tmp_path, name, tmp_path / "out")
+
+
 def test_a_checksum_tells_the_version_by_as_many_digits_as_are_known() -> None:
     whole, half = Known("a.json", "79fa87e9"), Known("b.json", "ab" * 32, "a half")
     entry = Entry("x", "X", "somebody/x", "", "", "MIT", "all", "this", (whole, half))

@@ -81,17 +81,6 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
     )
 
 
-def files(path: Path) -> tuple[Path, ...]:
-    """Return the files of sessions at a path that are in use. Raises :class:`UnusableInput` where there are none."""
-    found = find(path)
-    named = tuple(file for place in found.places for file in (*place.databases, *place.transcripts))
-    if path.is_file():
-        return (path,)
-    if not named:
-        raise _nothing(path, _Reading())
-    return named
-
-
 def gather_all(path: Path) -> Gathered:
     """Read every session at a path, those that were reset or deleted, too; see :func:`gather`."""
     return gather(path, archived=True)

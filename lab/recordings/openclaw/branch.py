@@ -30,6 +30,9 @@ HOST_MODEL = "gateway-injected"
 COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
 # Commands that every host answers itself, whether its answer was written down or not.
 OWN_COMMANDS = ("/compact", "/new", "/reset")
+# The first moment that counts as no time, 9999-01-01 in epoch milliseconds: calendars end a year later, and turns of
+# one moment are counted on from it by the millisecond.
+NO_TIME_FROM = 253370764800000
 
 
 class Branch:
@@ -167,10 +170,10 @@ class Branch:
             if isinstance(moment, str):
                 try:
                     parsed = datetime.fromisoformat(moment)
-                    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+                    moment = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
                 except (ValueError, OverflowError):
                     continue
-            if isinstance(moment, int | float) and not isinstance(moment, bool) and 0 <= moment < 1e15:
+            if isinstance(moment, int | float) and not isinstance(moment, bool) and 0 <= moment < NO_TIME_FROM:
                 return int(moment)
         if told:
             self._noted["entries without a time, which take that of the one before"] += 1

@@ -14,8 +14,8 @@ from lab.recordings.model import Recording
 class Session(NamedTuple):
     """A session that was read.
 
-    ``ids`` are those of its entries, ``passed`` its entries that are no turn, ``entries`` how many lines or events it
-    has. ``archive`` is the name of what a reset or a deletion left; "" for a session that is in use.
+    ``ids`` are the marks of its entries, ``passed`` its entries that are no turn, ``entries`` how many lines or events
+    it has. ``archive`` is the name of what a reset or a deletion left; "" for a session that is in use.
     """
 
     recording: Recording
@@ -33,7 +33,7 @@ class Session(NamedTuple):
 def distinct(sessions: Iterable[Session], notes: list[str], passed: Counter[str]) -> list[Session]:
     """Return each session once, by conversation; what was passed over is noted and counted.
 
-    Of copies (a file that a migration left, a backup that was restored), the one with the most entries is read. An
+    Of copies (a file that a migration left, a backup that was restored), the one with the most entry ids is read. An
     archive that shares no entry with the session of its id is a conversation of its own: the id was used again. Agents
     that hold one id have it qualified by their names.
     """
@@ -62,7 +62,7 @@ def _shared(session: Session, agents: Counter[str]) -> bool:
 def _once(group: list[Session], notes: list[str], passed: Counter[str]) -> list[Session]:
     """The copies of one session of one agent that are read."""
     chosen: list[Session] = []
-    # Sessions in use first, then the longest; a database before files, which come before it in no other order.
+    # Sessions in use first, then the most entry ids, then databases before files.
     order = sorted(group, key=lambda one: (bool(one.archive), -len(one.ids), not one.stored.startswith("SQLite")))
     for one in order:
         same = next((other for other in chosen if one.ids & other.ids or not (one.archive or other.archive)), None)

@@ -112,13 +112,12 @@ def _read(path: Path, connection: sqlite3.Connection, archives: bool) -> Databas
     leaves, active = _indexed(connection, has)
     hashed = hashlib.sha256()
     sessions = []
-    names = [
-        name
-        for (name,) in connection.execute("SELECT DISTINCT session_id FROM transcript_events ORDER BY 1").fetchall()
-    ]
-    for raw in names:
+    names = connection.execute(
+        "SELECT DISTINCT session_id, typeof(session_id) FROM transcript_events ORDER BY 1"
+    ).fetchall()
+    for raw, kind in names:
         session = _word(raw)
-        lines = _events(connection, raw, hashed)
+        lines = _events(connection, raw, _word(kind), hashed)
         transcript = parse(lines)
         leaf, indexed = leaves.get(session, (None, -1))
         branch, lost, told = _branch(transcript, leaf if indexed >= transcript.lines - 1 else None, active.get(session))
@@ -238,25 +237,36 @@ def _branch(transcript: Transcript, leaf: str | None, active: set[int] | None) -
     return branch, lost, notes
 
 
-def _events(connection: sqlite3.Connection, session: object, hashed: Any) -> Iterator[tuple[int, bytes | Spoilt]]:
-    """The lines of a session as they would stand in a file, each with its number; one that does not unpack is told."""
+def _events(
+    connection: sqlite3.Connection, session: object, kind: str, hashed: Any
+) -> Iterator[tuple[int, bytes | Spoilt]]:
+    """The lines of a session as they would stand in a file, each with its number; ``kind`` is SQLite's type of its id.
+
+    One that does not unpack is replaced by the reason; so is one without a number, and these come first, as line 0.
+    """
+    # Texts are read as bytes, and bytes are a blob to SQLite, which no text equals.
+    given = "CAST(? AS TEXT)" if kind == "text" else "?"
+    columns = "seq, event_json, event_zstd, event_utf8_bytes"
+    order = "typeof(seq) = 'integer', seq"
     rows = connection.execute(
-        "SELECT seq, event_json, event_zstd, event_utf8_bytes FROM transcript_events WHERE session_id = ? ORDER BY seq",
-        # Bytes are a blob to SQLite, which no text equals.
-        (_word(session),),
+        f"SELECT {columns} FROM transcript_events WHERE session_id IS {given} ORDER BY {order}",  # noqa: S608 - as above
+        (session,),
     )
     for seq, plain, packed, size in rows:
         line: bytes | Spoilt
-        if plain is not None:
+        number = seq + 1 if isinstance(seq, int) else 0
+        if not isinstance(seq, int):
+            line = Spoilt(0, f"has a seq that is no whole number ({'NULL' if seq is None else _word(seq)[:20]!r})")
+        elif plain is not None:
             line = plain if isinstance(plain, bytes) else str(plain).encode()
         else:
             try:
                 line = unpack_event(packed if isinstance(packed, bytes) else b"", size)
             except CannotUnpack as error:
-                line = Spoilt(seq + 1, str(error))
+                line = Spoilt(number, str(error))
         hashed.update(repr((session, seq)).encode())
         hashed.update(line if isinstance(line, bytes) else line.reason.encode())
-        yield seq + 1, line
+        yield number, line
 
 
 def _archives(connection: sqlite3.Connection, wanted: bool, hashed: Any) -> Iterator[StoredArchive]:

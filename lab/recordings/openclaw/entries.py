@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,16 +14,18 @@ LEAF = "leaf"
 class Entry(NamedTuple):
     """One line of a transcript (counted from 1) with its id.
 
-    The id is made of the line's number where the entry has none, or that of another.
+    The id is made of the line's number where the entry has none, or that of another. ``mark`` is what the entry is
+    known by in another copy of the transcript: the id that it was given, or the sha256 of its line.
     """
 
     line: int
     id: str
     value: dict[str, Any]
+    mark: str
 
 
 class Spoilt(NamedTuple):
-    """A line that is no entry: its number and why."""
+    """A line that is no entry: its number (0 for an event of a database that has none) and why."""
 
     line: int
     reason: str
@@ -39,7 +42,10 @@ class Transcript(NamedTuple):
         """Sentences on the lines that are no entries; the last line of a file may have been cut off."""
         lines = [one.line for one in self.spoilt]
         if not is_file:
-            return [f"event {one.line - 1} (seq) {one.reason} and was skipped" for one in self.spoilt]
+            return [
+                f"{f'event {one.line - 1} (seq)' if one.line else 'an event'} {one.reason} and was skipped"
+                for one in self.spoilt
+            ]
         notes = []
         if lines and lines[-1] == self.lines:
             notes.append(f"the last line, {lines.pop()}, is cut off and was skipped")
@@ -66,9 +72,10 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
             value = None
         if isinstance(value, dict) and isinstance(value.get("type"), str):
             given = value.get("id")
-            identity = given if isinstance(given, str) and given and given not in known else f"line{number}"
+            given = given if isinstance(given, str) else ""
+            identity = given if given and given not in known else f"line{number}"
             known.add(identity)
-            entries.append(Entry(number, identity, value))
+            entries.append(Entry(number, identity, value, given or hashlib.sha256(line.strip()).hexdigest()))
         else:
             spoilt.append(Spoilt(number, "is no JSON object with a type"))
     return Transcript(entries, spoilt, number)

@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(slots=True)
 class Found:
-    """The places of a path, files that are none of ours by what they are, and notes."""
+    """The agents' folders found at a path, counts of ignored files by kind, and notes."""
 
     places: list[Place]
     passed: Counter[str]

@@ -1,10 +1,11 @@
 """Read an SQLite database in place, while another process may hold it, and leave nothing behind.
 
-* With a write-ahead log and its index beside it (a gateway has it open), SQLite reads both, read-only.
+* With a write-ahead log and its index beside it (a gateway has it open, or was killed), SQLite reads both and is told
+  not to write the index, which a reader otherwise does.
 * Without a log it is opened as one that nobody changes, because SQLite would otherwise create an empty log; that it did
   not change is checked afterwards.
-* With a log and no index (a gateway was killed), or with a journal that has to be rolled back, a copy is read, because
-  SQLite would have to write beside the original.
+* With a log and no index (somebody copied it without), or with a journal that has to be rolled back, a copy is read,
+  because SQLite would have to write beside the original.
 
 All that is read is of one moment: it is read in one transaction.
 """
@@ -27,6 +28,8 @@ MAGIC = b"SQLite format 3\0"
 BUSY_SECONDS = 2.0
 ATTEMPTS = 5
 WRITTEN_BESIDE = ("-wal", "-journal")
+# Opened so, SQLite writes neither the database nor the index of its log.
+IN_PLACE = "mode=ro&readonly_shm=1"
 T = TypeVar("T")
 
 
@@ -60,7 +63,9 @@ def read_sqlite(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
         except _Changed:
             continue
         except sqlite3.Error as error:
-            raise _refusal(path, error) from None
+            # The index could be read a moment ago: whoever keeps it went or came.
+            if not getattr(error, "sqlite_errorname", "").startswith("SQLITE_READONLY"):
+                raise _refusal(path, error) from None
         except OSError as error:
             raise CannotMeasure(f"{path}: cannot be copied to be read: {error.strerror}") from None
     raise CannotMeasure(f"{path}: changed each time while it was read; run the command again")
@@ -115,7 +120,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
                 if _state(path) != before:
                     raise _Changed
     elif (not has_log or has_index) and _is_readable(path):
-        with _connected(path, "mode=ro") as connection:
+        with _connected(path, IN_PLACE) as connection:
             yield connection
     else:
         with _copied(path) as copy, _connected(copy, "mode=rw") as connection:
@@ -125,7 +130,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 def _is_readable(path: Path) -> bool:
     """Tell whether SQLite can read in place; a lock is an error, and what would need a write is not possible."""
     try:
-        with _connected(path, "mode=ro") as connection:
+        with _connected(path, IN_PLACE) as connection:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):

@@ -45,10 +45,10 @@ class Moment(NamedTuple):
 
 
 class MemoryTools:
-    """Follows the memory calls of one conversation; ``memories`` are those that were stored, in order."""
+    """Follows the memory calls of one conversation."""
 
     def __init__(self) -> None:
-        self.memories: list[Memory] = []
+        self._stored: list[Memory] = []
         self._counts: Counter[str] = Counter()
         self._waiting: dict[str, Call] = {}
         # Calls that were answered, and by what: the wrapper's result and the nested entry tell of one effect.
@@ -57,6 +57,11 @@ class MemoryTools:
         self._abandoned: Counter[str] = Counter()
         self._rows: dict[str, int] = {}
         self._texts: dict[str, str] = {}
+
+    @property
+    def memories(self) -> list[Memory]:
+        """Those that were stored, in order, without those that were forgotten before a turn could recall them."""
+        return [one for one in self._stored if not one.is_forgotten_at(one.visible_from)]
 
     def called(self, content: Any, key: str) -> None:
         """Note the calls of a reply; the memories that they make are keyed ``<key>#<ordinal>``."""
@@ -145,10 +150,10 @@ class MemoryTools:
             if row in self._rows:
                 self._counts[f"results of {STORE} that tell of one memory twice"] += 1
                 return
-            self._rows[row] = len(self.memories)
+            self._rows[row] = len(self._stored)
         # The result knows what became of what was asked for.
         label = stored.get("importance_label")
-        self.memories.append(
+        self._stored.append(
             Memory(
                 call.key,
                 text,
@@ -174,11 +179,16 @@ class MemoryTools:
             self._counts[f"calls of {FORGET} that deleted nothing"] += 1
         elif (place := self._place_of(row)) is None:
             self._counts[f"calls of {FORGET} for memories that were stored elsewhere"] += 1
-        elif self.memories[place].visible_until is not None:
+        elif self._stored[place].visible_until is not None:
             self._counts[f"calls of {FORGET} for memories that were forgotten before"] += 1
         else:
-            self.memories[place] = replace(self.memories[place], visible_until=moment.seq)
-            self._counts["memories forgotten, which no turn recalls from then on"] += 1
+            self._stored[place] = replace(self._stored[place], visible_until=moment.seq)
+            could_be_recalled = moment.seq > self._stored[place].visible_from
+            self._counts[
+                "memories forgotten, which no turn recalls from then on"
+                if could_be_recalled
+                else "memories forgotten before a turn could recall them, left out"
+            ] += 1
 
     def _recall(self, call: Call, answer: Answer, moment: Moment) -> None:
         del call, moment
@@ -196,7 +206,7 @@ class MemoryTools:
         known = set(self._rows.values())
         unnamed = [
             place
-            for place, memory in enumerate(self.memories)
+            for place, memory in enumerate(self._stored)
             if place not in known and memory.visible_until is None and memory.text == self._texts.get(row)
         ]
         return unnamed[0] if unnamed else None

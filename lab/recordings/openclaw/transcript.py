@@ -88,7 +88,7 @@ def session_of(
         notes=tuple(f"{conversation}: {note}" for note in notes),
     )
     entries = len(transcript.entries) + len(transcript.spoilt)
-    ids = frozenset(one.id for one in transcript.entries if one.value["type"] != "session")
+    ids = frozenset(one.mark for one in transcript.entries if one.value["type"] != "session")
     return Session(recording, ids, +passed, walker.messages, entries)
 
 

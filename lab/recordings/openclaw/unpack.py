@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# OpenClaw packs events of at most 4 MiB; a transcript holds many.
+# OpenClaw packs events of at most 4 MiB; a transcript holds many, and reading it takes some three times its size.
 EVENT_LIMIT = 16 << 20
-TRANSCRIPT_LIMIT = 1 << 30
+TRANSCRIPT_LIMIT = 256 << 20
 
 
 class CannotUnpack(ValueError):
@@ -21,7 +21,8 @@ def unpack(data: bytes, limit: int) -> bytes:
             while part := stream.read(min(1 << 20, limit + 1 - len(parts))):
                 parts += part
                 if len(parts) > limit:
-                    raise CannotUnpack(f"holds more than {limit} bytes")
+                    most = f"{limit >> 20} MiB" if limit % (1 << 20) == 0 else f"{limit} bytes"
+                    raise CannotUnpack(f"holds more than {most}")
     except OSError as error:
         raise CannotUnpack(f"does not unpack ({str(error).rstrip('.')})") from None
     if data and not parts:

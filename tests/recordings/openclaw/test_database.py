@@ -31,6 +31,10 @@ def said(library: Library) -> list[list[str]]:
     return [[turn.text for turn in one.turns] for one in library.recordings]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {child.name: child.read_bytes() for child in folder.iterdir()}
+
+
 def change(path: Path, *statements: tuple[Any, ...]) -> None:
     connection = sqlite3.connect(path)
     with connection:
@@ -122,14 +126,16 @@ print("ready", flush=True)
 time.sleep(60)
 """
     with holding(path, code):
-        pass
-    log = tmp_path / f"{NAME}-wal"
-    held = {end: (tmp_path / (NAME + end)).read_bytes() for end in ("", "-wal")}
+        held = contents(tmp_path)
+        assert sorted(held) == [NAME, f"{NAME}-shm", f"{NAME}-wal"]
+        assert said(read(path)) == [["one", "two", "late"]]
+        assert contents(tmp_path) == held
     assert said(read(path)) == [["one", "two", "late"]]
+    assert contents(tmp_path) == held
     (tmp_path / f"{NAME}-shm").unlink()
+    del held[f"{NAME}-shm"]
     assert said(read(path)) == [["one", "two", "late"]]
-    assert sorted(child.name for child in tmp_path.iterdir()) == [NAME, log.name]
-    assert {end: (tmp_path / (NAME + end)).read_bytes() for end in ("", "-wal")} == held
+    assert contents(tmp_path) == held
 
 
 def test_write_that_was_killed_is_rolled_back_in_a_copy(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:

@@ -125,6 +125,21 @@ def test_archive_of_the_same_entries_is_a_copy_and_of_others_is_not(tmp_path: Pa
     assert passed(library)["copies of sessions"] == 1
 
 
+def test_archive_without_ids_is_told_apart_by_its_lines(tmp_path: Path, talk: Any) -> None:
+    def without_ids(*texts: str) -> Any:
+        log = talk(*texts, version=1)
+        for line in log.lines[1:]:
+            del line["id"], line["parentId"]
+        return log
+
+    write(tmp_path / f"{FIRST}.jsonl", without_ids("one", "two"))
+    write(tmp_path / f"{FIRST}.jsonl.reset.1", without_ids("one"))
+    write(tmp_path / f"{FIRST}.jsonl.reset.2", without_ids("old", "older"))
+    library = read_library(tmp_path, "openclaw-archived")
+    assert said(library) == {FIRST: ["one", "two"], f"{FIRST}@reset.2": ["old", "older"]}
+    assert passed(library)["copies of sessions"] == 1
+
+
 @pytest.mark.parametrize("encoding", ["zstd", "identity"])
 def test_archive_of_a_database_is_read_on_request_once(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, encoding: str
@@ -173,6 +188,14 @@ def test_spoilt_file_of_a_folder_is_passed_over_and_told(tmp_path: Path, talk: A
         str(tmp_path / "sessions.json"),
         *["passed over"] * 3,
     ]
+
+
+def test_packed_transcript_is_bounded(tmp_path: Path, talk: Any) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(pa.compress(bytes((256 << 20) + 1), codec="zstd", asbytes=True))
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "openclaw")
+    assert str(caught.value) == f"{path}: holds more than 256 MiB"
 
 
 def test_index_tells_how_sessions_of_files_began(tmp_path: Path, talk: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lab.recordings.model import Recording
 from lab.recordings.readers import read_library
+from lab.recordings.write import recording_lines
 
 Read = Callable[[Any], Recording]
 
@@ -144,5 +145,22 @@ def test_forget_finds_a_row_by_what_recall_listed(read: Read, new_log: Any) -> N
     log.calls("memory_recall", "r", {"query": "gate"})
     log.answers("r", "memory_recall", {"memories": [{"id": "row-7", "text": "The gate sticks"}]})
     log.calls("memory_forget", "f", {"memoryId": "row-7"})
+    log.says("user", "two")
     log.answers("f", "memory_forget")
-    assert spans(read(log)) == [("The gate sticks", 1, 1)]
+    assert spans(read(log)) == [("The gate sticks", 1, 2)]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_memory_that_no_turn_can_recall_is_left_out(read: Read, new_log: Any, turns: int) -> None:
+    log = new_log()
+    for _ in range(turns):
+        log.says("user", "one")
+    for row in ("row-1", "row-2"):
+        log.stores(f"The gate of {row} sticks", row)
+    log.calls("memory_forget", "f", {"memoryId": "row-1"})
+    log.answers("f", "memory_forget", {"action": "deleted", "id": "row-1"})
+    log.says("user", "two")
+    recording = read(log)
+    assert spans(recording) == [("The gate of row-2 sticks", turns, None)]
+    assert notes(recording) == ["memories forgotten before a turn could recall them, left out: 1"]
+    assert b"The gate of row-2 sticks" in recording_lines(recording)

@@ -9,6 +9,7 @@ import pytest
 
 from lab.recordings.model import Recording
 from lab.recordings.openclaw import gather
+from lab.recordings.write import recording_lines
 
 BY_HOST = {"provider": "openclaw", "model": "gateway-injected"}
 
@@ -112,3 +113,20 @@ def test_message_of_another_session_is_a_turn_with_a_note(tmp_path: Path, new_lo
     recording = recorded(tmp_path, log)
     assert said(recording) == ["from afar"]
     assert recording.notes == (f"{log.id}: messages that another session sent, replayed as turns: 1",)
+
+
+@pytest.mark.parametrize("late", [999999999999999, 253402300799999, 1e300, "9999-12-31T23:59:59-12:00", -1])
+def test_time_that_no_calendar_holds_counts_as_none(tmp_path: Path, new_log: Any, late: object) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.says("user", "two")
+    log.lines[2]["timestamp"] = late
+    log.says("user", "three")
+    log.lines[3]["timestamp"] = "9998-12-31T23:59:59.999Z"
+    log.says("user", "four")
+    log.lines[4]["timestamp"] = late
+    recording = recorded(tmp_path, log)
+    first, last = 1788249605000, 253370764799999
+    assert [turn.time_ms for turn in recording.turns] == [first, first + 1, last, last + 1]
+    assert recording.notes == (f"{log.id}: entries without a time, which take that of the one before: 2",)
+    assert b"9998-12-31T23:59:59.999+00:00" in recording_lines(recording)
