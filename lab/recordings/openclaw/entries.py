@@ -73,7 +73,8 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
         if isinstance(value, dict) and isinstance(value.get("type"), str):
             given = value.get("id")
             given = given if isinstance(given, str) else ""
-            identity = given if given and given not in known else f"line{number}"
+            # Half a character or a control character can stand in JSON, and in no key of a turn.
+            identity = given if given and given.isprintable() and given not in known else f"line{number}"
             known.add(identity)
             entries.append(Entry(number, identity, value, given or hashlib.sha256(line.strip()).hexdigest()))
         else:

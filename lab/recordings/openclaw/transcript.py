@@ -96,6 +96,6 @@ def _conversation(path: Path, header: dict[str, Any]) -> str:
     """The session's id; a file for one topic of it, or with an id that is no name, is called by its own name."""
     identity = header.get("id")
     stem = path.name.partition(".jsonl")[0]
-    if not isinstance(identity, str) or not identity.strip() or "/" in identity:
+    if not isinstance(identity, str) or not identity.strip() or "/" in identity or not identity.isprintable():
         return stem
     return stem if stem.startswith(f"{identity}-topic-") else identity

@@ -130,3 +130,15 @@ def test_time_that_no_calendar_holds_counts_as_none(tmp_path: Path, new_log: Any
     assert [turn.time_ms for turn in recording.turns] == [first, first + 1, last, last + 1]
     assert recording.notes == (f"{log.id}: entries without a time, which take that of the one before: 2",)
     assert b"9998-12-31T23:59:59.999+00:00" in recording_lines(recording)
+
+
+@pytest.mark.parametrize("identity", ["\\ud800", "\\u001b[2J", "\\u0000"])
+def test_entry_whose_id_is_no_name_is_keyed_by_its_line(tmp_path: Path, identity: str) -> None:
+    head = '{"type":"session","version":3,"id":"s1","timestamp":"2026-04-02T01:00:00Z"}'
+    line = '{"type":"message","id":"%s","parentId":null,"message":{"role":"user","content":"hello there"}}'
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{head}\n{line % identity}\n", "utf-8")
+    (recording,) = gather(path).recordings
+    assert [turn.key for turn in recording.turns] == ["s1/s1/line2"]
+    path.write_text(f"{head.replace('s1', identity)}\n{line % 'm1'}\n", "utf-8")
+    assert [one.conversation for one in gather(path).recordings] == ["a"]
