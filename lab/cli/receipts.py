@@ -31,6 +31,8 @@ FIGURES = (
     ("pairs.injected_rate", "injected twice", "recalls.answered"),
     ("lanes.without_fts_share", "no text lane", "lanes.with_hits"),
     ("lanes.without_vec_share", "no vector lane", "lanes.with_hits"),
+    ("lanes.worst_window_without_fts", "no text lane at worst", "lanes.with_hits"),
+    ("lanes.worst_window_without_vec", "no vector lane at worst", "lanes.with_hits"),
     ("provider.rate", "prompts without vector", "recalls.answered"),
     ("lanes.fts_share", "found by words", "lanes.items"),
     ("lanes.vec_share", "found by vectors", "lanes.items"),
