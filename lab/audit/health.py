@@ -92,7 +92,7 @@ class Health:
         )
 
     def _close(self) -> None:
-        """Count recalls that report ``budget_cap`` at another item count than the usual limit, or that exceed that limit."""
+        """Count recalls that report ``budget_cap`` at another item count than the usual limit, or exceed that limit."""
         most = self._at_limit.most_common(1)
         if most and most[0][1]:
             limit = most[0][0]
@@ -106,7 +106,7 @@ class Health:
         self._selected.clear()
 
     def lanes(self) -> dict[str, Any]:
-        """Recalls in which either lane found something, and shares of those in which one lane did not, over all and at worst."""
+        """Recalls in which either lane found something, and shares of those in which one did not, also at worst."""
         n = self._n
         return {
             "with_hits": n["with_hits"],
