@@ -7,6 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lab.audit.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_mark
 from lab.audit.copies import Copies
 from lab.audit.damage import Damage, Damaged
 from lab.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
+from lab.audit.order import is_stream, looked_at
 from lab.audit.pairs import Pairs
 from lab.audit.said import FAILED, Said, payload, read_line
 from lab.audit.tally import Tally
@@ -32,16 +34,21 @@ _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"'
 
 
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Read logs in the order given, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
+    """Read logs, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
 
+    Logs are read in the order given, but those that know more before others (:mod:`lab.audit.order`).
     ``listed`` damaged lines are named, all are counted. ``tell`` hears of progress. A file that is missing or cannot
     be read is :class:`UnusableInput`.
     """
     _refuse(logs)
     reading = _Reading(listed, several=len(logs) > 1)
-    for name in logs:
-        reading.read(name, tell)
-    return reading.as_json()
+    if len(logs) == 1:
+        reading.read(logs[0], None, tell)
+    else:
+        with looked_at(logs) as (order, streams):
+            for name in order:
+                reading.read(name, streams.get(name), tell)
+    return reading.as_json(logs)
 
 
 def nothing_found(found: Mapping[str, Any]) -> str | None:
@@ -80,7 +87,7 @@ class _Reading:
     """What was found so far."""
 
     def __init__(self, listed: int, *, several: bool) -> None:
-        self._files: list[dict[str, Any]] = []
+        self._files: dict[str, dict[str, Any]] = {}
         self._damage = Damage(listed)
         self._tally = Tally()
         self._pairs = Pairs()
@@ -93,9 +100,9 @@ class _Reading:
         self._last: float | None = None
         self._timed = 0
 
-    def read(self, name: str, tell: Callable[[str], None] | None) -> None:
-        """Read one log."""
-        with opened(name) as lines:
+    def read(self, name: str, stream: MarkedLines | None, tell: Callable[[str], None] | None) -> None:
+        """Read one log, from what is open already where it is a stream."""
+        with nullcontext(stream) if stream else opened(name) as lines:
             said = self._said(name, lines, tell)
             for number, one in self._copies.without(said) if self._copies else said:
                 try:
@@ -106,7 +113,7 @@ class _Reading:
                     self._damage.add(name, number, error)
             if lines.broken:
                 self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
-            self._files.append({"file": name, "lines": lines.lines, "bytes": lines.bytes})
+            self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}
 
     def _said(
         self, name: str, lines: MarkedLines, tell: Callable[[str], None] | None
@@ -162,14 +169,14 @@ class _Reading:
             self._last = said.time if self._last is None else max(self._last, said.time)
         self._markers[name if name in _COUNTED else "unknown"] += 1
 
-    def as_json(self) -> dict[str, Any]:
-        """The audit, keys in a fixed order."""
+    def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
+        """The audit, keys in a fixed order, and files in that of ``logs``."""
         sound = self._markers.total() - self._markers["mentions"]
         return {
             "schema": SCHEMA,
-            "files": self._files,
-            "lines": sum(one["lines"] for one in self._files),
-            "bytes": sum(one["bytes"] for one in self._files),
+            "files": [self._files[name] for name in logs],
+            "lines": sum(one["lines"] for one in self._files.values()),
+            "bytes": sum(one["bytes"] for one in self._files.values()),
             "first_time": _iso(self._first),
             "last_time": _iso(self._last),
             "timed_lines": self._timed,
@@ -208,7 +215,7 @@ def _refuse(logs: Sequence[str]) -> None:
         if path in paths[:place]:
             raise UnusableInput(f"{name}: named twice; every receipt would count double")
         # What has been taken from a pipe is gone.
-        if name != STDIN and not Path(name).is_fifo():
+        if not is_stream(name):
             with opened(name):
                 pass
 

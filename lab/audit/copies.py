@@ -1,10 +1,20 @@
 """Lines that two logs of one gateway hold: what it writes to ``logging.file`` and to its console is the same traffic.
 
-A console tells the time of day alone, in a zone that it does not name. A line is a copy where another log that was read
-before holds the same text of the engine at the same second, give or take one, in the same order, and where the lines
-around it are copies, too, with the same shift: at least a quarter of the :data:`AROUND` before and behind it, and three
-or all of them. Two times that name their zones are compared as they are; others may be shifted by any whole number of
-quarter hours, as every zone is. A line that comes again in one and the same log is traffic, and no copy.
+A console tells the time of day alone, in a zone that it does not name. A line is a copy if
+
+1. another log that was read before holds the same text of the engine, in the same order;
+2. the times of both lines differ by a shift, give or take a second:
+
+   * none where both times name their zones;
+   * whole quarter hours, :data:`FURTHEST` at most, where both tell a date and one names no zone;
+   * any quarter hours where one tells a date, and the other the time of day alone;
+
+   two lines that tell the time of day alone are never copies: yesterday's looks like today's;
+3. the lines around it are copies with the same shift: at least a quarter of the :data:`AROUND` before and behind it,
+   and three or all of them;
+4. between two dates no other shift fits half as many of them, where a shift is needed: a schedule fits many.
+
+A line that comes again in one and the same log is traffic, and no copy.
 """
 
 from __future__ import annotations
@@ -20,6 +30,10 @@ from lab.audit.said import DAY, Said
 
 AROUND = 32
 QUARTER = 900
+# No zone is further from UTC.
+FURTHEST = 14 * 3600 // QUARTER
+# What a line tells of its time.
+_OF_DAY, _DATED, _ZONED = range(3)
 _SLOTS, _REACH = 1 << 20, 8
 _SPREAD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -45,7 +59,7 @@ class Copies:
         self.count = self.lost = 0
         self._size = slots
         self._keys, self._times = array("Q", bytes(8 * slots)), array("d", bytes(8 * slots))
-        self._order = array("Q", bytes(8 * slots))
+        self._order, self._kinds = array("Q", bytes(8 * slots)), bytearray(slots)
         self._log, self._taken = array("H", bytes(2 * slots)), array("H", bytes(2 * slots))
         self._lines = self._logs = 0
 
@@ -86,6 +100,9 @@ class Copies:
             return False
         # The earliest of them that comes behind what was taken before, log by log.
         slots = sorted(one.shifts[shift], key=self._order.__getitem__)
+        dated = isinstance(one.said, Said) and one.said.time is not None and self._kinds[slots[0]] != _OF_DAY
+        if dated and shift and _fits_another(votes, shift):
+            return False
         for slot in slots:
             log, order = self._log[slot], self._order[slot]
             if self._taken[slot] != self._logs and order + AROUND > last.get(log, 0):
@@ -104,7 +121,7 @@ class Copies:
             key = _slot_key(text, near)
             for slot in self._bucket(key):
                 if self._keys[slot] == key and self._log[slot] != self._logs:
-                    shift = _shift(self._times[slot], said, said.clock)
+                    shift = _shift(self._times[slot], self._kinds[slot], said, said.clock)
                     if shift is not None:
                         found.setdefault(shift, []).append(slot)
         return found
@@ -120,7 +137,8 @@ class Copies:
             slot = min(bucket, key=self._order.__getitem__)
         self._lines += 1
         self._keys[slot], self._order[slot] = key, self._lines
-        self._times[slot] = said.time if said.zoned and said.time is not None else said.clock
+        self._times[slot] = said.clock if said.time is None else said.time
+        self._kinds[slot] = _kind(said)
         self._log[slot], self._taken[slot] = self._logs, 0
 
     def _bucket(self, key: int) -> Iterator[int]:
@@ -138,9 +156,23 @@ def _slot_key(text: int, second: int) -> int:
     return (text + (second % QUARTER) * _SPREAD) & _WORD or 1
 
 
-def _shift(earlier: float, said: Said, clock: float) -> int | None:
-    """Quarter hours from a line to an earlier one; None for two times with zones that are not the same."""
-    # A time below a day is one of a day or a zone that is not known.
-    if earlier >= DAY and said.zoned and said.time is not None:
+def _kind(said: Said) -> int:
+    if said.time is None:
+        return _OF_DAY
+    return _ZONED if said.zoned else _DATED
+
+
+def _shift(earlier: float, kind: int, said: Said, clock: float) -> int | None:
+    """Quarter hours from a line to an earlier one; None for two that are no copies of each other."""
+    if kind == _OF_DAY or said.time is None:
+        if kind == _OF_DAY and said.time is None:
+            return None
+        return round((earlier - clock) % DAY / QUARTER) % (DAY // QUARTER)
+    if kind == _ZONED and said.zoned:
         return 0 if abs(earlier - said.time) < 2 else None
-    return round((earlier - clock) % DAY / QUARTER) % (DAY // QUARTER)
+    shift = round((earlier - said.time) / QUARTER)
+    return shift if abs(shift) <= FURTHEST else None
+
+
+def _fits_another(votes: Counter[int], shift: int) -> bool:
+    return any(2 * count >= votes[shift] for other, count in votes.items() if other != shift)

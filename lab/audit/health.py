@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from lab.audit.check import TIERS, reserved, runs_of, tier_of
+from lab.audit.windows import Worst
 from lab.engine.js import js_length
 from lab.engine.recall.receipt import MAX_TIERS, prompt_comment
 from lab.engine.recall.wrap import OPEN, POLICY
@@ -30,6 +31,7 @@ class Health:
 
     def __init__(self) -> None:
         self._n = Counter[str]()
+        self._without_fts, self._without_vec, self._no_vector = Worst(), Worst(), Worst()
         self._items_most = self._listed_most = 0
         # Items selected, of recalls at the engine's limit and of all: since the engine was last started.
         self._at_limit, self._selected = Counter[int](), Counter[int]()
@@ -50,11 +52,15 @@ class Health:
         n["recalls"] += 1
         for reason in NO_VECTOR:
             n[reason] += reason in receipt["rejected"]
-        n["no_vector"] += any(reason in receipt["rejected"] for reason in NO_VECTOR)
+        no_vector = any(reason in receipt["rejected"] for reason in NO_VECTOR)
+        n["no_vector"] += no_vector
+        self._no_vector.add(no_vector)
         if receipt["ftsTop"] or receipt["vecTop"] or receipt["finalCount"]:
             n["with_hits"] += 1
             n["without_fts"] += not receipt["ftsTop"]
             n["without_vec"] += not receipt["vecTop"]
+            self._without_fts.add(not receipt["ftsTop"])
+            self._without_vec.add(not receipt["vecTop"])
         self._count_limits(receipt)
         if receipt.get("quota") is not None and "policyTier" not in receipt:
             n["quotas"] += 1
@@ -86,7 +92,7 @@ class Health:
         )
 
     def _close(self) -> None:
-        """Count recalls that are not at the limit of most that are at theirs, and say that they are, or go beyond."""
+        """Count recalls that report ``budget_cap`` at another item count than the usual limit, or exceed that limit."""
         most = self._at_limit.most_common(1)
         if most and most[0][1]:
             limit = most[0][0]
@@ -100,12 +106,14 @@ class Health:
         self._selected.clear()
 
     def lanes(self) -> dict[str, Any]:
-        """Recalls in which either lane found something, and shares of those in which one lane did not."""
+        """Recalls in which either lane found something, and shares of those in which one did not, also at worst."""
         n = self._n
         return {
             "with_hits": n["with_hits"],
             "without_fts_share": _share(n["without_fts"], n["with_hits"]),
             "without_vec_share": _share(n["without_vec"], n["with_hits"]),
+            "worst_window_without_fts": self._without_fts.share,
+            "worst_window_without_vec": self._without_vec.share,
         }
 
     def provider(self) -> dict[str, Any]:
@@ -114,6 +122,7 @@ class Health:
         return {
             "failed": n["no_vector"],
             "rate": _share(n["no_vector"], n["recalls"]),
+            "worst_window": self._no_vector.share,
             "unavailable": n["provider_unavailable"],
             "too_long": n["embedding_input_too_long"],
             "starts_without": n["without_embeddings"],

@@ -32,7 +32,8 @@ def _copies(copies: Mapping[str, int]) -> str | None:
     if not copies["count"]:
         return None
     lost = f" ({copies['lost']} earlier lines no longer known, so some may count twice)" if copies["lost"] else ""
-    return f"{counted(copies['count'], 'line')} of a second log of the same gateway left out, counted once{lost}"
+    lines = counted(copies["count"], "line")
+    return f"{lines} taken to be of a second log of the same gateway left out, counted once{lost}"
 
 
 def _pairs(pairs: Mapping[str, Any], receipts: int) -> str | None:

@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lab.audit.windows import Worst
 from lab.measures.repetition import WINDOW
 
 MOST_SESSIONS = 4096
@@ -42,6 +43,7 @@ class Repeats:
         self._rates = 0.0
         self._by = {"session": 0, "scope": 0}
         self._vectors = self._stale_vectors = self._answers = self._stale_answers = 0
+        self._worst, self._worst_vectors = Worst(), Worst()
         self._ids = set[str]()
         self._listed = self._recalls = self._windows = 0
         self._distinct = 0.0
@@ -87,10 +89,12 @@ class Repeats:
         answer = hash((vectors, *((hit["id"], hit["score"]) for hit in fts)))
         self._answers += 1
         self._stale_answers += answer in held.answers
+        self._worst.add(answer in held.answers)
         held.answers.append(answer)
         if vec:
             self._vectors += 1
             self._stale_vectors += vectors in held.vectors
+            self._worst_vectors.add(vectors in held.vectors)
             held.vectors.append(vectors)
 
     def _count_distinct(self, listed: frozenset[str]) -> None:
@@ -125,5 +129,7 @@ class Repeats:
             "recalls": self._answers,
             "vec_rate": self._stale_vectors / self._vectors if self._vectors else None,
             "vec_recalls": self._vectors,
+            "worst_window": self._worst.share,
+            "vec_worst_window": self._worst_vectors.share,
             "window": WINDOW,
         }

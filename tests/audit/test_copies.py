@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -68,7 +69,35 @@ def test_file_and_console_are_one_traffic(
     same = ("recalls", "errors", "skips", "repeat", "stale", "lanes", "limits")
     assert {key: both[key] for key in same} == {key: alone[key] for key in same}
     assert both["damage"]["of"] == alone["damage"]["of"]
-    assert f"{len(traffic)} lines of a second log of the same gateway left out" in notes(both)[0]
+    assert f"{len(traffic)} lines taken to be of a second log of the same gateway left out" in notes(both)[0]
+
+
+def _with_ids(said: Sequence[tuple[datetime, str]]) -> str:
+    """As a host writes that knows sessions and traces."""
+    lines = (
+        {"time": at.isoformat(), "sessionKey": f"s{number % 6}", "traceId": f"t{number}", "message": text}
+        for number, (at, text) in enumerate(said)
+    )
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+@pytest.mark.parametrize("stdin", [None, 0, 1])
+def test_the_order_of_file_and_console_does_not_matter(
+    tmp_path: Path, traffic: list[tuple[datetime, str]], monkeypatch: pytest.MonkeyPatch, stdin: int | None
+) -> None:
+    logs = _logs(tmp_path, _with_ids(traffic), _console(traffic, timedelta(hours=8)))
+    alone, texts = audit(logs[:1]), [Path(log).read_bytes() for log in logs]
+    names = ["-" if number == stdin else log for number, log in enumerate(logs)]
+    for order in (names, names[::-1]):
+        if stdin is not None:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(texts[stdin]))))
+        both = audit(order)
+        assert [one["file"] for one in both["files"]] == order
+        assert both["copies"]["count"] == len(traffic)
+        other = {"files", "lines", "bytes", "copies"}
+        assert {key: both[key] for key in both if key not in other} == {
+            key: alone[key] for key in alone if key not in other
+        }
 
 
 def test_a_console_that_goes_on_longer_adds_what_the_file_lacks(
@@ -97,13 +126,37 @@ def test_two_gateways_are_two_traffics(tmp_path: Path, traffic: list[tuple[datet
     assert (found["copies"]["count"], found["damage"]["of"]) == (0, len(traffic) + len(other))
 
 
+WRITERS = {
+    "zoned": _file,
+    "naive in JSON": lambda said: _file([(at.replace(tzinfo=None), text) for at, text in said]),
+    "naive": lambda said: "".join(f"{at:%F %T}.{at.microsecond // 1000:03} info: {text}\n" for at, text in said),
+    "clock": lambda said: _console(said, timedelta(0)),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+@pytest.mark.parametrize("alike", [False, True])
 def test_rotated_logs_of_days_with_the_same_habits_are_two_traffics(
-    tmp_path: Path, traffic: list[tuple[datetime, str]]
+    tmp_path: Path, receipt: Make, write: Callable[[Any], str], alike: bool
 ) -> None:
-    """The same lines a day later, to the second, as a schedule makes them: the dates tell them apart."""
-    later = [(at + timedelta(days=3), text) for at, text in traffic]
-    found = audit(_logs(tmp_path, _file(traffic), _file(later)))
-    assert (found["copies"]["count"], found["damage"]["of"]) == (0, 2 * len(traffic))
+    """The same lines a day later, to the second, as a schedule makes them."""
+    value, day = receipt(["m1", "n1"]), []
+    for number in range(72):
+        value["vecTop"][0]["score"] = 0.5 if alike else round(0.5 + number / 1000, 3)
+        at = START.replace(hour=0) + timedelta(minutes=20 * number, seconds=3, milliseconds=120)
+        day.append((at, f"openclaw-mem-engine:autoRecall.receipt {json.dumps(value)}"))
+    days = [[(at + timedelta(days=later), text) for at, text in day] for later in range(3)]
+    found = audit(_logs(tmp_path, *map(write, days)))
+    assert (found["copies"]["count"], found["recalls"]["receipts"]) == (0, 216)
+
+
+@pytest.mark.parametrize("hours", [0, 8, -9.5])
+def test_a_naive_log_is_a_copy_of_the_zoned_one(
+    tmp_path: Path, traffic: list[tuple[datetime, str]], hours: float
+) -> None:
+    local = [(at + timedelta(hours=hours), text) for at, text in traffic]
+    found = audit(_logs(tmp_path, _file(traffic), WRITERS["naive"](local)))
+    assert (found["copies"]["count"], found["damage"]["of"]) == (len(traffic), len(traffic))
 
 
 def test_what_recurs_in_one_log_is_traffic(tmp_path: Path, receipt: Make) -> None:
@@ -115,7 +168,7 @@ def test_what_recurs_in_one_log_is_traffic(tmp_path: Path, receipt: Make) -> Non
 
 def test_lines_that_no_longer_fit_are_lost_and_counted() -> None:
     copies = Copies(slots=16)
-    lines = [(number, Said("x", str(number), None, None, clock=float(number))) for number in range(40)]
+    lines = [(number, Said("x", str(number), number, None, True, number)) for number in range(40)]
     assert len(list(copies.without(lines))) == 40
     assert copies.lost > 0
     again = list(copies.without(lines))

@@ -50,11 +50,24 @@ def test_prompts_without_a_vector_are_counted_by_reason(receipt: Make) -> None:
     assert found["provider"] == {
         "failed": 2,
         "rate": 2 / 3,
+        "worst_window": None,
         "unavailable": 1,
         "too_long": 1,
         "starts_without": 1,
     }
     assert found["lanes"]["without_vec_share"] == 2 / 3
+
+
+def test_worst_window_shows_a_lane_that_died_amid_the_log(receipt: Make) -> None:
+    sound, no_words = receipt(["m1", "n1"]), receipt(["m1", "n1"]) | {"ftsTop": []}
+    no_vector = receipt(["m1", "n1"]) | {"vecTop": [], "rejected": ["provider_unavailable"]}
+    found = _tally(*[sound] * 150, *[no_words] * 99, *[no_vector] * 20, *[sound] * 150)
+    assert found["lanes"]["worst_window_without_fts"] == 0.99
+    assert found["lanes"]["worst_window_without_vec"] == 0.2
+    assert found["provider"]["worst_window"] == 0.2
+    assert (found["stale"]["worst_window"], found["stale"]["vec_worst_window"]) == (1.0, 1.0)
+    short = _tally(*[no_words] * 99)
+    assert (short["lanes"]["worst_window_without_fts"], short["stale"]["worst_window"]) == (None, None)
 
 
 def _at_limit(receipt: Make, items: int) -> dict[str, Any]:
@@ -146,6 +159,8 @@ def test_answers_are_stale_where_scores_do_not_move() -> None:
         "recalls": 4,
         "vec_rate": 2 / 4,
         "vec_recalls": 4,
+        "worst_window": None,
+        "vec_worst_window": None,
         "window": 6,
     }
     # Another session begins anew, and what lies further back than the window is forgotten.

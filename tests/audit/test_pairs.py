@@ -43,8 +43,8 @@ def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> Non
     one, other = _said(receipt(["m1", "n1"])), _said(receipt(["m2", "n1"]))
     lines = [
         _file(one, 1.0, traceId="a", spanId="1"),
-        _file(one, 9.0, traceId="a", spanId="2", parentSpanId="1"),
-        _file(_said(CAPTURE, "autoCapture.receipt"), 9.5, traceId="a"),
+        _file(one, 4.9, traceId="a", spanId="2", parentSpanId="1"),
+        _file(_said(CAPTURE, "autoCapture.receipt"), 5.5, traceId="a"),
         # The second of this turn saw what the first had written, and is a child of it.
         _file(other, 20.0, traceId="b", spanId="3"),
         _file(one, 20.5, traceId="b", spanId="4", parentSpanId="3"),
@@ -70,12 +70,16 @@ def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> Non
         # Another trace; the same one, but another answer by nobody's child.
         {"traceId": "b"},
         {"traceId": "a", "changed": "yes"},
+        # The same trace and a child's span, long after.
+        {"traceId": "a", "parentSpanId": "1", "at": "30"},
+        {"traceId": "a", "parentSpanId": "1", "at": "30", "changed": "yes"},
     ],
 )
 def test_receipts_of_other_turns_are_no_pair(tmp_path: Path, receipt: Make, second: dict[str, str]) -> None:
-    changed = second.pop("changed", None)
+    ids = {key: text for key, text in second.items() if key not in ("changed", "at")}
+    changed, at = second.get("changed"), float(second.get("at", 1.5))
     texts = [_said(receipt(["m1", "n1"])), _said(receipt(["m2"] if changed else ["m1", "n1"]))]
-    found = _read(tmp_path, [_file(texts[0], 1.0, traceId="a", spanId="1"), _file(texts[1], 1.5, **second)])
+    found = _read(tmp_path, [_file(texts[0], 1.0, traceId="a", spanId="1"), _file(texts[1], at, **ids)])
     assert (found["recalls"]["receipts"], found["pairs"]["count"]) == (2, 0)
 
 
@@ -117,6 +121,20 @@ def test_sessions_that_are_named_are_kept_apart(tmp_path: Path, receipt: Make, l
     lines = [line(receipt(["m1"]), at=at, session=session) for at, session in ((1, "a"), (2, "b"), (3, "a"))]
     found = _read(tmp_path, lines)
     assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (1, 2)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_pairs_of_many_sessions_at_once_are_found(
+    tmp_path: Path, receipt: Make, line: Callable[..., str], named: bool
+) -> None:
+    """Twenty sessions, two hooks each, a second apart: all the firsts stand before all the seconds."""
+    value, lines = receipt(["m1", "n1"]), []
+    for at in (1, 2):
+        for number in range(20):
+            value["vecTop"][0]["score"] = 0.5 if named else round(0.5 + number / 100, 2)
+            lines.append(line(value, at=at, session=f"s{number}" if named else None))
+    found = _read(tmp_path, lines)
+    assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (20, 20)
 
 
 def test_lines_without_a_time_are_left_undecided_and_noted(tmp_path: Path, receipt: Make) -> None:

@@ -14,8 +14,9 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from canary_logs import (
@@ -47,11 +48,25 @@ Write = Callable[[Path, Pool, random.Random], list[Path]]
 
 
 class Kind(NamedTuple):
-    """A kind of log: the pools that sessions are drawn from by policy, what breaks in them, how they are written."""
+    """A kind of log: the pools that sessions are drawn from by policy, what breaks in them, how they are written.
+
+    ``then`` are the pools of the second half, where something breaks amid the log.
+    """
 
     pools: dict[str, Pool]
     edit: Callable[[Pool], Pool] = list
     write: Write = lambda folder, pool, draw: [_written(folder / "gateway.log", lines_of(pool, draw=draw))]
+    then: Mapping[str, Pool] = MappingProxyType({})
+
+    def whole(self, policy: str) -> Pool:
+        """All sessions."""
+        return [*self.pools[policy], *self.then.get(policy, ())]
+
+    def sampled(self, policy: str, recalls: int, draw: random.Random) -> Pool:
+        """So many recalls or a few more, of sessions drawn with replacement."""
+        if policy not in self.then:
+            return sampled(self.pools[policy], recalls, draw)
+        return [pool for half in (self.pools, self.then) for pool in sampled(half[policy], recalls // 2, draw)]
 
     def log(self, folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
         """The files of a log."""
@@ -87,6 +102,8 @@ def _kinds(folder: Path) -> dict[str, Kind]:
     # No quota is there to be broken under the other policy.
     quota = Kind({"tier_quota_v1": sound.pools["tier_quota_v1"]})
     return made | {
+        "text lane dies half-way": sound._replace(then=made["dead text lane"].pools),
+        "vector lane dies half-way": sound._replace(then=made["dead vector lane"].pools),
         "blocks over the budget": sound._replace(edit=lambda pool: edited(pool, over_budget)),
         "maxItems not kept": sound._replace(edit=lambda pool: edited(pool, no_limit)),
         "mustMax not kept": quota._replace(edit=lambda pool: edited(pool, no_quota)),
@@ -118,12 +135,13 @@ def _written(path: Path, lines: list[str]) -> Path:
 
 
 def _row(name: str, kind: Kind, folder: Path, logs: int) -> None:
-    whole = {policy: _judged(kind.log(folder, pool, random.Random(SEED))) for policy, pool in kind.pools.items()}
+    whole = {policy: _judged(kind.log(folder, kind.whole(policy), random.Random(SEED))) for policy in kind.pools}
     counts, undecided = Counter[str](), Counter[str]()
     for number in range(logs):
         draw = random.Random(f"{SEED} {name} {number}")
-        pool = list(kind.pools.values())[number % len(kind.pools)]
-        verdict = _judged(kind.log(folder, sampled(pool, draw.randint(SMALLEST, LARGEST), draw), draw))
+        policy = list(kind.pools)[number % len(kind.pools)]
+        pool = kind.sampled(policy, draw.randint(SMALLEST, LARGEST), draw)
+        verdict = _judged(kind.log(folder, pool, draw))
         counts[verdict.status] += 1
         undecided.update(one.measure for one in verdict.lines if one.critical and one.status == INCONCLUSIVE)
     cells = [_said(whole[policy]) if policy in whole else "–" for policy in POLICIES]
