@@ -12,11 +12,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from lab.embedding.cache import ABOUT, cache_folder
-from lab.embedding.embedder import DOCUMENT, Prompts, Role, role_key, roles_of, settings_in
+from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json
 from lab.words import counted
@@ -43,7 +45,10 @@ _SPLIT = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*:)")
 
 
 class EndpointEmbedder:
-    """A model that an endpoint serves. ``announce`` hears of waits, in sentences."""
+    """A model that an endpoint serves.
+
+    ``announce`` is called with a sentence before each wait. With ``cached_only`` no request is made.
+    """
 
     def __init__(self, model: str, url: str, settings: Mapping[str, str]) -> None:
         """``url`` is the base of the API; ``settings`` are of :data:`SETTINGS`."""
@@ -54,6 +59,7 @@ class EndpointEmbedder:
         self.batch: int = _whole(settings, "batch", BATCH, 1, MOST_BATCH, what)
         self.timeout: int = _whole(settings, "timeout", TIMEOUT, 1, 3600, what)
         self.announce: Callable[[str], None] | None = None
+        self.cached_only = False
         self._learned: dict[str, Any] = {}
         self._has_answered = False
 
@@ -61,7 +67,7 @@ class EndpointEmbedder:
         return f"openai:{self.model}@{self.url}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: what was learned, and nobody to hear of waits."""
+        """What travels to another process: what was learned, and no ``announce``."""
         return {**self.__dict__, "announce": None, "_learned": self.learned()}
 
     @property
@@ -105,6 +111,11 @@ class EndpointEmbedder:
         endpoints refuse it.
         """
         import numpy as np
+
+        if self.cached_only and texts:
+            raise self._failed(
+                "a vector that is needed is not in the cache; run the replay again first, into another --out"
+            )
 
         prompt = self.prompts.of(role)
         sent = [(prompt + text).encode("utf-8", "replace").decode() or " " for text in texts]
@@ -199,6 +210,10 @@ class EndpointEmbedder:
         name = _key_name(self.url)
         if name is None:
             return {}
+        if not _keeps_secrets(self.url):
+            raise UnusableInput(
+                f"{self}: {name} would cross the network unencrypted; give an https:// address, or unset {name}"
+            )
         key = os.environ[name].strip()
         if not re.fullmatch(r"[!-~]+", key):
             raise CannotMeasure(f"{name}: holds characters that a key cannot have; set it again, or unset it")
@@ -249,6 +264,15 @@ def endpoint_named(name: str) -> EndpointEmbedder:
     return EndpointEmbedder(model, url, settings_in(given, SETTINGS, f"{what}@{url}"))
 
 
+def from_cache_alone(embedder: Embedder) -> Embedder:
+    """The same embedder, which makes no request where it is an endpoint's: a missing vector is an error."""
+    if not isinstance(embedder, EndpointEmbedder):
+        return embedder
+    found = copy(embedder)
+    found.cached_only = True
+    return found
+
+
 def _base(address: str, what: str) -> str:
     """The base of an API as it is kept: nothing in it but scheme, host, port and path."""
     try:
@@ -275,6 +299,17 @@ def _key_name(url: str) -> str | None:
         return KEY
     at_openai = urlsplit(url).scheme == "https" and urlsplit(url).hostname == OPENAI_HOST
     return OPENAI_KEY if at_openai and os.environ.get(OPENAI_KEY, "").strip() else None
+
+
+def _keeps_secrets(url: str) -> bool:
+    """Whether a key may be sent to an address: over TLS, or within this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or parts.hostname == "localhost":
+        return True
+    try:
+        return ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
 
 
 def _batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:

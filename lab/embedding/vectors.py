@@ -102,7 +102,7 @@ class _Cached:
     def prepare(self, texts: Sequence[str], announce: Announce) -> int:
         """See :meth:`Vectors.prepare`."""
         missing = self._cache.missing(texts)
-        if not missing or self._endpoint is None:
+        if not missing or self._endpoint is None or self._endpoint.cached_only:
             return self._fill(missing, announce, CHUNK)
         # Two processes that ask an endpoint for one text may get two vectors, and pay twice: one asks at a time.
         self._endpoint.announce = announce

@@ -258,6 +258,26 @@ def test_the_key_of_openai_goes_to_openai_alone(endpoint: Endpoint, monkeypatch:
     assert key_name("https://api.openai.com/v1") == key_name("https://example.org") == "LAB_EMBEDDER_KEY"
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1:80", "example.org", "localhost.example.org"])
+def test_a_key_is_not_sent_unencrypted_over_a_network(
+    monkeypatch: pytest.MonkeyPatch, quick: list[float], host: str
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr("lab.embedding.http.post", lambda url, *_: sent.append(url))
+    monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
+    with pytest.raises(UnusableInput, match="LAB_EMBEDDER_KEY would cross the network unencrypted; give an https://"):
+        embedder_named(f"openai:m@http://{host}/v1").encode(["port"])
+    assert (sent, quick) == ([], [])
+
+
+@pytest.mark.parametrize("base", ["https://example.org", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"])
+def test_a_key_goes_to_https_and_to_this_machine(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
+    found = embedder_named(f"openai:m@{base}/v1")
+    assert isinstance(found, EndpointEmbedder)
+    assert found._headers() == {"Authorization": f"Bearer {SECRET}"}
+
+
 @pytest.mark.parametrize("key", [f"{SECRET}\nX-Other: 1", f"{SECRET} {SECRET}", f"{SECRET}é"])
 def test_a_key_that_no_header_can_carry_is_not_shown(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str
