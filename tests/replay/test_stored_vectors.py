@@ -15,8 +15,11 @@ from lab.embedding.stored import stored_vectors
 from lab.embedding.vectors import Vectors
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
+from lab.replay.explain import explain
 from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of
+from lab.report.explanation import explanation_text
+from lab.view.recorded import Recorded
 from tests.replay.conftest import Desk
 
 TEXTS = [f"host {number} listens on port {9000 + number}" for number in range(8)]
@@ -83,6 +86,16 @@ def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> No
     assert asked.rows(several) == asked.rows(outcome)
     cached = Vectors(HashingEmbedder())
     assert cached.prepare(TEXTS) == 2
+
+
+def test_the_view_explains_with_the_stored_vectors_as_the_cli_does(asked: Desk) -> None:
+    rows = _rows()
+    rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
+    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+    key = asked.rows(outcome)[-1]["turn"]
+    told = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
+    assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == told
+    assert told.index(rows[7]["id"]) < told.index(rows[5]["id"])
 
 
 def test_two_rows_of_one_text_keep_their_vectors(asked: Desk) -> None:
@@ -176,6 +189,18 @@ def test_vectors_of_another_form_are_refused_with_their_row(tmp_path: Path, chan
         read_stored(path, vectors=True)
     assert said in str(caught.value)
     assert read_stored(path).vectors is None
+
+
+@pytest.mark.parametrize(("scale", "said"), [(3.0, "has length 3, "), (0.99, "has length 0.99, ")])
+def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float, said: str) -> None:
+    rows = _rows()
+    rows[6]["vector"] = [scale * value for value in rows[6]["vector"]]
+    table = _table(asked.home / "db", rows)
+    with pytest.raises(UnusableInput) as caught:
+        asked.run("vector", memories_from=table, vectors="stored")
+    assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
+    assert str(caught.value).endswith("store them normalised, or replay without --vectors stored")
+    assert asked.run("vector", memories_from=table).failures == ()
 
 
 def test_an_export_without_vectors_is_told_as_such(tmp_path: Path) -> None:
