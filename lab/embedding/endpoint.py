@@ -53,7 +53,7 @@ class EndpointEmbedder:
     def __init__(self, model: str, url: str, settings: Mapping[str, str]) -> None:
         """``url`` is the base of the API; ``settings`` are of :data:`SETTINGS`."""
         self.model, self.url = model, url
-        what = f"embedder openai:{model}@{url}"
+        what = f"embedder openai:{model.partition('@')[0]}"
         self.prompts = Prompts().changed(settings)
         self.dimensions = _whole(settings, "dimensions", None, 1, 1 << 16, what)
         self.batch: int = _whole(settings, "batch", BATCH, 1, MOST_BATCH, what)
@@ -103,6 +103,10 @@ class EndpointEmbedder:
                     self._learned = {name: about.get(name) for name in ("dimension", "normalised")}
                     break
         return dict(self._learned)
+
+    def requests(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[list[str]]:
+        """The texts in order as :meth:`encode` sends them: those of one request together."""
+        return _batches(texts, self.batch, len(self.prompts.of(role)))
 
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Ask the endpoint, request by request. Raises :class:`CannotMeasure`, with one line, for whatever fails.
@@ -197,7 +201,7 @@ class EndpointEmbedder:
                 why, most = self._refusal(answer, texts), ATTEMPTS
                 if answer.status not in RETRIED and answer.status < 500:
                     raise self._failed(why)
-                wait = wait if answer.retry_after is None else answer.retry_after
+                wait = max(wait, answer.retry_after or 0.0)
             if attempt == most or time.monotonic() - started + wait > max(PATIENCE, 3 * self.timeout):
                 later = f", and asks to wait {wait:.0f} s" if wait > LONGEST_WAIT else ""
                 raise self._failed(f"{why}, {counted(attempt, 'time')} in a row{later}; run the same command again")
@@ -249,7 +253,7 @@ class EndpointEmbedder:
 def endpoint_named(name: str) -> EndpointEmbedder:
     """The embedder of ``MODEL@URL``, with settings after a question mark.
 
-    Raises :class:`UnusableInput`, and repeats nothing of a URL that holds a password or an unknown setting.
+    Raises :class:`UnusableInput`, which repeats nothing after the first ``@``: it may be a password.
     """
     parts = _SPLIT.split(name, maxsplit=1)
     model = parts[0].strip()
@@ -258,10 +262,12 @@ def endpoint_named(name: str) -> EndpointEmbedder:
             "embedder openai: needs a model and the base of an API: openai:MODEL@URL, such as "
             "openai:nomic-embed-text@http://127.0.0.1:11434/v1"
         )
-    what = f"embedder openai:{model}"
+    what = f"embedder openai:{model.partition('@')[0]}"
+    if "//" in model:
+        raise UnusableInput(f"{what}: the address after '@' must begin with http:// or https://")
     address, _, given = parts[1].partition("?")
     url = _base(address, what)
-    return EndpointEmbedder(model, url, settings_in(given, SETTINGS, f"{what}@{url}"))
+    return EndpointEmbedder(model, url, settings_in(given, SETTINGS, what))
 
 
 def from_cache_alone(embedder: Embedder) -> Embedder:
@@ -312,16 +318,17 @@ def _keeps_secrets(url: str) -> bool:
         return False
 
 
-def _batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """Texts in order, cut into requests by number and by characters."""
+def _batches(texts: Sequence[str], most: int, prompt: int = 0) -> Iterator[list[str]]:
+    """Texts in order, cut into requests by number and by characters; ``prompt`` of these come before each text."""
     batch: list[str] = []
     characters = 0
     for text in texts:
-        if batch and (len(batch) == most or characters + len(text) > MOST_CHARACTERS):
+        length = max(1, prompt + len(text))
+        if batch and (len(batch) == most or characters + length > MOST_CHARACTERS):
             yield batch
             batch, characters = [], 0
         batch.append(text)
-        characters += len(text)
+        characters += length
     if batch:
         yield batch
 
