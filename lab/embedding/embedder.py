@@ -227,8 +227,7 @@ def embedder_named(name: str) -> Embedder:
     if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
         shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
         raise UnusableInput(
-            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, "
-            "openai:MODEL@URL, hashing"
+            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, openai:MODEL@URL, hashing"
         )
     return SentenceTransformerEmbedder(name)
 

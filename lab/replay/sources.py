@@ -181,7 +181,7 @@ def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, 
             f"{stored.where}: its vectors have {stored.dimension} numbers, and those of {name} {vectors.dimension}; "
             f"{remedy}"
         )
-    kept = stored.of([key for _, key in chosen], {})
+    kept = stored.of([key for _, key in chosen])
     cosines = (kept * vectors.of(asked)).sum(axis=1) / np.linalg.norm(kept, axis=1)
     differing = int((~(cosines >= AGREE)).sum())
     if differing:
