@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,21 +82,24 @@ class ChunkCache:
         texts: Sequence[str],
         compute: Callable[[list[str]], pa.Array],
         on_progress: Callable[[int], None],
-        step: int = CHUNK,
+        steps: Iterable[Sequence[str]] | None = None,
     ) -> None:
-        """Compute values for distinct ``texts``, ``step`` at a time, and store them, at most a chunk at a time.
+        """Compute values for distinct ``texts`` and store them, at most a chunk at a time.
+
+        ``steps`` are the texts as they are computed together, by default a chunk of them.
 
         What is computed is stored after :data:`HELD_BACK` seconds at the latest, and when a later step fails. A chunk
         that is stored survives whatever happens next. ``on_progress`` hears how many texts each chunk stored.
         """
         held: list[tuple[list[str], pa.Array]] = []
-        count, written = 0, time.monotonic()
+        count, most, written = 0, 0, time.monotonic()
         try:
-            for start in range(0, len(texts), step):
-                part = sorted(texts[start : start + step], key=text_key)
+            for step in steps or (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)):
+                part = sorted(step, key=text_key)
                 held.append((part, compute(part)))
                 count += len(part)
-                if count + step > CHUNK or time.monotonic() - written >= HELD_BACK:
+                most = max(most, len(part))
+                if count + most > CHUNK or time.monotonic() - written >= HELD_BACK:
                     ready, held, stored = held, [], count
                     self._store(ready)
                     on_progress(stored)

@@ -221,11 +221,13 @@ def embedder_named(name: str) -> Embedder:
         return endpoint_named(rest)
     if kind == "st" and colon:
         folder, _, given = rest.partition("?")
+        if "@" in folder and not Path(folder).is_dir():
+            raise UnusableInput(f"embedder st: no such folder; name {DEFAULT_MODEL} or a folder with a model")
         return SentenceTransformerEmbedder(folder, settings_in(given, _PROMPT_SETTINGS, f"embedder 'st:{folder}'"))
-    if colon and "/" not in kind and not Path(name).exists():
+    if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
+        shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
         raise UnusableInput(
-            f"unknown kind of embedder {kind + colon!r}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, "
-            "openai:MODEL@URL, hashing"
+            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, openai:MODEL@URL, hashing"
         )
     return SentenceTransformerEmbedder(name)
 

@@ -12,11 +12,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from lab.embedding.cache import ABOUT, cache_folder
-from lab.embedding.embedder import DOCUMENT, Prompts, Role, role_key, roles_of, settings_in
+from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json
 from lab.words import counted
@@ -43,17 +45,21 @@ _SPLIT = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*:)")
 
 
 class EndpointEmbedder:
-    """A model that an endpoint serves. ``announce`` hears of waits, in sentences."""
+    """A model that an endpoint serves.
+
+    ``announce`` is called with a sentence before each wait. With ``cached_only`` no request is made.
+    """
 
     def __init__(self, model: str, url: str, settings: Mapping[str, str]) -> None:
         """``url`` is the base of the API; ``settings`` are of :data:`SETTINGS`."""
         self.model, self.url = model, url
-        what = f"embedder openai:{model}@{url}"
+        what = f"embedder openai:{model.partition('@')[0]}"
         self.prompts = Prompts().changed(settings)
         self.dimensions = _whole(settings, "dimensions", None, 1, 1 << 16, what)
         self.batch: int = _whole(settings, "batch", BATCH, 1, MOST_BATCH, what)
         self.timeout: int = _whole(settings, "timeout", TIMEOUT, 1, 3600, what)
         self.announce: Callable[[str], None] | None = None
+        self.cached_only = False
         self._learned: dict[str, Any] = {}
         self._has_answered = False
 
@@ -61,7 +67,7 @@ class EndpointEmbedder:
         return f"openai:{self.model}@{self.url}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: what was learned, and nobody to hear of waits."""
+        """What travels to another process: what was learned, and no ``announce``."""
         return {**self.__dict__, "announce": None, "_learned": self.learned()}
 
     @property
@@ -98,6 +104,10 @@ class EndpointEmbedder:
                     break
         return dict(self._learned)
 
+    def requests(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[list[str]]:
+        """The texts in order as :meth:`encode` sends them: those of one request together."""
+        return _batches(texts, self.batch, len(self.prompts.of(role)))
+
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Ask the endpoint, request by request. Raises :class:`CannotMeasure`, with one line, for whatever fails.
 
@@ -105,6 +115,11 @@ class EndpointEmbedder:
         endpoints refuse it.
         """
         import numpy as np
+
+        if self.cached_only and texts:
+            raise self._failed(
+                "a vector that is needed is not in the cache; run the replay again first, into another --out"
+            )
 
         prompt = self.prompts.of(role)
         sent = [(prompt + text).encode("utf-8", "replace").decode() or " " for text in texts]
@@ -186,7 +201,7 @@ class EndpointEmbedder:
                 why, most = self._refusal(answer, texts), ATTEMPTS
                 if answer.status not in RETRIED and answer.status < 500:
                     raise self._failed(why)
-                wait = wait if answer.retry_after is None else answer.retry_after
+                wait = max(wait, answer.retry_after or 0.0)
             if attempt == most or time.monotonic() - started + wait > max(PATIENCE, 3 * self.timeout):
                 later = f", and asks to wait {wait:.0f} s" if wait > LONGEST_WAIT else ""
                 raise self._failed(f"{why}, {counted(attempt, 'time')} in a row{later}; run the same command again")
@@ -199,6 +214,10 @@ class EndpointEmbedder:
         name = _key_name(self.url)
         if name is None:
             return {}
+        if not _keeps_secrets(self.url):
+            raise UnusableInput(
+                f"{self}: {name} would cross the network unencrypted; give an https:// address, or unset {name}"
+            )
         key = os.environ[name].strip()
         if not re.fullmatch(r"[!-~]+", key):
             raise CannotMeasure(f"{name}: holds characters that a key cannot have; set it again, or unset it")
@@ -234,7 +253,7 @@ class EndpointEmbedder:
 def endpoint_named(name: str) -> EndpointEmbedder:
     """The embedder of ``MODEL@URL``, with settings after a question mark.
 
-    Raises :class:`UnusableInput`, and repeats nothing of a URL that holds a password or an unknown setting.
+    Raises :class:`UnusableInput`, which repeats nothing after the first ``@``: it may be a password.
     """
     parts = _SPLIT.split(name, maxsplit=1)
     model = parts[0].strip()
@@ -243,10 +262,21 @@ def endpoint_named(name: str) -> EndpointEmbedder:
             "embedder openai: needs a model and the base of an API: openai:MODEL@URL, such as "
             "openai:nomic-embed-text@http://127.0.0.1:11434/v1"
         )
-    what = f"embedder openai:{model}"
+    what = f"embedder openai:{model.partition('@')[0]}"
+    if "//" in model:
+        raise UnusableInput(f"{what}: the address after '@' must begin with http:// or https://")
     address, _, given = parts[1].partition("?")
     url = _base(address, what)
-    return EndpointEmbedder(model, url, settings_in(given, SETTINGS, f"{what}@{url}"))
+    return EndpointEmbedder(model, url, settings_in(given, SETTINGS, what))
+
+
+def from_cache_alone(embedder: Embedder) -> Embedder:
+    """The same embedder, which makes no request where it is an endpoint's: a missing vector is an error."""
+    if not isinstance(embedder, EndpointEmbedder):
+        return embedder
+    found = copy(embedder)
+    found.cached_only = True
+    return found
 
 
 def _base(address: str, what: str) -> str:
@@ -277,16 +307,28 @@ def _key_name(url: str) -> str | None:
     return OPENAI_KEY if at_openai and os.environ.get(OPENAI_KEY, "").strip() else None
 
 
-def _batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """Texts in order, cut into requests by number and by characters."""
+def _keeps_secrets(url: str) -> bool:
+    """Whether a key may be sent to an address: over TLS, or within this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or parts.hostname == "localhost":
+        return True
+    try:
+        return ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _batches(texts: Sequence[str], most: int, prompt: int = 0) -> Iterator[list[str]]:
+    """Texts in order, cut into requests by number and by characters; ``prompt`` of these come before each text."""
     batch: list[str] = []
     characters = 0
     for text in texts:
-        if batch and (len(batch) == most or characters + len(text) > MOST_CHARACTERS):
+        length = max(1, prompt + len(text))
+        if batch and (len(batch) == most or characters + length > MOST_CHARACTERS):
             yield batch
             batch, characters = [], 0
         batch.append(text)
-        characters += len(text)
+        characters += length
     if batch:
         yield batch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,15 @@ from lab.errors import UnusableInput
 if TYPE_CHECKING:
     import numpy as np
 
+# What the length of a stored vector may be off 1.
+UNIT = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
     """Vectors by key of memory: row ``rows[key]`` of ``matrix``, float32 ``[rows, dimension]``.
 
-    A row of zeros was stored without an embedding. Two memories with one text may have different vectors. ``where``
+    Rows without an embedding are not included. Two memories with one text may have different vectors. ``where``
     names the store in messages.
     """
 
@@ -42,22 +45,20 @@ class StoredVectors:
     def __contains__(self, key: str) -> bool:
         return key in self.rows
 
-    def of(self, keys: Sequence[str], others: Mapping[str, np.ndarray]) -> np.ndarray:
-        """float32 ``[len(keys), dimension]``; ``others`` has the vectors of keys that the store has none of."""
+    def of(self, keys: Sequence[str], others: Iterable[np.ndarray] = ()) -> np.ndarray:
+        """float32 ``[len(keys), dimension]``; ``others`` are of the keys that the store lacks, in order."""
         import numpy as np
 
-        found = [self.matrix[self.rows[key]] if key in self.rows else others[key] for key in keys]
+        rest = iter(others)
+        found = [self.matrix[self.rows[key]] if key in self.rows else next(rest) for key in keys]
         return np.stack(found).astype(np.float32)
-
-    def embedded(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys whose vector is not all zeros, in their order."""
-        return [key for key in keys if self.matrix[self.rows[key]].any()]
 
 
 def stored_vectors(where: Path, found: Mapping[str, tuple[Sequence[float] | np.ndarray | None, str]]) -> StoredVectors:
     """The vectors of memories as they were read: by key, each with the place that it was read at.
 
-    Raises :class:`UnusableInput` naming the first row whose vector is missing, not finite or of another dimension.
+    Raises :class:`UnusableInput` naming the first row whose vector is missing, not finite, of another dimension or
+    not of length 1.
     """
     import numpy as np
 
@@ -73,5 +74,11 @@ def stored_vectors(where: Path, found: Mapping[str, tuple[Sequence[float] | np.n
             raise UnusableInput(f"{at}: field 'vector': expected a list of finite numbers")
         if rows and len(row) != len(rows[0]):
             raise UnusableInput(f"{at}: field 'vector': has {len(row)} numbers, and rows before it {len(rows[0])}")
+        norm = float(np.linalg.norm(row.astype(np.float64)))
+        if not abs(norm - 1) <= UNIT:
+            raise UnusableInput(
+                f"{at}: field 'vector': has length {norm:.4g}, expected 1, for which ranks by distance and by cosine "
+                "agree; store them normalised, or replay without --vectors stored"
+            )
         rows.append(row)
     return StoredVectors(str(where), {key: number for number, key in enumerate(found)}, np.stack(rows))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
+from lab.embedding.cache import ChunkCache, cache_folder, text_key
 from lab.embedding.chunks import matrix
 from lab.embedding.embedder import DOCUMENT, Embedder, Role, role_identity, role_key
 from lab.embedding.endpoint import EndpointEmbedder
@@ -102,13 +102,13 @@ class _Cached:
     def prepare(self, texts: Sequence[str], announce: Announce) -> int:
         """See :meth:`Vectors.prepare`."""
         missing = self._cache.missing(texts)
-        if not missing or self._endpoint is None:
-            return self._fill(missing, announce, CHUNK)
+        if not missing or self._endpoint is None or self._endpoint.cached_only:
+            return self._fill(missing, announce)
         # Two processes that ask an endpoint for one text may get two vectors, and pay twice: one asks at a time.
         self._endpoint.announce = announce
         try:
             with _alone(self._cache.folder, announce):
-                return self._fill(self._cache.missing(missing), announce, self._endpoint.batch)
+                return self._fill(self._cache.missing(missing), announce)
         finally:
             self._endpoint.announce = None
             with suppress(OSError):
@@ -144,10 +144,11 @@ class _Cached:
                     wrong[path] = wrong.get(path, 0) + 1
         return Recomputed(len(chosen), len(lacking), wrong)
 
-    def _fill(self, missing: Sequence[str], announce: Announce, step: int) -> int:
+    def _fill(self, missing: Sequence[str], announce: Announce) -> int:
         if missing:
             ordered = sorted(missing, key=len, reverse=True)
-            self._cache.fill(ordered, self._embed, _progress(ordered, announce), step)
+            steps = self._endpoint.requests(ordered, self._role) if self._endpoint else None
+            self._cache.fill(ordered, self._embed, _progress(ordered, announce), steps)
         return len(missing)
 
     def _embed(self, part: list[str]) -> pa.Array:

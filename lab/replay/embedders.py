@@ -1,4 +1,4 @@
-"""Where the configuration of an engine names another embedder than a run used: whose figures these are not."""
+"""Notes on configurations that name another embedding model than the run used."""
 
 from __future__ import annotations
 

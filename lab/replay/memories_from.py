@@ -2,8 +2,9 @@
 
 A store is the folder of the plugin's LanceDB, or an export of it (spec 0.2, 11.4). OpenClaw's own memory-lancedb keeps
 a table of fewer columns: what is missing has a default, and a note says so. A table is opened to be read and nothing of
-it is written. Texts are embedded anew, unless the vectors of the store are asked for; a row whose vector is zero was
-stored without an embedding. A memory's key is the id of its row. It is visible at a turn if it was stored no later.
+it is written. Texts are embedded anew, unless the vectors of the store are asked for; a row whose vector is zero or
+empty, or null where other rows have vectors, was stored without an embedding. A memory's key is the id of its row. It
+is visible at a turn if it was stored no later.
 
 The order of the rows is part of a store: a LanceDB without an index answers in that order, and so breaks ties by it. An
 export has the order of its lines, which the plugin writes by time: it is not that of the table.
@@ -78,6 +79,7 @@ def read_stored(path: Path, *, vectors: bool = False) -> Stored:
         reader.take(row, at)
         if vectors:
             held[row["id"]] = row.get(VECTOR), at
+    reader.settle()
     if not reader.memories:
         raise UnusableInput(f"{path}: holds no memory that could be recalled")
     if path.is_dir() and any(reader.noticed[_assumed(name)] for name in SEARCHED):
@@ -137,6 +139,8 @@ class _Rows:
         self.memories: list[Memory] = []
         self.noticed: Counter[str] = Counter()
         self._ids: set[str] = set()
+        self._holds_vectors = False
+        self._null: list[int] = []
 
     def take(self, row: dict[str, Any], at: str) -> None:
         identity, text = field(row, "id", str, at), field(row, "text", str, at)
@@ -150,7 +154,9 @@ class _Rows:
         values = {name: _text_or_none(row, name, at) for name in DEFAULTS}
         self.noticed.update(_assumed(name) for name in DEFAULTS if name not in row)
         created, label = _created(row, at), self._label(row, values["importance_label"], at)
-        embedded = row.get(VECTOR) is None or _is_embedded(row[VECTOR])
+        vector = row.get(VECTOR)
+        embedded = vector is None or _is_embedded(vector)
+        self._holds_vectors |= vector is not None
         flag = row.get("hard_rule")
         hard = flag is not None and expect(flag, bool, f"{at}: field 'hard_rule'")
         if identity.startswith(WORKING_SET):
@@ -162,6 +168,8 @@ class _Rows:
                 self.noticed["rows without a time, taken to be there from the start"] += 1
             if not embedded:
                 self.noticed[NOT_EMBEDDED] += 1
+            elif vector is None and VECTOR in row:
+                self._null.append(len(self.memories))
             self.memories.append(
                 Memory(
                     identity,
@@ -177,6 +185,13 @@ class _Rows:
                     embedded=embedded,
                 )
             )
+
+    def settle(self) -> None:
+        """Count rows whose vector is null as stored without an embedding, where other rows have vectors."""
+        if self._holds_vectors and self._null:
+            self.noticed[NOT_EMBEDDED] += len(self._null)
+            for place in self._null:
+                self.memories[place] = replace(self.memories[place], embedded=False)
 
     def _label(self, row: dict[str, Any], label: str | None, at: str) -> str:
         """The label of a row.
@@ -198,7 +213,7 @@ class _Rows:
 
 
 def _is_embedded(vector: Any) -> bool:
-    """Whether a vector, or what stands in its place, is none of a row that was stored without an embedding."""
+    """Return whether a row was stored with an embedding, given its vector or a flag."""
     return bool(any(vector)) if isinstance(vector, list) else bool(getattr(vector, "any", lambda: vector)())
 
 
@@ -245,7 +260,7 @@ def _first_line(error: Exception) -> str:
 def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]:
     """The rows of the table in a LanceDB folder, in its order, and where each stands.
 
-    In the place of a vector stands whether it is one, False where it is zero; with ``vectors`` the vector itself.
+    In the place of a vector stands False where it is zero, else True; with ``vectors`` the vector itself. Null stays.
     """
     if not (path / f"{TABLE}.lance").is_dir():
         within = f"; give the folder that holds it, {path.parent}" if path.name == f"{TABLE}.lance" else ""
@@ -267,15 +282,13 @@ def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]
 
 
 def _rows_of(batches: Iterable[pa.RecordBatch], *, vectors: bool) -> list[dict[str, Any]]:
-    """The rows of some batches; see :func:`_table`. The vector of a row that has none is empty."""
-    import numpy as np
-
+    """The rows of some batches; see :func:`_table`. The vector of a row that has none is None."""
     rows: list[dict[str, Any]] = []
     for batch in batches:
         some = batch.drop_columns([VECTOR]).to_pylist() if VECTOR in batch.schema.names else batch.to_pylist()
         if VECTOR in batch.schema.names:
             for row, vector in zip(some, batch.column(VECTOR), strict=True):
-                held = vector.values.to_numpy(zero_copy_only=False) if vector.is_valid else np.empty(0, np.float32)
-                row[VECTOR] = held if vectors else bool(held.any())
+                held = vector.values.to_numpy(zero_copy_only=False) if vector.is_valid else None
+                row[VECTOR] = held if vectors or held is None else bool(held.any())
         rows += some
     return rows

@@ -9,6 +9,7 @@ from typing import Any
 
 from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
+from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.stored import StoredVectors
 from lab.engine.docs.globs import plan_ingest
 from lab.engine.memory import MUST, Row
@@ -103,10 +104,10 @@ class Plan:
         return FaultPlan(self.asked.faults)
 
     def alone(self, recording: Recording) -> Plan:
-        """The same for one of its conversations, without the others: what is sent to whoever replays it."""
+        """The same for one of its conversations, without the others."""
         golden = GoldenSet(self.probes(recording))
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
-        return replace(self, library=library, recordings=(recording,), golden_files=(), vectors=None)
+        return replace(self, library=library, recordings=(recording,), golden_files=())
 
     def retrievals(self) -> tuple[Retrieval, ...]:
         """What the arms search, each once."""
@@ -245,7 +246,8 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
 def plan_of(run: RunDirectory) -> Plan:
     """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more.
 
-    Its arms are those of its manifest: a baseline outlives the files that configured it.
+    Its arms are those of its manifest: a baseline outlives the files that configured it. Its embedder makes no request:
+    a manifest may be somebody else's, and names the address that texts and key would be sent to.
     """
     plan = make_plan(Asked.of_manifest(run.manifest["asked"]), arms=run.manifest["resolved"]["arms"])
     if plan.run_key() != run.manifest["run_key"]:
@@ -253,7 +255,7 @@ def plan_of(run: RunDirectory) -> Plan:
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "
             "replay it into another --out"
         )
-    return plan
+    return replace(plan, embedder=from_cache_alone(plan.embedder))
 
 
 def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: int | None) -> tuple[Recording, ...]:

@@ -31,6 +31,7 @@ from lab.replay.tables import write_table
 from lab.sweep.draws import Draw, saturating
 from lab.systems.engine import POLICIES, TieredRecall
 from lab.systems.faults import FaultPlan
+from lab.systems.retrievers import embedded_text, row_vectors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,6 +177,7 @@ def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Mo
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
+    limits = plan.arms[0].retrieval.clamp
     store, born = ExactStore(vectors.dimension), 0
     ends, gone = deque(endings(recording)), set[str]()
     for moment in happening:
@@ -183,13 +185,15 @@ def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Mo
         while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
             ready += 1
         texts = [row.index_text for row in rows[born:ready]]
-        store.add(rows[born:ready], vectors.of(texts), tokens.of(texts))
+        new = row_vectors(rows[born:ready], limits, vectors, sources.stored)
+        store.add(rows[born:ready], new, tokens.of(texts))
         born = ready
         while ends and ends[0][0] <= moment.seq:
             forgotten = rows[ends.popleft()[1]].id
             store.remove(forgotten)
             gone.add(forgotten)
-        query = Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text], QUERY)[0])
+        asked = vectors.of([embedded_text(moment.text, limits)], QUERY)[0]
+        query = Query(moment.text, tokens.of([moment.text])[0], asked)
         yield Seen(store.view(query), born, frozenset(gone))
 
 

@@ -140,10 +140,10 @@ def row_vectors(
 
     With ``as_stored``, a row that was stored without an embedding has the zero vector, as in the plugin's table.
     """
-    texts = {row.key: embedded_text(row.index_text, limits) for row in rows if stored is None or row.key not in stored}
-    found = vectors.of(list(texts.values()), DOCUMENT)
+    texts = [embedded_text(row.index_text, limits) for row in rows if stored is None or row.key not in stored]
+    found = vectors.of(texts, DOCUMENT)
     if stored is not None and rows:
-        found = stored.of([row.key for row in rows], dict(zip(texts, found, strict=True)))
+        found = stored.of([row.key for row in rows], found)
     if as_stored and not all(row.embedded for row in rows):
         found = found.copy()
         found[[not row.embedded for row in rows]] = 0.0

@@ -113,11 +113,12 @@ def test_an_embedder_that_travels_knows_its_dimension(endpoint: Endpoint) -> Non
     [
         ({"status": 429, "headers": {"Retry-After": "3"}}, [3.0, 3.0], "too many requests"),
         ({"status": 429}, [0.5, 1.0], "too many requests"),
-        ({"status": 503, "headers": {"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}}, [0.0, 0.0], "status 503"),
+        ({"status": 503, "headers": {"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}}, [0.5, 1.0], "status 503"),
+        ({"status": 429, "headers": {"Retry-After": "0"}}, [0.5, 1.0], "too many requests"),
         ({"status": 500}, [0.5, 1.0], "fails (status 500)"),
         ({"missing": 9}, [0.5, 1.0], "the answer was cut off"),
     ],
-    ids=["retry-after", "backoff", "a date", "500", "cut connection"],
+    ids=["retry-after", "backoff", "a date", "no wait", "500", "cut connection"],
 )
 def test_faults_that_pass_are_asked_again_after_fixed_waits(
     endpoint: Endpoint, quick: list[float], fault: dict[str, Any], waits: list[float], said: str
@@ -217,6 +218,20 @@ def test_what_was_answered_before_a_fault_is_kept(endpoint: Endpoint) -> None:
     assert Vectors(embedder_named(endpoint.named("?batch=4"))).prepare(TEXTS) == len(TEXTS) - 8
 
 
+def test_requests_before_a_refused_one_of_the_same_step_are_kept(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "MOST_CHARACTERS", 110)
+    name, texts = endpoint.named("?document_prompt=passage: "), [f"{number} {'word ' * 8}" for number in range(6)]
+    endpoint.fail({}, {}, {"status": 413})
+    with pytest.raises(CannotMeasure, match="status 413"):
+        Vectors(embedder_named(name)).prepare(texts)
+    state = endpoint.state()
+    assert (state["requests"], state["largest"]) == (3, 2)
+    assert Vectors(embedder_named(name)).prepare(texts) == 2
+    assert endpoint.state()["requests"] == 1
+
+
 def test_cached_vectors_are_compared_with_tolerance_and_faults_found(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +273,26 @@ def test_the_key_of_openai_goes_to_openai_alone(endpoint: Endpoint, monkeypatch:
     assert key_name("https://api.openai.com/v1") == key_name("https://example.org") == "LAB_EMBEDDER_KEY"
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1:80", "example.org", "localhost.example.org"])
+def test_a_key_is_not_sent_unencrypted_over_a_network(
+    monkeypatch: pytest.MonkeyPatch, quick: list[float], host: str
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr("lab.embedding.http.post", lambda url, *_: sent.append(url))
+    monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
+    with pytest.raises(UnusableInput, match="LAB_EMBEDDER_KEY would cross the network unencrypted; give an https://"):
+        embedder_named(f"openai:m@http://{host}/v1").encode(["port"])
+    assert (sent, quick) == ([], [])
+
+
+@pytest.mark.parametrize("base", ["https://example.org", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"])
+def test_a_key_goes_to_https_and_to_this_machine(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
+    found = embedder_named(f"openai:m@{base}/v1")
+    assert isinstance(found, EndpointEmbedder)
+    assert found._headers() == {"Authorization": f"Bearer {SECRET}"}
+
+
 @pytest.mark.parametrize("key", [f"{SECRET}\nX-Other: 1", f"{SECRET} {SECRET}", f"{SECRET}é"])
 def test_a_key_that_no_header_can_carry_is_not_shown(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str
@@ -288,6 +323,15 @@ def test_a_key_that_no_header_can_carry_is_not_shown(
         ("openai:small@http://127.0.0.1/v1?batch=0", "'batch' is a whole number from 1 to 256"),
         ("openai:small@http://127.0.0.1/v1?batch=1&batch=2", "each once"),
         (f"http://me:{SECRET}@127.0.0.1/v1", "unknown kind of embedder 'http:'; known: all-MiniLM-L6-v2, FOLDER"),
+        (f"openai:m@//user:{SECRET}@host:80/v1", "must begin with http:// or https://"),
+        (f"openai:m@https//user:{SECRET}@host/v1", "openai:MODEL@URL"),
+        (f"openai:m@//user:{SECRET}@http://host/v1?batch=0", "embedder openai:m: "),
+        (f"openai:m@user:{SECRET}@http://host/v1?key=0", "embedder openai:m: "),
+        (f"//user:{SECRET}@host/v1", "unknown kind of embedder"),
+        (f"https//user:{SECRET}@host/v1", "unknown kind of embedder"),
+        (f"{SECRET}@host/v1", "unknown kind of embedder"),
+        (f"st://user:{SECRET}@host/v1", "no such folder"),
+        (f"st:m@host?key={SECRET}", "no such folder"),
         ("ollama:nomic", "unknown kind of embedder 'ollama:'"),
         ("st:nowhere", "no such folder"),
         ("st:.?batch=3", "settings after '?' are query_prompt, document_prompt"),

@@ -15,6 +15,11 @@ import pytest
 from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_named
 from lab.embedding.housekeeping import damage
 from lab.embedding.vectors import Vectors
+from lab.errors import CannotMeasure
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.replay.run_directory import open_run
+from lab.view.recorded import Recorded
 from tests.embedding.conftest import PROJECT, Endpoint
 
 SECRET = "sk-9z8y7x6w5v4u3t2s"
@@ -169,3 +174,30 @@ def test_a_replay_that_is_killed_goes_on_with_the_same_command(
     ended = _run(*command)
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "complete"
+
+
+@pytest.mark.parametrize("reader", ["explain", "view"])
+def test_reading_a_run_makes_no_request(
+    endpoint: Endpoint, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
+    run = tmp_path / "run"
+    asked = Asked(str(recording), "lab", ("vector",), embedder=endpoint.named())
+    run_replay(asked, run)
+    endpoint.state()
+
+    def read() -> str:
+        if reader == "view":
+            return Recorded(open_run(run)).explanation("c", "c/s1/t4", "vector", with_text=True, full=True)
+        ended = _run("explain", str(run), "c/s1/t4", "--arm", "vector")
+        if ended.returncode:
+            assert ended.returncode == CannotMeasure.exit_code
+            raise CannotMeasure(ended.stderr)
+        return ended.stdout
+
+    assert "c/s1/t4" in read()
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "empty"))
+    with pytest.raises(CannotMeasure, match="is not in the cache; run the replay again first"):
+        read()
+    assert endpoint.state()["requests"] == 0
+    assert not (tmp_path / "empty" / "vectors").exists()

@@ -15,8 +15,11 @@ from lab.embedding.stored import stored_vectors
 from lab.embedding.vectors import Vectors
 from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
+from lab.replay.explain import explain
 from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of
+from lab.report.explanation import explanation_text
+from lab.view.recorded import Recorded
 from tests.replay.conftest import Desk
 
 TEXTS = [f"host {number} listens on port {9000 + number}" for number in range(8)]
@@ -44,11 +47,13 @@ def _rows(texts: Sequence[str] = TEXTS) -> list[dict[str, Any]]:
 def _table(folder: Path, rows: list[dict[str, Any]]) -> str:
     import pyarrow as pa
 
-    width = len(rows[0]["vector"])
+    width = len(rows[0]["vector"] or range(64))
     plain = pa.Table.from_pylist([{name: value for name, value in row.items() if name != "vector"} for row in rows])
     vectors = pa.array([row["vector"] for row in rows], pa.list_(pa.float32(), width))
     with quiet_lance():
-        import_lancedb().connect(str(folder)).create_table("memories", plain.append_column("vector", vectors))
+        import_lancedb().connect(str(folder)).create_table(
+            "memories", plain.append_column("vector", vectors), on_bad_vectors="null"
+        )
     return str(folder)
 
 
@@ -83,6 +88,16 @@ def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> No
     assert asked.rows(several) == asked.rows(outcome)
     cached = Vectors(HashingEmbedder())
     assert cached.prepare(TEXTS) == 2
+
+
+def test_the_view_explains_with_the_stored_vectors_as_the_cli_does(asked: Desk) -> None:
+    rows = _rows()
+    rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
+    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+    key = asked.rows(outcome)[-1]["turn"]
+    told = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
+    assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == told
+    assert told.index(rows[7]["id"]) < told.index(rows[5]["id"])
 
 
 def test_two_rows_of_one_text_keep_their_vectors(asked: Desk) -> None:
@@ -156,13 +171,13 @@ def test_an_export_with_vectors_is_read_as_the_table_is(asked: Desk) -> None:
     path, table = _export(asked.home, _rows()), _table(asked.home / "db", _rows())
     one, other = read_stored(path, vectors=True).vectors, read_stored(Path(table), vectors=True).vectors
     assert one.sha256 == other.sha256
-    assert one.of(list(one.rows), {}).tobytes() == HashingEmbedder().encode(TEXTS).tobytes()
+    assert one.of(list(one.rows)).tobytes() == HashingEmbedder().encode(TEXTS).tobytes()
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"vector": None}, "export.jsonl:2: holds no vector; --vectors stored needs one of every row"),
+        ({"vector": ...}, "export.jsonl:2: holds no vector; --vectors stored needs one of every row"),
         ({"vector": [1.0, float("inf")]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": "zeros"}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": [[1.0]]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
@@ -171,11 +186,42 @@ def test_an_export_with_vectors_is_read_as_the_table_is(asked: Desk) -> None:
 )
 def test_vectors_of_another_form_are_refused_with_their_row(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     rows = _rows()
-    path = _export(tmp_path, [rows[0], rows[1] | changes, *rows[2:]])
+    spoilt = {name: value for name, value in (rows[1] | changes).items() if value is not ...}
+    path = _export(tmp_path, [rows[0], spoilt, *rows[2:]])
     with pytest.raises(UnusableInput) as caught:
         read_stored(path, vectors=True)
     assert said in str(caught.value)
     assert read_stored(path).vectors is None
+
+
+@pytest.mark.parametrize(("scale", "said"), [(3.0, "has length 3, "), (0.99, "has length 0.99, ")])
+def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float, said: str) -> None:
+    rows = _rows()
+    rows[6]["vector"] = [scale * value for value in rows[6]["vector"]]
+    table = _table(asked.home / "db", rows)
+    with pytest.raises(UnusableInput) as caught:
+        asked.run("vector", memories_from=table, vectors="stored")
+    assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
+    assert str(caught.value).endswith("store them normalised, or replay without --vectors stored")
+    assert asked.run("vector", memories_from=table).failures == ()
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("nulls", [[2], range(8)], ids=["one", "all"])
+def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls: Sequence[int], vectors: bool) -> None:
+    rows = [row | ({"vector": None} if number in nulls else {}) for number, row in enumerate(_rows())]
+    paths = [_export(tmp_path, rows), Path(_table(tmp_path / "db", rows))]
+    if vectors and len(nulls) == 8:
+        for path in paths:
+            with pytest.raises(UnusableInput, match="its rows hold no field 'vector'"):
+                read_stored(path, vectors=True)
+        return
+    one, other = (read_stored(path, vectors=vectors) for path in paths)
+    assert one.memories == other.memories
+    lacking = [] if len(nulls) == 8 else [rows[2]["id"]]
+    assert [memory.key for memory in one.memories if not memory.embedded] == lacking
+    assert [note.partition(": ")[2] for note in one.notes] == [note.partition(": ")[2] for note in other.notes]
+    assert [note for note in one.notes if NOT_EMBEDDED in note] == [f"{paths[0]}: {NOT_EMBEDDED}: 1"] * len(lacking)
 
 
 def test_an_export_without_vectors_is_told_as_such(tmp_path: Path) -> None:
