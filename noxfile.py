@@ -1,5 +1,8 @@
 """The project's chores. ``nox`` alone runs what must pass before a change lands: lint, types, tests."""
 
+import sys
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2025.2.9"
@@ -69,6 +72,23 @@ def kernels(session: nox.Session) -> None:
     install(session, "bench")
     session.install("-c", "constraints.txt", "-e", ".")
     session.run("pytest", "tests/benchmarks", "--benchmark-enable", "--benchmark-only", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """The live plugin beside profile upstream: ``nox -s peers -- FOLDER``. It needs Node and the plugin's packages."""
+    sys.path.insert(0, str(Path(__file__).parent / "tests" / "peers"))
+    from needs import Missing, find_node, find_plugin
+
+    words = session.posargs
+    folder = words[0] if words and not words[0].startswith("-") else None
+    try:
+        find_node()
+        find_plugin(folder)
+    except Missing as missing:
+        session.skip(str(missing))
+    session.install("-c", "constraints.txt", "-e", ".")
+    session.run("python", "tests/peers", *words, env=OFFLINE)
 
 
 @nox.session

@@ -223,9 +223,12 @@ def read_text(path: Path) -> str:
         raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The JSON value in ``path``; what is not JSON is :class:`UnusableInput` with line and column."""
-    return _parse(read_text(path), path, 1)
+def read_json(path: Path, *, once: bool = False) -> Any:
+    """The JSON value in ``path``; what is not JSON is :class:`UnusableInput` with line and column.
+
+    With ``once``, an object that names a field twice is refused, as in :func:`read_json_lines`.
+    """
+    return _parse(read_text(path), path, 1, pairs=_once if once else None)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

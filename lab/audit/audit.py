@@ -6,21 +6,27 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lab.audit.check import check_recall
-from lab.audit.check_markers import MARKERS, OTHERS, RECALL, check_marker
+from lab.audit.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_marker
+from lab.audit.copies import Copies
 from lab.audit.damage import Damage, Damaged
-from lab.audit.lines import MAX_LINE, STDIN, opened
+from lab.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
+from lab.audit.order import is_stream, looked_at
+from lab.audit.pairs import Pairs
 from lab.audit.said import FAILED, Said, payload, read_line
 from lab.audit.tally import Tally
 from lab.errors import UnusableInput
 
 SCHEMA = "lab.receipts.audit.v1"
 LISTED = 20
+_COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
+_NO_COPIES = {"count": 0, "lost": 0}
 _SLOTS = 1 << 21
 _TOLD_EVERY = 256 << 20
 # How a file that holds an audit begins, in lines or in one.
@@ -28,16 +34,21 @@ _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"'
 
 
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Read logs in the order given, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
+    """Read logs, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
 
+    Logs are read in the order given, but those that know more before others (:mod:`lab.audit.order`).
     ``listed`` damaged lines are named, all are counted. ``tell`` hears of progress. A file that is missing or cannot
     be read is :class:`UnusableInput`.
     """
     _refuse(logs)
-    reading = _Reading(listed)
-    for name in logs:
-        reading.read(name, tell)
-    return reading.as_json()
+    reading = _Reading(listed, several=len(logs) > 1)
+    if len(logs) == 1:
+        reading.read(logs[0], None, tell)
+    else:
+        with looked_at(logs) as (order, streams):
+            for name in order:
+                reading.read(name, streams.get(name), tell)
+    return reading.as_json(logs)
 
 
 def nothing_found(found: Mapping[str, Any]) -> str | None:
@@ -75,75 +86,104 @@ def _is_audit(path: Path) -> bool:
 class _Reading:
     """What was found so far."""
 
-    def __init__(self, listed: int) -> None:
-        self._files: list[dict[str, Any]] = []
+    def __init__(self, listed: int, *, several: bool) -> None:
+        self._files: dict[str, dict[str, Any]] = {}
         self._damage = Damage(listed)
         self._tally = Tally()
+        self._pairs = Pairs()
+        self._copies = Copies() if several else None
         self._seen = _Seen()
+        self._previous: bytes | None = None
         self._markers = Counter[str]()
         self._dropped = Counter[str]()
         self._first: float | None = None
         self._last: float | None = None
         self._timed = 0
 
-    def read(self, name: str, tell: Callable[[str], None] | None) -> None:
-        """Read one log."""
-        told = _TOLD_EVERY
-        with opened(name) as lines:
-            for number, line in lines:
+    def read(self, name: str, stream: MarkedLines | None, tell: Callable[[str], None] | None) -> None:
+        """Read one log, from what is open already where it is a stream."""
+        with nullcontext(stream) if stream else opened(name) as lines:
+            said = self._said(name, lines, tell)
+            for number, one in self._copies.without(said) if self._copies else said:
                 try:
-                    self._take(line)
+                    if isinstance(one, Damaged):
+                        raise one
+                    self._count(one)
                 except Damaged as error:
                     self._damage.add(name, number, error)
-                if tell and lines.bytes >= told:
-                    tell(f"{name}: {lines.bytes >> 20} MB, {lines.lines} lines")
-                    told += _TOLD_EVERY
             if lines.broken:
                 self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
-            self._files.append({"file": name, "lines": lines.lines, "bytes": lines.bytes})
+            self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}
 
-    def _take(self, line: bytes | None) -> None:
+    def _said(
+        self, name: str, lines: MarkedLines, tell: Callable[[str], None] | None
+    ) -> Iterator[tuple[int, Said | Damaged]]:
+        """What the lines say that name the engine, each with its number; ordinary lines are counted here."""
+        told = _TOLD_EVERY
+        for number, line in lines:
+            try:
+                said = self._read(line)
+                if said.name is None:
+                    self._markers["mentions"] += 1
+                else:
+                    yield number, said
+            except Damaged as error:
+                yield number, error
+            if tell and lines.bytes >= told:
+                tell(f"{name}: {lines.bytes >> 20} MB, {lines.lines} lines")
+                told += _TOLD_EVERY
+
+    def _read(self, line: bytes | None) -> Said:
         if line is None:
             raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
         said = read_line(line)
-        if said.time is not None and self._seen.before(line):
+        # Both receipts of a turn may fall into one second, and where no parts of it are told two lines are equal.
+        neighbours = line == self._previous and said.time is not None and said.time.is_integer()
+        self._previous = line
+        if said.time is not None and self._seen.before(line) and not neighbours:
             raise Damaged("duplicate", "the same line, its time included, was there before")
-        self._count(said)
+        return said
+
+    def _count(self, said: Said) -> None:
+        name = said.name or ""
+        if name == RECALL:
+            receipt = payload(said)
+            check_recall(receipt)
+            if not self._pairs.is_second(said, receipt["injectedCount"]):
+                self._tally.add(receipt, said.session)
+        elif name in MARKERS:
+            value = payload(said)
+            check_marker(name, value)
+            if name == "todoGuardrail" and type(value.get("dropped")) is int:
+                self._dropped["todos"] += value["dropped"]
+            elif name == CAPTURE:
+                self._pairs.end_turn(said)
+        elif not name:
+            self._tally.health.hear(said.rest)
+            failed = said.rest.lstrip().startswith(FAILED)
+            name = FAILED if failed else "sentences"
         # A line that is damaged tells no time.
         if said.time is not None:
             self._timed += 1
             self._first = said.time if self._first is None else min(self._first, said.time)
             self._last = said.time if self._last is None else max(self._last, said.time)
+        self._markers[name if name in _COUNTED else "unknown"] += 1
 
-    def _count(self, said: Said) -> None:
-        if said.name == RECALL:
-            receipt = payload(said)
-            check_recall(receipt)
-            self._tally.add(receipt, said.session)
-        elif said.name in MARKERS:
-            value = payload(said)
-            check_marker(said.name, value)
-            if said.name == "todoGuardrail" and type(value.get("dropped")) is int:
-                self._dropped["todos"] += value["dropped"]
-        elif not said.name:
-            failed = said.rest.lstrip().startswith(FAILED)
-            self._markers["autoRecall failed" if failed else "sentences"] += 1
-            return
-        self._markers[said.name if said.name in (RECALL, *MARKERS, *OTHERS) else "unknown"] += 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The audit, keys in a fixed order."""
-        names = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
+    def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
+        """The audit, keys in a fixed order, and files in that of ``logs``."""
+        sound = self._markers.total() - self._markers["mentions"]
         return {
             "schema": SCHEMA,
-            "files": self._files,
-            "lines": sum(one["lines"] for one in self._files),
-            "bytes": sum(one["bytes"] for one in self._files),
+            "files": [self._files[name] for name in logs],
+            "lines": sum(one["lines"] for one in self._files.values()),
+            "bytes": sum(one["bytes"] for one in self._files.values()),
             "first_time": _iso(self._first),
             "last_time": _iso(self._last),
             "timed_lines": self._timed,
-            "markers": {name: self._markers[name] for name in names},
-            "damage": self._damage.as_json(self._markers.total()),
+            "markers": {name: self._markers[name] for name in (*_COUNTED, "mentions")},
+            "damage": self._damage.as_json(sound),
+            "copies": {"count": self._copies.count, "lost": self._copies.lost} if self._copies else _NO_COPIES,
+            "pairs": self._pairs.as_json(self._tally.answered),
             "stale_todos_dropped": self._dropped["todos"],
             **self._tally.as_json(self._markers[FAILED]),
         }
@@ -175,7 +215,7 @@ def _refuse(logs: Sequence[str]) -> None:
         if path in paths[:place]:
             raise UnusableInput(f"{name}: named twice; every receipt would count double")
         # What has been taken from a pipe is gone.
-        if name != STDIN and not Path(name).is_fifo():
+        if not is_stream(name):
             with opened(name):
                 pass
 

@@ -22,6 +22,7 @@ MARKERS: dict[str, dict[str, type]] = {
 OTHERS = (
     *("promptHook.dedupe", "workingSet.persist_failed", "scopeValidation", "docsColdLane.ingest"),
     *("weijiMemoryPreflight", "routeAuto.receipt", "gbrainMirror", "symbolicCanvas.autoBuild", "autoRecall"),
+    *("runtime", "qdrant"),
 )
 
 

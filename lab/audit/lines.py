@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -36,8 +37,18 @@ class MarkedLines:
         self.lines = self.bytes = 0
         self.broken: str | None = None
         self._stream = stream
+        self._rest = self._marked()
 
     def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
+        return self._rest
+
+    def look(self, count: int) -> list[bytes | None]:
+        """The next lines that hold a marker, which are still to come afterwards."""
+        head = list(islice(self._rest, count))
+        self._rest = chain(head, self._rest)
+        return [line for _, line in head]
+
+    def _marked(self) -> Iterator[tuple[int, bytes | None]]:
         rest, endless, marked = b"", False, False
         for block in self._blocks():
             end = block.rfind(b"\n") + 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lab.audit.check import MODES, TIERS, reserved, runs_of, tier_of
+from lab.audit.health import Health
 from lab.audit.repeats import Repeats
 from lab.audit.windows import Windows
 from lab.engine.recall.receipt import REASONS
@@ -32,7 +33,12 @@ class Tally:
         self._skips, self._rejected, self._modes, self._policy = (Counter[str]() for _ in range(4))
         self._tiers = {tier: Counter[str]() for tier in TIERS}
         self._final = Counter[str]()
-        self._repeats, self._windows = Repeats(), Windows()
+        self._repeats, self._windows, self.health = Repeats(), Windows(), Health()
+
+    @property
+    def answered(self) -> int:
+        """Recalls that were answered so far."""
+        return self._n["answered"]
 
     def add(self, receipt: dict[str, Any], session: str | None) -> None:
         """Count a receipt that :func:`lab.audit.check.check_recall` found sound."""
@@ -51,7 +57,8 @@ class Tally:
         n["empty"] += not receipt["finalCount"]
         n["injected"] += receipt["injectedCount"]
         n["final"] += receipt["finalCount"]
-        self._repeats.add(session, receipt["scope"], receipt["fusedTop"])
+        self._repeats.add(session, receipt["scope"], receipt["fusedTop"], receipt["ftsTop"], receipt["vecTop"])
+        self.health.add(receipt)
         self._count_tiers(receipt)
         self._count_lanes(receipt)
         self._count_scopes(receipt)
@@ -159,7 +166,10 @@ class Tally:
                 "listed_share": _share(n["among_top"], n["explained"]),
                 "no_fts_rate": _share(n["no_fts"], n["answered"]),
                 "no_vec_rate": _share(n["no_vec"], n["answered"]),
+                **self.health.lanes(),
             },
+            "provider": self.health.provider(),
+            "limits": self.health.limits(),
             "quota": {
                 "recalls": n["quotas"],
                 "must_max_reached": _share(n["must_reached"], n["quotas"]),
@@ -168,9 +178,11 @@ class Tally:
                 "nice_floor_met": _share(n["nice_met"], n["nice_there"]),
                 "wildcard_rate": _share(n["wildcard_turns"], n["quotas"]),
                 "wildcards_mean": _share(n["wildcards"], n["quotas"]),
+                **self.health.quota(),
             },
             "must": self._windows.as_json(),
             "repeat": self._repeats.as_json(),
+            "stale": self._repeats.stale_as_json(),
             "scope": {
                 **_kept(n, items="named", outside="strange", unexplained="unexplained"),
                 "outside_share": _share(n["strange"], n["named"]),
@@ -185,6 +197,7 @@ class Tally:
                 "truncated_rate": _share(n["truncated"], n["budgets"]),
                 "cut_rate": _share(n["cut"], n["budgets"]),
                 "dropped_mean": _share(n["dropped"], n["budgets"]),
+                **self.health.blocks(),
             },
         }
 

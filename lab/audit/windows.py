@@ -1,14 +1,19 @@
-"""Must saturation: how much of what is recalled is ``must_remember``, over windows of recalls in the log's order."""
+"""Shares over windows of recalls, in the log's order.
+
+Windows of must saturation follow each other: first, last, lowest and highest show where a share moves to. The worst
+window is that of any consecutive recalls: a part that fails amid a long log shows there, and not in the share of all.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 SIZE = 100
 
 
 class Windows:
-    """Shares of must items, overall and by window. Recalls without items do not count."""
+    """Shares of must items, overall and by window one behind the other. Recalls without items do not count."""
 
     def __init__(self, size: int = SIZE) -> None:
         self._size = size
@@ -53,3 +58,24 @@ class Windows:
             "lowest_window": self._low,
             "highest_window": self._high,
         }
+
+
+class Worst:
+    """The largest share of bad recalls among any ``size`` consecutive ones."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._window = deque[bool](maxlen=size)
+        self._bad = self._most = 0
+
+    def add(self, bad: bool) -> None:
+        """The next recall that counts."""
+        window = self._window
+        self._bad += bad - (window[0] if len(window) == window.maxlen else 0)
+        window.append(bad)
+        if len(window) == window.maxlen:
+            self._most = max(self._most, self._bad)
+
+    @property
+    def share(self) -> float | None:
+        """The share; None where no window was full."""
+        return self._most / len(self._window) if len(self._window) == self._window.maxlen else None

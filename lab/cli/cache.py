@@ -136,31 +136,48 @@ def verify(
 
 
 def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) -> Any:
-    from lab.embedding.embedder import DEFAULT_MODEL, embedder_named
-    from lab.embedding.vectors import Vectors
+    from lab.embedding.embedder import DEFAULT_MODEL, QUERY, embedder_named, roles_of
+    from lab.embedding.vectors import Recomputed, Vectors
     from lab.recordings.readers import read_library
 
     library = read_library(path, form)
-    texts = [memory.index_text for one in library.recordings for memory in one.memories]
-    texts += [turn.text for one in library.recordings for turn in one.turns if turn.role == "user"]
-    return Vectors(embedder_named(embedder or DEFAULT_MODEL)).recompute(texts, sample)
+    memories = [memory.index_text for one in library.recordings for memory in one.memories]
+    turns = [turn.text for one in library.recordings for turn in one.turns if turn.role == "user"]
+    vectors = Vectors(embedder_named(embedder or DEFAULT_MODEL))
+    if len(roles_of(vectors.embedder)) == 1:
+        return vectors.recompute(memories + turns, sample)
+    found, more = vectors.recompute(memories, sample), vectors.recompute(turns, sample, QUERY)
+    return Recomputed(found.compared + more.compared, found.lacking + more.lacking, found.differing | more.differing)
 
 
 def _present(embedders: list[str] | None) -> tuple[dict[str, set[str]], dict[str, Any]]:
     """Keys in use by kind, and what stands behind the keys that can be known."""
-    from lab.embedding.embedder import DEFAULT_MODEL, HashingEmbedder, embedder_key, embedder_named
+    from lab.embedding.embedder import (
+        DEFAULT_MODEL,
+        DOCUMENT,
+        HashingEmbedder,
+        embedder_named,
+        role_identity,
+        role_key,
+        roles_of,
+    )
     from lab.embedding.housekeeping import Maker, describe
     from lab.engine.store.tokens import TextSettings, words_key
     from lab.replay.candidates import search_key
 
     models = [embedder_named(name) for name in embedders or [DEFAULT_MODEL]]
     settings = [TextSettings(stops, stem) for stops in ("english", "none") for stem in (True, False)]
-    known = {embedder_key(one): describe(one.identity()) for one in (HashingEmbedder(), *models)}
+    known = {
+        role_key(one, role): describe(role_identity(one, role))
+        for one in (HashingEmbedder(), *models)
+        for role in roles_of(one)
+    }
     known |= {words_key(one): describe(one.identity()) for one in settings}
-    keys = {embedder_key(one) for one in models}
+    keys = {role_key(one, role) for one in models for role in roles_of(one)}
     known[search_key()] = Maker("this version's search", None)
     words = {words_key(one) for one in settings}
-    return {"vectors": keys, "docs": keys, "tokens": words, "candidates": {search_key()}}, known
+    documents = {role_key(one, DOCUMENT) for one in models}
+    return {"vectors": keys, "docs": documents, "tokens": words, "candidates": {search_key()}}, known
 
 
 def _row(one: Held) -> list[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lab.cli.output import Json, emit_json, emit_table
@@ -13,14 +15,19 @@ def add_to(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    embedder: Annotated[
+        str | None, typer.Option(help="Try this embedder as well, with one text. An endpoint is called.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Check that this machine can measure.
 
     Packages, model weights, the cache folder, LanceDB's text index.
     """
     from lab.replay.doctor import examine
 
-    checks = examine()
+    checks = examine(embedder)
     if as_json:
         emit_json({"checks": [check._asdict() for check in checks], "ok": all(check.ok for check in checks)})
     else:

@@ -100,6 +100,8 @@ def _emit_markdown(found: Comparison, differences: list[Difference], commands: d
     from lab.report.tables import markdown, markdown_table
 
     emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
+    for note in found.embedder:
+        emit(f"{markdown(note)}\n")
     emit(markdown_table(WIDE, [wide(one, found.family) for one in differences], left=2))
     for text in (*notes(found, differences), gains(found)):
         emit(f"\n{markdown(text)}")
@@ -117,6 +119,8 @@ def _emit_latex(found: Comparison, differences: list[Difference], _: dict[str, l
     from lab.report.tables import latex, latex_table
 
     emit(f"% {' '.join(found.candidate.split())} minus {' '.join(found.baseline.split())}; needs booktabs")
+    for note in found.embedder:
+        emit(f"\\par {latex(note)}\n")
     emit(latex_table(WIDE, [wide(one, found.family) for one in differences], left=2))
     for measure, some in by_measure(found):
         emit(f"\n\\par {latex(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")

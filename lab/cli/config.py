@@ -15,6 +15,15 @@ from lab.errors import CheckFailed, UnusableInput
 STDIN = "-"
 File = Annotated[str, typer.Argument(help="A configuration, an openclaw.json that holds one, or - for standard input.")]
 Profile = Annotated[str, typer.Option(help="seed or upstream.")]
+HostVersion = Annotated[
+    str | None,
+    typer.Option(
+        help="The OpenClaw version that the file is for, or none. Default: for a whole openclaw.json its "
+        "meta.lastTouchedVersion, or else the newest known version.",
+        show_default=False,
+        metavar="VERSION",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,41 +52,75 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     )
 
 
-def check(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
-    """List everything that is wrong in a configuration. What the engine could not take, and what it would."""
-    from lab.engine.config import check_config
+def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
+    """List everything that is wrong in a configuration.
 
-    raw, where = _read(file)
-    found = check_config(raw, profile, where=where)
+    A whole openclaw.json is checked as its host would. An error is what the host
+    refuses (exit code 1). A warning is a setting that the host accepts but that
+    has no effect. A note is a value that the plugin changes without saying so.
+    Only the parts meta and plugins are checked. Any other file is checked for the
+    lab alone, unless --host is given.
+    """
+    from lab.engine.config import check_config, known_profile
+    from lab.engine.config_file import embedder_of, locate
+    from lab.engine.config_host import check_host, host_of
+    from lab.replay.embedders import config_note
+
+    value, where = _parsed(file)
+    meant = host_of(value, host)
+    if meant is None:
+        found, by = check_config(locate(value, where), profile, where=where), f"under profile {profile}"
+    else:
+        known_profile(profile)
+        found, by = check_host(value, meant, where=where), f"that host {meant.version} refuses"
+        if not found.problems:
+            locate(value, where)
+    embedder = config_note(embedder_of(value))
     if as_json:
         emit_json(
             {
                 "file": where,
-                "profile": profile,
+                "profile": profile if meant is None else "upstream",
+                "host": meant and meant._asdict(),
                 "ok": not found.problems,
-                "problems": list(found.problems),
-                "notes": list(found.notes),
+                "embedder": embedder,
+                **{name: list(lines) for name, lines in found._asdict().items()},
             }
         )
     else:
+        if meant is not None:
+            emit_folded(f"host: {meant}")
+        if embedder:
+            emit_folded(embedder)
         for problem in found.problems:
-            emit_folded(problem)
+            emit_folded(f"error: {problem}" if meant else problem)
+        for warning in found.warnings:
+            emit_folded(f"warning: {warning}")
         for note in found.notes:
             emit_folded(f"note: {note}")
         if not found.problems:
-            emit("ok")
+            emit("ok" if meant is None else "ok (meta and plugins; openclaw config validate checks the rest)")
     if found.problems:
         count = len(found.problems)
-        raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} under profile {profile}")
+        raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} {by}")
 
 
 def _read(file: str) -> tuple[Any, str]:
-    """The configuration in a file or on standard input, and how to speak of it."""
-    from lab.engine.config_file import config_in, read_config
+    """Return the engine's configuration in a file or on standard input, and how to name it."""
+    from lab.engine.config_file import locate
+
+    value, where = _parsed(file)
+    return locate(value, where), where
+
+
+def _parsed(file: str) -> tuple[Any, str]:
+    """Return the whole value in a file or on standard input, and how to name it."""
+    from lab.engine.config_file import parse_json
+    from lab.files import read_text
 
     if file != STDIN:
-        return read_config(Path(file)), file
+        return parse_json(read_text(Path(file)), file), file
     try:
-        return config_in(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
+        return parse_json(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
     except UnicodeDecodeError as error:
         raise UnusableInput(f"stdin: not UTF-8 text (byte {error.start})") from None

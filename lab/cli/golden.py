@@ -67,6 +67,7 @@ def pool(
     scope: options.Scope = "none",
     seed: Annotated[int, typer.Option(help="Seed of the draw of turns, of the order of items and of labels.")] = 0,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
+    vectors: options.VectorSource = "embed",
     as_json: Json = False,
 ) -> None:
     """Pool what several arms recall at some turns, to be judged."""
@@ -86,6 +87,7 @@ def pool(
         scope=scope,
         embedder=embedder,
         memories_from=str(memories_from) if memories_from else None,
+        vectors=vectors,
     )
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
     made = make_pool(asked, depth, Chosen((*(turn or ()), *again), every, turns), announce)

@@ -103,7 +103,7 @@ class Desk:
     def visible(self) -> list[Memory]:
         """What could be recalled at the turn, its own scope first, the newest first."""
         turn = self.turn
-        born = [memory for memory in self.recording.memories if memory.visible_from <= turn.seq]
+        born = [memory for memory in self.recording.memories if memory.is_visible_at(turn.seq)]
         return sorted(born, key=lambda memory: (memory.scope not in (turn.scope, "global"), -memory.created_at))
 
     @property

@@ -38,7 +38,15 @@ MemoriesFrom = Annotated[
     Path | None,
     typer.Option(
         help="A LanceDB folder, or an export of it (.jsonl, .json), whose memories take the place of the "
-        "recording's own. It is only read. Its vectors are not used: texts are embedded anew."
+        "recording's own. It is only read. Texts are embedded anew, unless --vectors says otherwise."
+    ),
+]
+VectorSource = Annotated[
+    str,
+    typer.Option(
+        "--vectors",
+        help="embed, or stored: memories have the vectors that the store of --memories-from holds. --embedder must be "
+        "the one that made them; some of its texts are compared.",
     ),
 ]
 LabelMode = Annotated[
@@ -86,7 +94,8 @@ ShardOf = Annotated[
 Embedder = Annotated[
     str,
     typer.Option(
-        help="The default model, a folder with a sentence-transformers model, or hashing: no model, for trials alone."
+        help="The default model; st:FOLDER, a sentence-transformers model; openai:MODEL@URL, an OpenAI-compatible "
+        "endpoint, whose key is in LAB_EMBEDDER_KEY; or hashing: no model, for trials alone."
     ),
 ]
 Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")]

@@ -59,6 +59,12 @@ def emit_folded(text: str) -> None:
     emit(folded(text))
 
 
+def emit_notes(notes: Sequence[str]) -> None:
+    """Print sentences, each folded at 80 columns."""
+    for note in notes:
+        emit_folded(note)
+
+
 def emit_list(kind: str, lines: Sequence[str]) -> None:
     """Print findings, a line each; of many the first alone."""
     for line in lines[:SHOWN]:

@@ -24,6 +24,19 @@ FIGURES = (
     ("must.highest_window", "highest of windows", "must.windows"),
     ("tiers.nice.final_share", "nice among items", "scope.items"),
     ("repeat.rate", "RepeatRate", "repeat.turns"),
+    ("repeat.longest_streak", "one id in a row", "recalls.answered"),
+    ("repeat.distinct_share", "different ids", "repeat.distinct_over"),
+    ("stale.rate", "stale answers", "stale.recalls"),
+    ("stale.vec_rate", "stale vectors", "stale.vec_recalls"),
+    ("stale.worst_window", "stale at worst", "stale.recalls"),
+    ("stale.vec_worst_window", "stale vectors at worst", "stale.vec_recalls"),
+    ("pairs.injected_rate", "injected twice", "recalls.answered"),
+    ("lanes.without_fts_share", "no text lane", "lanes.with_hits"),
+    ("lanes.without_vec_share", "no vector lane", "lanes.with_hits"),
+    ("lanes.worst_window_without_fts", "no text lane at worst", "lanes.with_hits"),
+    ("lanes.worst_window_without_vec", "no vector lane at worst", "lanes.with_hits"),
+    ("provider.rate", "prompts without vector", "recalls.answered"),
+    ("provider.worst_window", "the same at worst", "recalls.answered"),
     ("lanes.fts_share", "found by words", "lanes.items"),
     ("lanes.vec_share", "found by vectors", "lanes.items"),
     ("lanes.neither_share", "found by neither", "lanes.items"),
@@ -32,10 +45,17 @@ FIGURES = (
     ("quota.must_max_exceeded", "mustMax exceeded", "quota.recalls"),
     ("quota.nice_floor_met", "nice floor met", "quota.nice_there"),
     ("quota.wildcard_rate", "wildcard used", "quota.recalls"),
+    ("quota.overrun_rate", "quota not kept", "quota.recalls"),
+    ("limits.items_most", "items at most", "recalls.answered"),
+    ("limits.uneven_rate", "limit not kept", "recalls.answered"),
+    ("limits.listed_over", "lists too long", "recalls.answered"),
     ("scope.fallback_consulted_rate", "fallback consulted", "recalls.answered"),
     ("scope.outside_share", "items of other scopes", "scope.items"),
     ("scope.unexplained", "no fallback explains", "scope.items"),
     ("budget.truncated_rate", "cut to the budget", "budget.recalls"),
+    ("budget.over", "over the budget", "budget.recalls"),
+    ("budget.cut_rate", "cut inside a memory", "budget.recalls"),
+    ("budget.bare_rate", "without any memory", "budget.recalls"),
 )
 
 
@@ -85,6 +105,8 @@ def audit(
 
 
 def _show(found: dict[str, Any], out: Path | None) -> None:
+    from lab.audit.notes import notes
+
     recalls, damage = found["recalls"], found["damage"]
     emit(
         f"{counted(found['lines'], 'line')} of {counted(len(found['files']), 'log')}, "
@@ -97,6 +119,8 @@ def _show(found: dict[str, Any], out: Path | None) -> None:
     emit()
     for what, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
         emit_folded(f"{what}: " + _counts({name: one["count"] for name, one in found[key].items()}))
+    for note in notes(found):
+        emit_folded(f"note: {note}")
     emit_folded("damaged lines: " + _counts(damage["by_kind"]))
     for place in damage["listed"]:
         emit(f"damaged: {place['file']}:{place['line']}: {place['what']}")

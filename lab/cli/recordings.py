@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
 from lab.words import counted
+
+if TYPE_CHECKING:
+    from lab.recordings.inventory import Inventory
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,7 +37,7 @@ def list_sets(
     Of one format: its memories, origin and the checksums that are known.
     """
     from lab.recordings.catalogue import CATALOGUE
-    from lab.recordings.readers import FORMATS, format_named
+    from lab.recordings.readers import FORMATS, VARIANTS, format_named
 
     formats = [format_named(format)] if format else list(FORMATS.values())
     known = {entry.format: entry for entry in CATALOGUE}
@@ -58,6 +62,11 @@ def list_sets(
         entry = known.get(form.name)
         facts = {"format": form.name, "what": form.about, "files": form.pattern, "memories": ", ".join(form.memories)}
         facts |= {"recall at turns": form.recall_turns}
+        facts |= {
+            f"--format {one.name}": one.about
+            for one in VARIANTS.values()
+            if one.gather and one.name.startswith(f"{form.name}-")
+        }
         if entry:
             at = f", commit {entry.commit}" if entry.commit else ""
             origin = f"{entry.repository}{f', {entry.path}' if entry.path else ''}{at}"
@@ -84,10 +93,38 @@ def validate(
             ["conversation", "sessions", "turns", "memories", "probes inside"],
             [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
         )
+        if found.inventory:
+            _emit_inventory(found.inventory)
         emit_list("warning", found.warnings)
         emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
+
+
+def _emit_inventory(inventory: Inventory) -> None:
+    """Print what a path holds by how it is stored, and what was passed over."""
+
+    def day(time_ms: int) -> str:
+        try:
+            return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d")
+        except (ValueError, OverflowError, OSError):
+            return f"{time_ms} ms"
+
+    emit()
+    emit_table(
+        ["stored as", "started by", "read", "turns", "memories", "first", "last"],
+        [
+            [
+                *(one.stored, one.origin or "-", one.conversations, one.turns, one.memories),
+                *map(day, (one.first_ms, one.last_ms)),
+            ]
+            for one in inventory.stocks
+        ],
+        left=2,
+    )
+    if inventory.passed:
+        emit()
+        emit_table(["passed over, not turns", "count"], [[one.what, one.count] for one in inventory.passed])
 
 
 def import_copy(

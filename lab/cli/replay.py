@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
 
@@ -63,10 +63,12 @@ def replay(
     shard: options.ShardOf = None,
     config: options.Config = None,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
+    vectors: options.VectorSource = "embed",
     and_score: Annotated[bool, typer.Option("--score", help="Score the run at once, as lab score does.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
+    from lab.replay.embedders import embedder_notes
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
@@ -98,8 +100,10 @@ def replay(
         embedder=embedder,
         faults=tuple(fault or ()),
         memories_from=str(memories_from) if memories_from else None,
+        vectors=vectors,
     )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
+    notes = embedder_notes(outcome.run.manifest["resolved"])
     summary = None
     if and_score and not outcome.failures:
         from lab.measures.score import read_gold, score_and_write, summarise
@@ -120,8 +124,10 @@ def replay(
             }
             | ({"shard": str(outcome.run.shard)} if part else {})
             | ({"scores": summary} if summary else {})
+            | ({"embedder": list(notes)} if notes else {})
         )
     else:
+        emit_notes(notes)
         emit(
             f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
             + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
@@ -166,6 +172,7 @@ def score(
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
+    from lab.replay.embedders import embedder_notes
     from lab.replay.run_directory import open_run
     from lab.report.comparison import sliced_over
 
@@ -173,9 +180,11 @@ def score(
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
+    notes = embedder_notes(opened.manifest["resolved"])
     if as_json:
-        emit_json(summary)
+        emit_json(summary | ({"embedder": list(notes)} if notes else {}))
         return
+    emit_notes(notes)
     wanted = _show_means(summary, opened, measure or ())
     if slices:
         for name, values in summary["slices"].items():

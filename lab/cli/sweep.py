@@ -51,6 +51,7 @@ def sweep(
     limit: options.Limit = None,
     conversation: options.Conversations = None,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
+    vectors: options.VectorSource = "embed",
     top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
     by_draw: Annotated[
         int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration, draw by draw.")
@@ -95,6 +96,7 @@ def sweep(
         limit=limit,
         conversation=tuple(conversation or ()),
         embedder=embedder,
+        vectors=vectors,
     )
     swept = run(asked, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     found = configurations(swept)

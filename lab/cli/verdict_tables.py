@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.output import emit, emit_folded, emit_notes, emit_table
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ def tell(verdict: Verdict) -> None:
     from lab.gate.outputs import by_reason, gravest_first, headline, rollback
 
     emit_folded(headline(verdict))
+    emit_notes(verdict.embedder)
     if said := rollback(verdict):
         emit_folded(said)
     if verdict.audit:
@@ -32,7 +33,7 @@ def tell(verdict: Verdict) -> None:
     for status, why in decisive:
         emit_folded(f"- {status}: {why}")
     if len(decisive) < len(reasons):
-        emit("Told, and decides nothing:")
+        emit("Advisory rules, which decide nothing:")
     for status, why in reasons[len(decisive) :]:
         emit_folded(f"- {status}: {why}")
     emit()
@@ -48,7 +49,7 @@ def tell(verdict: Verdict) -> None:
         names = ", ".join(line.measure for line in skipped if line.reason.endswith(why))
         emit_folded(f"skipped: {names}: {why}")
     if any(not line.critical for line in shown):
-        emit("in brackets: told, and decides nothing")
+        emit("in brackets: advisory rules, which decide nothing")
 
 
 def _differences(lines: Sequence[Line]) -> None:
@@ -76,7 +77,7 @@ def _figures(lines: Sequence[Line]) -> None:
         emit_table(
             ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
             [
-                [line.measure, _status(line), line.candidate, line.limit, _between(line, ".2g"), line.n]
+                [line.measure, _status(line), line.candidate, _limit(line), _between(line, ".2g"), line.n]
                 for line in lines
             ],
             left=2,
@@ -95,3 +96,8 @@ def _status(line: Line) -> str:
 
 def _between(line: Line, form: str) -> str | None:
     return None if line.low is None or line.high is None else f"{line.low:{form}} … {line.high:{form}}"
+
+
+def _limit(line: Line) -> str | None:
+    """The limit in signs, so that a verdict and its interval fit beside it in 80 columns."""
+    return line.limit and line.limit.replace("at most ", "≤ ").replace("at least ", "≥ ").replace(" and ", ", ")

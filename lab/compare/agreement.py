@@ -183,7 +183,7 @@ def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:
     return [
         memory.key
         for memory in recording.memories
-        if memory.visible_from <= turn.seq and memory.scope in (turn.scope, "global")
+        if memory.is_visible_at(turn.seq) and memory.scope in (turn.scope, "global")
     ]
 
 

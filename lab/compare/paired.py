@@ -17,6 +17,7 @@ from lab.measures.names import require_measure
 from lab.measures.ranking import KNOWN
 from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores, Values
+from lab.replay.embedders import embedder_notes
 from lab.replay.run_directory import RunDirectory, open_run
 
 # What two runs must share, in the order in which differences are told.
@@ -92,7 +93,8 @@ class Comparison:
     ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
-    where they were not recorded.
+    where they were not recorded. ``embedder`` holds notes on arms whose configuration names
+    another embedder.
     """
 
     baseline: str
@@ -106,6 +108,7 @@ class Comparison:
     unmeasured: tuple[tuple[str, str], ...] = ()
     slices: tuple[Slice, ...] = ()
     drawn_labels: str | None = None
+    embedder: tuple[str, ...] = ()
 
     @property
     def family(self) -> int:
@@ -129,6 +132,7 @@ class Comparison:
                 {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
                 for name, value, one in self.slices
             ],
+            **({"embedder": list(self.embedder)} if self.embedder else {}),
         }
 
 
@@ -188,7 +192,16 @@ def compare_arms(
         tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
         base_run.labels if base_run.labels_are_drawn else None,
+        _notes(base_run, base_arm, cand_run, cand_arm),
     )
+
+
+def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
+    """Which configurations of the two arms name another embedder than their run used."""
+    if base_run is cand_run:
+        return embedder_notes(base_run.manifest["resolved"], (base_arm, cand_arm))
+    both = ((base_run, base_arm), (cand_run, cand_arm))
+    return tuple(dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest["resolved"], (arm,))))
 
 
 def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:

@@ -6,8 +6,9 @@ the plugin's, over the plugin's test embedding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.conformance.embedding import DIMENSION, embed
 from lab.engine.config import resolve
@@ -21,9 +22,6 @@ from lab.engine.store.contract import Filter, Hit, Lanes, Query, View
 from lab.engine.store.exact import ExactStore
 from lab.engine.store.listing import Listing
 from lab.engine.store.tokens import ScanWords, TextSettings
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Record = Mapping[str, Any]
 Searches = Mapping[tuple[str, str, str, int], Record]
@@ -40,7 +38,6 @@ class Table:
         self.by_id: dict[str, Row] = {}
         self.written: list[Row] = []
         self._searches = searches
-        self._vectors: list[np.ndarray] = []
         self.gone: set[int] = set()
         self.add(rows)
 
@@ -51,7 +48,6 @@ class Table:
         texts = [row.index_text for row in rows]
         vectors = np.asarray([embed(text) for text in texts], np.float32).reshape(len(rows), DIMENSION)
         self.store.add(rows, vectors, ScanWords().of(texts))
-        self._vectors.extend(vectors)
         self.listing.add(rows)
         self.by_id.update((row.id, row) for row in rows)
 
@@ -65,25 +61,13 @@ class Table:
         self.written.append(row)
         self.add([row])
 
-    def _distances(self, vector: np.ndarray | None) -> dict[int, float]:
-        """Squared L2 distances as float32, by row number, of every row that is there."""
-        import numpy as np
-
-        if vector is None:
-            return {}
-        difference = np.asarray(self._vectors, np.float32) - vector
-        found = np.einsum("ij,ij->i", difference, difference).astype(np.float32)
-        return {number: float(one) for number, one in enumerate(found) if number not in self.gone}
-
     def memories(self, prompt: str, pid: str | None, *, no_vector: str | None, writes: bool) -> Memories:
         """What the flow may ask for one prompt. After a row was written, recorded searches speak of another table."""
         text = prompt.strip(WHITESPACE)
         vector = None if no_vector else embed(text)
-        words = self.store.view(Query(text, ScanWords().of([text])[0], None))
-        own = Unrounded(words, self.store.rows, self._distances(vector))
-        view: View = own
+        view: View = self.store.view(Query(text, ScanWords().of([text])[0], vector))
         if pid is not None and not writes:
-            view = Recorded(own, self._searches, pid, self.store.rows, dark=no_vector is not None)
+            view = Recorded(view, self._searches, pid, self.store.rows, dark=no_vector is not None)
         return Memories(
             view,
             self.store.rows,
@@ -94,28 +78,10 @@ class Table:
         )
 
 
-class Unrounded:
-    """The plugin's two lanes. Its vector lane keeps every bit of a distance; our own rounds scores, then sorts them."""
-
-    def __init__(self, words: View, rows: Sequence[Row], distances: Mapping[int, float]) -> None:
-        self._words, self._rows = words, rows
-        self.distances = distances
-
-    def search(self, where: Filter, limit: int) -> Lanes:
-        """Both lanes under a filter."""
-        passing = (
-            (distance, number)
-            for number, distance in self.distances.items()
-            if self._rows[number].scope == where.scope and self._rows[number].importance_label in (where.labels or ())
-        )
-        near = [Hit(number, 1.0 / (1.0 + distance), distance) for distance, number in sorted(passing)[:limit]]
-        return Lanes(self._words.search(where, limit).fts, near)
-
-
 class Recorded:
     """Searches as the plugin got them, where they were recorded."""
 
-    def __init__(self, own: Unrounded, searches: Searches, pid: str, rows: Sequence[Row], *, dark: bool) -> None:
+    def __init__(self, own: View, searches: Searches, pid: str, rows: Sequence[Row], *, dark: bool) -> None:
         self._own, self._searches, self._pid, self._dark = own, searches, pid, dark
         self._numbers = {row.id: number for number, row in enumerate(rows)}
 
@@ -128,8 +94,11 @@ class Recorded:
         fts = [] if found["fts"] == "error" else found["fts"]
         near = [] if self._dark else [(self._numbers[identity], distance) for identity, distance in found["vec"]]
         # Records are rounded to six decimals; where our own distance agrees, it has all of them.
-        own = {number: self._own.distances.get(number, distance) for number, distance in near}
-        exact = {number: own[number] if abs(own[number] - distance) < CLOSE else distance for number, distance in near}
+        own = {hit.row: hit.distance for hit in self._own.search(where, len(self._numbers)).vec} if near else {}
+        exact = {
+            number: own[number] if abs(own.get(number, math.inf) - distance) < CLOSE else distance
+            for number, distance in near
+        }
         return Lanes(
             [Hit(self._numbers[identity], score) for identity, score in fts],
             [Hit(number, 1.0 / (1.0 + exact[number]), exact[number]) for number, _ in near],

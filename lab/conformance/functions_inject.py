@@ -125,7 +125,8 @@ def receipts(record: Value) -> Any:
     if name == "recallReceipt":
         return _recall_receipt(given)
     if name == "roundScore":
-        return round6(given["value"]) if isinstance(given["value"], int | float) else 0
+        value = given["value"]
+        return round6(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
     if name == "toWhyTier":
         return why_tier(given["label"] if isinstance(given["label"], str) else None)
     if name == "uniqueReasons":

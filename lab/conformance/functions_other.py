@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from lab.engine.config_plugin import (
 )
 from lab.engine.docs.globs import glob_matches, read_tool_input
 from lab.engine.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.engine.js import js_utf8
+from lab.engine.js import js_text, js_utf8, text_or_blank
 from lab.errors import UnusableInput
 from lab.sidecar.heuristic import grade_observation
 from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
@@ -34,13 +33,13 @@ def embedding_clamp(record: Value) -> Any:
     """``clampEmbeddingInput``, its configuration, and the refusals that mean "too long"."""
     given, name = record["input"], record["fn"]
     if name == "looksLikeEmbeddingInputTooLongMessage":
-        return is_too_long(given["body"])
+        return is_too_long(as_text(given.get("body")))
     if name == "resolveEmbeddingClampConfig":
         found = resolve_embedding_clamp(without_undefined(given["raw"]))
         return {key: UNDEFINED if value is None else value for key, value in found.items()}
     if name != "clampEmbeddingInput":
         raise unknown_function(name)
-    text = given["repeat"][0] * given["repeat"][1] if "repeat" in given else js_text(given["text"])
+    text = given["repeat"][0] * given["repeat"][1] if "repeat" in given else as_text(given["text"])
     found = shown_clamp(text, given["cfg"])
     digest = hashlib.sha1(js_utf8(found["text"]), usedforsecurity=False).hexdigest()
     if "textUtf8Sha1" in record["output"]:
@@ -102,8 +101,8 @@ SIDECAR: dict[str, Callable[[Any], Any]] = {
     "normalize_label": sidecar_label,
     "parse_importance_score": parse_importance,
     "is_parseable_importance": is_importance,
-    "summary_has_task_marker": has_task_marker,
-    "strip_markdown_task_prefix": strip_task_prefix,
+    "summary_has_task_marker": lambda text: has_task_marker(text or ""),
+    "strip_markdown_task_prefix": lambda text: strip_task_prefix(text or ""),
 }
 
 
@@ -129,16 +128,20 @@ def docs_input(record: Value) -> Any:
         }
     if name == "globMatches":
         return [glob_matches(given["glob"], path) for path in given["paths"]]
+    given = without_undefined(given)
     if name == "normalizeScopeToken(docs)":
-        return scope_token(given["scope"])
+        return scope_token(given.get("scope"))
     if name == "computeScopePushdownRepos":
-        return pushdown_repos(given["scope"], given["strategy"], given["scopeMap"])
+        return pushdown_repos(given.get("scope"), given.get("strategy"), _scope_map(given))
     if name == "matchesScope":
-        row = given["row"]
-        return matches_scope(
-            row.get("repo", ""), row.get("path", ""), given["scope"], given["strategy"], given["scopeMap"]
-        )
+        repo, path = (text_or_blank(given["row"].get(key)) for key in ("repo", "path"))
+        return matches_scope(repo, path, given.get("scope"), given.get("strategy"), _scope_map(given))
     raise unknown_function(name)
+
+
+def _scope_map(given: Value) -> dict[str, list[str]]:
+    found = given.get("scopeMap") or {}
+    return {name: [text_or_blank(one) for one in entries or ()] for name, entries in found.items()}
 
 
 def without_undefined(value: Any) -> Any:
@@ -159,10 +162,6 @@ def as_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def js_text(value: Any) -> str:
-    """A value as a text: JavaScript's ``String``, where nothing is the empty text."""
-    if isinstance(value, str) or value is None or value is UNDEFINED:
-        return value if isinstance(value, str) else ""
-    if isinstance(value, list):
-        return ",".join(map(js_text, value))
-    return "[object Object]" if isinstance(value, dict) else json.dumps(value)
+def as_text(value: Any) -> str:
+    """A recorded value as a text, as the plugin makes one: nothing is the empty text."""
+    return js_text(without_undefined(value))

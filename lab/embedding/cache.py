@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 1024
+# Seconds of work that are held back at most, where values come in steps smaller than a chunk.
+HELD_BACK = 2.0
 ABOUT = "about.json"
 # Looks at a folder whose chunks are being merged meanwhile.
 LOOKS = 8
@@ -51,9 +54,10 @@ class ChunkCache:
     A value has a row: its place when all chunks, in the order in which they were mapped, are put after one another.
     """
 
-    def __init__(self, folder: Path, value_type: pa.DataType, about: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, value_type: pa.DataType | None, about: dict[str, Any] | None = None) -> None:
+        """``value_type`` None: that of the first chunk, read or written. ``about`` is written with the first chunk."""
         self.folder, self.value_type = folder, value_type
-        self._about = about
+        self.about = about
         self._chunks: list[Chunk] = []
         self._starts = [0]
         self._names: dict[str, None] = {}
@@ -74,24 +78,57 @@ class ChunkCache:
         return [unknown[key] for key in sorted(unknown)]
 
     def fill(
-        self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]
+        self,
+        texts: Sequence[str],
+        compute: Callable[[list[str]], pa.Array],
+        on_progress: Callable[[int], None],
+        steps: Iterable[Sequence[str]] | None = None,
     ) -> None:
-        """Compute and store values for distinct ``texts``, a chunk at a time.
+        """Compute values for distinct ``texts`` and store them, at most a chunk at a time.
 
-        A chunk that is stored survives whatever happens next.
+        ``steps`` are the texts as they are computed together, by default a chunk of them.
+
+        What is computed is stored after :data:`HELD_BACK` seconds at the latest, and when a later step fails. A chunk
+        that is stored survives whatever happens next. ``on_progress`` hears how many texts each chunk stored.
         """
-        if texts and self._about is not None and not (self.folder / ABOUT).exists():
-            write_whole(self.folder / ABOUT, dump_json(self._about))
-        for start in range(0, len(texts), CHUNK):
-            part = sorted(texts[start : start + CHUNK], key=text_key)
-            path = write_chunk(self.folder, b"".join(map(text_key, part)), compute(part))
-            first = self._starts[-1]
-            try:
-                self._map(path)
-                self._rows.update((text, row) for row, text in enumerate(part, first))
-            except FileNotFoundError:
-                self._look()  # merged as soon as it was written
-            on_progress(len(part))
+        held: list[tuple[list[str], pa.Array]] = []
+        count, most, written = 0, 0, time.monotonic()
+        try:
+            for step in steps or (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)):
+                part = sorted(step, key=text_key)
+                held.append((part, compute(part)))
+                count += len(part)
+                most = max(most, len(part))
+                if count + most > CHUNK or time.monotonic() - written >= HELD_BACK:
+                    ready, held, stored = held, [], count
+                    self._store(ready)
+                    on_progress(stored)
+                    count, written = 0, time.monotonic()
+        finally:
+            if held:
+                self._store(held)
+        if count:
+            on_progress(count)
+
+    def _store(self, parts: Sequence[tuple[list[str], pa.Array]]) -> None:
+        """Write values as one chunk, and map it."""
+        import pyarrow as pa
+
+        if self.about is not None and not (self.folder / ABOUT).exists():
+            write_whole(self.folder / ABOUT, dump_json(self.about))
+        texts, values = parts[0]
+        if len(parts) > 1:
+            together = [text for some, _ in parts for text in some]
+            order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
+            texts = [together[at] for at in order]
+            values = pa.concat_arrays([some for _, some in parts]).take(pa.array(order, pa.int64()))
+        path = write_chunk(self.folder, b"".join(map(text_key, texts)), values)
+        first = self._starts[-1]
+        try:
+            self._map(path)
+            self._rows.update((text, row) for row, text in enumerate(texts, first))
+        except FileNotFoundError:
+            self._look()  # merged as soon as it was written
 
     def place(self, text: str) -> tuple[int, int]:
         """Number of the chunk that holds a text's value, and the row in it; ``KeyError`` where none does."""
@@ -182,6 +219,7 @@ class ChunkCache:
 
     def _map(self, path: Path) -> None:
         chunk = read_chunk(path, self.value_type)
+        self.value_type = chunk.values.type
         self._names[path.name] = None
         self._chunks.append(chunk)
         self._starts.append(self._starts[-1] + len(chunk.keys))

@@ -1,21 +1,23 @@
 """Text to vectors.
 
-The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub.
+The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub. An
+embedder behind an HTTP endpoint is in :mod:`lab.embedding.endpoint`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from urllib.parse import parse_qsl
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, sha256_file
+from lab.files import digest, read_json, sha256_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,18 +31,53 @@ DEFAULT_SETTINGS = "093a761503abbeb2e1cda6b98b0296c1d7c953e6d85de954e14174c9a742
 BATCH = 16
 # With 8, products of one row of 8 tokens were seen to differ in the last bit between one thread and two.
 LENGTH_STEP = 16
+# What a text is embedded as: prompts and probes search, memories and documents are searched.
+Role = Literal["query", "document"]
+QUERY: Final = "query"
+DOCUMENT: Final = "document"
+# Names that sentence-transformers gives the prompt of a role, the first that a model has.
+_PROMPT_NAMES: dict[Role, tuple[str, ...]] = {QUERY: ("query",), DOCUMENT: ("document", "passage", "corpus")}
+_PROMPT_SETTINGS = ("query_prompt", "document_prompt")
+
+
+class Prompts(NamedTuple):
+    """The instruction that is put before a text, by role; empty: none."""
+
+    query: str = ""
+    document: str = ""
+
+    def of(self, role: Role) -> str:
+        """The instruction of one role."""
+        return self.query if role == QUERY else self.document
+
+    def identity(self) -> dict[str, Any]:
+        """One ``prompt`` where both roles have the same, so that both share their vectors; else ``prompts``."""
+        return {"prompt": self.query} if self.query == self.document else {"prompts": self._asdict()}
+
+    def changed(self, settings: Mapping[str, str]) -> Prompts:
+        """The same with what the settings of an embedder's name say in place of it."""
+        return Prompts(
+            settings.get("query_prompt", self.query),
+            settings.get("document_prompt", self.document),
+        )
 
 
 class Embedder(Protocol):
     """What the lab needs of an embedder: who it is, and float32 unit rows ``[len(texts), dimension]``."""
 
-    dimension: int
-
-    def identity(self) -> dict[str, Any]:
-        """Everything that a vector depends on besides its text. Cheap: no model is loaded for it."""
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector. :class:`CannotMeasure` where an endpoint decides and has not answered yet."""
         ...
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def identity(self) -> dict[str, Any]:
+        """Everything that a vector depends on besides its text and role.
+
+        Cheap: no model is loaded for it and no endpoint is called.
+        """
+        ...
+
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Vectors of ``texts``, in order."""
         ...
 
@@ -53,9 +90,11 @@ class SentenceTransformerEmbedder:
     companions, its place and the number of threads change nothing.
     """
 
-    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+    def __init__(self, model: str = DEFAULT_MODEL, settings: Mapping[str, str] | None = None) -> None:
+        """``settings`` may name a ``query_prompt`` and a ``document_prompt`` in place of the model's own."""
         self.model = model
         self.dimension = 384
+        self.prompts = Prompts().changed(settings or {})
         self._loaded: Any = None
         if model != DEFAULT_MODEL:
             self._folder = Path(model)
@@ -65,6 +104,9 @@ class SentenceTransformerEmbedder:
                 )
             if not (self._folder / "modules.json").is_file():
                 raise UnusableInput(f"embedder {model!r}: holds no sentence-transformers model (no modules.json)")
+            self.prompts = _prompts_of(self._folder).changed(settings or {})
+            if any(self.prompts):
+                _require_pooled_prompts(self._folder)
             self.dimension = int(self._load().get_embedding_dimension())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,21 +128,22 @@ class SentenceTransformerEmbedder:
             "torch": _version("torch"),
             "sentence_transformers": _version("sentence-transformers"),
             "transformers": _version("transformers"),
-            "prompt": "",
+            **self.prompts.identity(),
             "normalize": True,
             "dtype": "float32",
             "batch_shape": [BATCH, LENGTH_STEP],
             "dimension": self.dimension,
         }
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Embed in batches of one shape."""
         import numpy as np
         import torch
 
         model = self._load()
         cap = int(model.max_seq_length)
-        cleaned = [text.encode("utf-8", "replace").decode() for text in texts]
+        prompt = self.prompts.of(role)
+        cleaned = [(prompt + text).encode("utf-8", "replace").decode() for text in texts]
         counts = (
             [len(ids) for ids in model.tokenizer(cleaned, truncation=True, max_length=cap)["input_ids"]]
             if cleaned
@@ -147,9 +190,11 @@ class HashingEmbedder:
         """A name that nobody can mistake for a model's."""
         return {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": self.dimension}
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Add up one weighted axis a word."""
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Add up one weighted axis a word. Both roles are embedded alike."""
         import numpy as np
+
+        del role
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in enumerate(texts):
@@ -161,8 +206,42 @@ class HashingEmbedder:
 
 
 def embedder_named(name: str) -> Embedder:
-    """The default model, ``hashing``, or a folder that holds a sentence-transformers model."""
-    return HashingEmbedder() if name == "hashing" else SentenceTransformerEmbedder(name)
+    """The embedder that ``--embedder`` names.
+
+    The default model, ``hashing``, a folder with a sentence-transformers model (``FOLDER``, or ``st:FOLDER`` with
+    settings), or ``openai:MODEL@URL``. Settings follow a question mark, as in a URL: ``?query_prompt=query: ``. Raises
+    :class:`UnusableInput` for anything else; its message repeats nothing that may be a password.
+    """
+    kind, colon, rest = name.partition(":")
+    if name == "hashing":
+        return HashingEmbedder()
+    if kind == "openai":
+        from lab.embedding.endpoint import endpoint_named
+
+        return endpoint_named(rest)
+    if kind == "st" and colon:
+        folder, _, given = rest.partition("?")
+        if "@" in folder and not Path(folder).is_dir():
+            raise UnusableInput(f"embedder st: no such folder; name {DEFAULT_MODEL} or a folder with a model")
+        return SentenceTransformerEmbedder(folder, settings_in(given, _PROMPT_SETTINGS, f"embedder 'st:{folder}'"))
+    if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
+        shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
+        raise UnusableInput(
+            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, openai:MODEL@URL, hashing"
+        )
+    return SentenceTransformerEmbedder(name)
+
+
+def settings_in(text: str, known: Sequence[str], what: str) -> dict[str, str]:
+    """The settings after the question mark of an embedder's name, each once.
+
+    Their values are never repeated in a message, nor are unknown names: either may be a password.
+    """
+    pairs = parse_qsl(text, keep_blank_values=True)
+    found = dict(pairs)
+    if len(found) < len(pairs) or not found.keys() <= set(known):
+        raise UnusableInput(f"{what}: settings after '?' are {', '.join(known)}, each once, joined by '&'")
+    return found
 
 
 def verified_default_folder() -> Path:
@@ -188,6 +267,47 @@ def verified_default_folder() -> Path:
 def embedder_key(embedder: Embedder) -> str:
     """A short name for everything that vectors of this embedder depend on."""
     return digest(embedder.identity())[:16]
+
+
+def role_identity(embedder: Embedder, role: Role) -> dict[str, Any]:
+    """What the vectors of one role depend on besides their texts; the same for both roles where their prompts are."""
+    found = dict(embedder.identity())
+    prompts = found.pop("prompts", None)
+    return found if prompts is None else found | {"prompt": prompts[role]}
+
+
+def role_key(embedder: Embedder, role: Role) -> str:
+    """A short name for :func:`role_identity`: the folder of the cache that holds these vectors."""
+    return digest(role_identity(embedder, role))[:16]
+
+
+def roles_of(embedder: Embedder) -> tuple[Role, ...]:
+    """The roles whose vectors differ: ``document`` alone stands for both where the prompts are equal."""
+    return (DOCUMENT, QUERY) if "prompts" in embedder.identity() else (DOCUMENT,)
+
+
+def _prompts_of(folder: Path) -> Prompts:
+    """The prompts that a model's own ``config_sentence_transformers.json`` names for queries and documents."""
+    path = folder / "config_sentence_transformers.json"
+    config = read_json(path) if path.is_file() else {}
+    named = config.get("prompts") if isinstance(config, dict) else None
+    if not isinstance(named, dict):
+        return Prompts()
+    default = config.get("default_prompt_name")
+
+    def prompt(role: Role) -> str:
+        return next((str(named[name]) for name in (*_PROMPT_NAMES[role], default) if named.get(name)), "")
+
+    return Prompts(prompt(QUERY), prompt(DOCUMENT))
+
+
+def _require_pooled_prompts(folder: Path) -> None:
+    """Refuse a model that takes the words of a prompt out of the mean again."""
+    if any(read_json(path).get("include_prompt") is False for path in folder.glob("*_Pooling/config.json")):
+        raise UnusableInput(
+            f"{folder}: its pooling leaves prompts out, which the lab cannot do; "
+            f"st:{folder}?query_prompt=&document_prompt= embeds without prompts"
+        )
 
 
 def _weights_of(folder: Path) -> str:

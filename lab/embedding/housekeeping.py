@@ -148,7 +148,11 @@ def describe(about: Mapping[str, Any]) -> Maker:
     if "lancedb" in about:
         stops = "stop words" if about.get("remove_stop_words") else "every word"
         return Maker(f"{stops}, {'stems' if about.get('stem') else 'no stems'}", f"LanceDB {about['lancedb']}")
-    return Maker(str(about.get("model", "unnamed")), f"torch {about['torch']}" if "torch" in about else None)
+    name = str(about.get("model", "unnamed"))
+    name += f" at {about['url']}" if "url" in about else ""
+    # Roles with prompts of their own have a folder each.
+    name += f", prompt {about['prompt']!r}" if about.get("prompt") else ""
+    return Maker(name, f"torch {about['torch']}" if "torch" in about else None)
 
 
 def _held(part: Part, present: Mapping[str, Set[str]], known: Mapping[str, Maker]) -> Held:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.cache import ChunkCache, cache_folder, text_key
 from lab.embedding.chunks import matrix
-from lab.embedding.embedder import Embedder, embedder_key
+from lab.embedding.embedder import DOCUMENT, Embedder, Role, role_identity, role_key
+from lab.embedding.endpoint import EndpointEmbedder
+from lab.errors import InUse
+from lab.files import only_writer
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+Announce = Callable[[str], None]
 # So many texts are gathered one by one faster than chunk by chunk.
 FEW = 32
+# Two vectors of one text by one model, from an endpoint whose last bits vary, have at least this cosine.
+AGREE = 0.999
+# Seconds between looks at a cache that another process is filling from the same endpoint.
+_LOOK_AGAIN = 0.5
 
 
 class Recomputed(NamedTuple):
@@ -29,39 +37,88 @@ class Recomputed(NamedTuple):
 
 
 class Vectors:
-    """Cached vectors of one embedder. The cache is opened when it is first asked."""
+    """Cached vectors of one embedder. A role's cache is opened when it is first needed."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._matrices: dict[int, np.ndarray] = {}
+        self._caches: dict[str, _Cached] = {}
 
-    @cached_property
-    def _cache(self) -> ChunkCache:
-        import pyarrow as pa
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return self._of_role(DOCUMENT).dimension
 
-        return ChunkCache(
-            cache_folder() / "vectors" / embedder_key(self.embedder),
-            pa.list_(pa.float32(), self.embedder.dimension),
-            self.embedder.identity(),
-        )
-
-    def prepare(self, texts: Sequence[str], announce: Callable[[str], None] | None = None) -> int:
+    def prepare(self, texts: Sequence[str], announce: Announce | None = None, role: Role = DOCUMENT) -> int:
         """Embed the texts that the cache lacks; return how many those were.
 
-        ``announce`` hears of progress, in sentences. A vector is a function of its text alone, so which texts share a
-        chunk is free to choose: those of like length, the longest first. Their batches are full, and the time that
+        ``announce`` hears of progress, in sentences. A vector is a function of its text and role, so which texts share
+        a chunk is free to choose: those of like length, the longest first. Their batches are full, and the time that
         remains is rather less than announced.
         """
-        missing = sorted(self._cache.missing(texts), key=len, reverse=True)
-        if missing:
-            self._cache.fill(missing, self._embed, _progress(missing, announce or (lambda _: None)))
-        return len(missing)
+        return self._of_role(role).prepare(texts, announce or (lambda _: None))
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        return self._of_role(role).of(texts)
+
+    def recompute(self, texts: Sequence[str], sample: int | None = None, role: Role = DOCUMENT) -> Recomputed:
+        """Embed texts that the cache has once more, and compare bit for bit; nothing is written.
+
+        Of an endpoint, whose last bits may vary, cosines are compared (:data:`AGREE`). ``sample`` texts at most, those
+        of the lowest keys: a draw by hash, the same for every asker.
+        """
+        return self._of_role(role).recompute(texts, sample)
+
+    def _of_role(self, role: Role) -> _Cached:
+        """The cache of a role; roles with equal prompts share one."""
+        key = role_key(self.embedder, role)
+        if key not in self._caches:
+            self._caches[key] = _Cached(self.embedder, role, key)
+        return self._caches[key]
+
+
+class _Cached:
+    """The vectors of one role."""
+
+    def __init__(self, embedder: Embedder, role: Role, key: str) -> None:
+        import pyarrow as pa
+
+        self._embedder, self._role = embedder, role
+        self._endpoint = embedder if isinstance(embedder, EndpointEmbedder) else None
+        known = self._endpoint is None or self._endpoint.learned()
+        self._cache = ChunkCache(
+            cache_folder() / "vectors" / key,
+            pa.list_(pa.float32(), embedder.dimension) if known else None,
+            role_identity(embedder, role),
+        )
+        self._matrices: dict[int, np.ndarray] = {}
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector: of those that are kept, where there are some."""
+        kind = self._cache.value_type
+        return self._embedder.dimension if kind is None else int(kind.list_size)
+
+    def prepare(self, texts: Sequence[str], announce: Announce) -> int:
+        """See :meth:`Vectors.prepare`."""
+        missing = self._cache.missing(texts)
+        if not missing or self._endpoint is None or self._endpoint.cached_only:
+            return self._fill(missing, announce)
+        # Two processes that ask an endpoint for one text may get two vectors, and pay twice: one asks at a time.
+        self._endpoint.announce = announce
+        try:
+            with _alone(self._cache.folder, announce):
+                return self._fill(self._cache.missing(missing), announce)
+        finally:
+            self._endpoint.announce = None
+            with suppress(OSError):
+                self._cache.folder.rmdir()  # nothing was answered: no empty folder is left
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        """See :meth:`Vectors.of`."""
         import numpy as np
 
-        out = np.empty((len(texts), self.embedder.dimension), np.float32)
+        out = np.empty((len(texts), self.dimension), np.float32)
         if len(texts) <= FEW:
             for at, (number, row) in enumerate(map(self._cache.place, texts)):
                 out[at] = self._matrix(number)[row]
@@ -70,28 +127,38 @@ class Vectors:
             out[positions] = self._matrix(number)[rows]
         return out
 
-    def recompute(self, texts: Sequence[str], sample: int | None = None) -> Recomputed:
-        """Embed texts that the cache has once more, and compare bit for bit; nothing is written.
-
-        ``sample`` texts at most, those of the lowest keys: a draw by hash, the same for every asker.
-        """
+    def recompute(self, texts: Sequence[str], sample: int | None) -> Recomputed:
+        """See :meth:`Vectors.recompute`."""
         lacking = set(self._cache.missing(texts))
         chosen = sorted({text for text in texts if text not in lacking}, key=text_key)[:sample]
         wrong: dict[Path, int] = {}
         if chosen:
-            equal = (self.of(chosen).view("uint32") == self.embedder.encode(chosen).view("uint32")).all(axis=1)
+            kept, again = self.of(chosen), self._embedder.encode(chosen, self._role)
+            if self._endpoint is None:
+                equal = (kept.view("uint32") == again.view("uint32")).all(axis=1)
+            else:
+                equal = (kept * again).sum(axis=1) >= AGREE
             for text, same in zip(chosen, equal.tolist(), strict=True):
                 if not same:
                     path = self._cache.path(self._cache.place(text)[0])
                     wrong[path] = wrong.get(path, 0) + 1
         return Recomputed(len(chosen), len(lacking), wrong)
 
+    def _fill(self, missing: Sequence[str], announce: Announce) -> int:
+        if missing:
+            ordered = sorted(missing, key=len, reverse=True)
+            steps = self._endpoint.requests(ordered, self._role) if self._endpoint else None
+            self._cache.fill(ordered, self._embed, _progress(ordered, announce), steps)
+        return len(missing)
+
     def _embed(self, part: list[str]) -> pa.Array:
         import pyarrow as pa
 
-        found = self.embedder.encode(part)
+        found = self._embedder.encode(part, self._role)
+        if self._cache.about is not None and self._endpoint is not None:
+            self._cache.about |= self._endpoint.learned()
         flat = pa.Array.from_buffers(pa.float32(), found.size, [None, pa.py_buffer(found.tobytes())])
-        return pa.FixedSizeListArray.from_arrays(flat, self.embedder.dimension)
+        return pa.FixedSizeListArray.from_arrays(flat, found.shape[1])
 
     def _matrix(self, number: int) -> np.ndarray:
         """A chunk as a matrix over its mapped file."""
@@ -101,7 +168,24 @@ class Vectors:
         return found
 
 
-def _progress(texts: Sequence[str], announce: Callable[[str], None]) -> Callable[[int], None]:
+@contextmanager
+def _alone(folder: Path, announce: Announce) -> Iterator[None]:
+    """Hold a folder of the cache, waiting for whoever else holds it."""
+    with ExitStack() as stack:
+        waited = 0
+        while True:
+            try:
+                stack.enter_context(only_writer(folder))
+                break
+            except InUse:
+                if not waited:
+                    announce("another process embeds with this model; waiting for what it makes")
+                waited += 1
+                time.sleep(_LOOK_AGAIN)
+        yield
+
+
+def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]:
     """Says how many texts are embedded, at what rate, and what time remains, in proportion to their characters."""
     total, all_characters = len(texts), sum(len(text) + 1 for text in texts)
     done = characters = 0

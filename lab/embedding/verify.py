@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import checksum
+from lab.embedding.cache import ABOUT
 from lab.embedding.chunks import Chunk, chunk_name, matrix, read_chunk
 from lab.errors import CannotMeasure
 
@@ -32,13 +34,26 @@ class Checked(NamedTuple):
 
 
 def check(files: Sequence[Path], kind: str) -> list[Checked]:
-    """Check files of one kind and key; two chunks with different values of one text are both wrong."""
+    """Check files of one kind and key; two chunks with different values of one text are both wrong.
+
+    Not so where an endpoint made them: it may answer the same text with other last bits, and either will do.
+    """
     checked = [found for path in files if (found := check_file(path, kind))]
-    disagreeing = _disagreeing([one for one in checked if one.chunk and one.problem is None])
+    sound = [one for one in checked if one.chunk and one.problem is None]
+    disagreeing = set() if _by_endpoint(files) else _disagreeing(sound)
     return [
         one._replace(problem="another chunk has another value for the same text") if one.path in disagreeing else one
         for one in checked
     ]
+
+
+def _by_endpoint(files: Sequence[Path]) -> bool:
+    """Whether the vectors of a folder came from an endpoint, as their description says."""
+    try:
+        about = json.loads((files[0].parent / ABOUT).read_bytes()) if files else {}
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and about.get("kind") == "openai"
 
 
 def check_file(path: Path, kind: str) -> Checked | None:

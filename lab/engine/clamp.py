@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.engine.js import js_length, js_slice, js_tail, js_utf8
+from lab.engine.js import WHITESPACE, js_length, js_slice, js_tail, js_utf8
 
 MARK = "\n...\n"
 _TOO_LONG = re.compile(
-    r"max(?:imum)? context length|requested [0-9]+ tokens|reduce the length of the messages", re.IGNORECASE | re.ASCII
+    rf"max(?:imum)? context length|requested[{WHITESPACE}]+[0-9]+[{WHITESPACE}]+tokens"
+    "|Please reduce the length of the messages",
+    re.IGNORECASE | re.ASCII,
 )
 
 

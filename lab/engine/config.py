@@ -86,9 +86,10 @@ class Decided(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What is wrong in a configuration, and what is taken otherwise than it is written."""
+    """What is wrong in a configuration, what does nothing in it, and which values are changed."""
 
     problems: tuple[str, ...]
+    warnings: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -113,24 +114,24 @@ def resolve(
 
 
 def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
-    """Everything that :func:`resolve` would refuse, one line each; else notes on what it takes otherwise."""
+    """Return everything that :func:`resolve` would refuse, one line each; else warnings and notes."""
     given = _given(raw, profile, where)
     problems = tuple(_problems(given, profile, where))
     if problems:
-        return Checked(problems, ())
-    notes = [
+        return Checked(problems, (), ())
+    notes = tuple(
         f"{where}: {one.key}: {shown(one.value)}, {one.by}"
         for one in _decide(given, profile, None, None)[1]
         if " from " in one.by
-    ]
-    notes += [
+    )
+    warnings = tuple(
         f'{where}: {name}: true stands for the defaults, which leave it off; {{"enabled": true}} switches it on'
         for name, entry in PLUGIN.items()
         if isinstance(entry, Section)
         and given.get(name) is True
         and settled(name, entry, True, profile).get("enabled") is False
-    ]
-    return Checked((), tuple(notes))
+    )
+    return Checked((), warnings, notes)
 
 
 def explain_config(
@@ -184,10 +185,15 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _given(raw: Any, profile: str, where: str) -> Any:
-    """The configuration within what was handed over, with words that stand for objects replaced by them."""
+def known_profile(profile: str) -> None:
+    """Refuse the name of a profile that is not known."""
     if profile not in PROFILES:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
+
+
+def _given(raw: Any, profile: str, where: str) -> Any:
+    """The configuration within what was handed over, with words that stand for objects replaced by them."""
+    known_profile(profile)
     found = _expanded(_WHOLE, locate(raw, where))
     return {} if found is None else found
 

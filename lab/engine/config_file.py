@@ -19,6 +19,8 @@ from lab.files import read_text
 from lab.shape import named
 
 ENTRY = "openclaw-mem-engine"
+# What the plugin embeds with where its configuration names no model.
+EMBEDDER = "text-embedding-3-small"
 # Characters. JSON5 is read slowly, and a file past this is no configuration but something else by mistake.
 MOST_JSON5 = 200_000
 
@@ -28,7 +30,31 @@ def read_config(path: Path) -> Any:
 
     A file that is missing or no JSON, or that holds no configuration of the engine, is :class:`UnusableInput`.
     """
-    return config_in(read_text(path), str(path))
+    return locate(read_value(path), str(path))
+
+
+def read_value(path: Path) -> Any:
+    """The JSON value in a file, with whatever stands around the plugin's configuration."""
+    return parse_json(read_text(path), str(path))
+
+
+def embedder_of(value: Any) -> str | None:
+    """The embedding model that the engine of a parsed configuration runs with; None where nothing is said of it.
+
+    A section ``embedding`` speaks of it, and so does everything around the plugin's configuration (an openclaw.json,
+    its ``plugins``): that is a real host's, where the plugin's default counts. A bare configuration without the
+    section is a set of knobs for the lab. Takes any value, and finds nothing in what :func:`locate` refuses.
+    """
+    try:
+        config = locate(value, "")
+    except UnusableInput:
+        return None
+    whole = isinstance(value, Mapping) and value is not config
+    section = config.get("embedding") if isinstance(config, Mapping) else None
+    if section is None and not whole:
+        return None
+    named_model = section.get("model") if isinstance(section, Mapping) else None
+    return str(named_model) if named_model else EMBEDDER
 
 
 def config_in(text: str, where: str) -> Any:

@@ -12,8 +12,25 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 SEED, UPSTREAM = PROFILES = ("seed", "upstream")
+# The section of a configuration that is this project's own.
+LAB_KEY = "lab"
 Kind = Literal[
-    "flag", "whole", "number", "positive", "choice", "word", "text", "secret", "texts", "args", "scope", "scopes", "map"
+    "flag",
+    "whole",
+    "number",
+    "positive",
+    "choice",
+    "word",
+    "text",
+    "secret",
+    "texts",
+    "args",
+    "scope",
+    "scopes",
+    "map",
+    "any",
+    "true",
+    "time",
 ]
 
 # Scopes that may be searched after the primary one.
@@ -25,7 +42,7 @@ class Knob(NamedTuple):
 
     ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` where they differ.
     Of lists ``high`` is the most items. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
-    no such key.
+    no such key. ``manifest``: the range in the plugin's manifest, by which a host refuses, where it is another one.
     """
 
     kind: Kind
@@ -37,6 +54,7 @@ class Knob(NamedTuple):
     seed_high: float | None = None
     refill: bool = False
     only_seed: bool = False
+    manifest: tuple[int, int] | None = None
 
     def default_in(self, profile: str) -> Any:
         """What holds where nothing is said; None: nothing."""
@@ -52,8 +70,8 @@ class Section(NamedTuple):
 
     ``wrong`` is what the plugin says of another type, with ``{}`` for the path; empty: it says nothing and takes the
     defaults. ``boolean``: true and false stand for the section, where false switches it off and true leaves the
-    defaults, or switches it on as well (``true_is_on``). ``closed``: the plugin refuses unknown keys. ``presets`` are
-    words that stand for an object.
+    defaults, or switches it on as well (``true_is_on``); ``only_object``: the plugin's manifest takes no boolean there.
+    ``closed``: the plugin refuses unknown keys. ``presets`` are words that stand for an object.
     """
 
     keys: Mapping[str, Knob | Section]
@@ -62,6 +80,7 @@ class Section(NamedTuple):
     true_is_on: bool = False
     closed: bool = True
     only_seed: bool = False
+    only_object: bool = False
     presets: Mapping[str, Mapping[str, Any]] = {}
 
 
@@ -70,9 +89,16 @@ def _flag(default: bool, *, only_seed: bool = False) -> Knob:
 
 
 def _whole(
-    default: int, low: int, high: int, *, seed: int | None = None, seed_high: int | None = None, only_seed: bool = False
+    default: int,
+    low: int,
+    high: int,
+    *,
+    seed: int | None = None,
+    seed_high: int | None = None,
+    only_seed: bool = False,
+    manifest: tuple[int, int] | None = None,
 ) -> Knob:
-    return Knob("whole", default, low, high, seed=seed, seed_high=seed_high, only_seed=only_seed)
+    return Knob("whole", default, low, high, seed=seed, seed_high=seed_high, only_seed=only_seed, manifest=manifest)
 
 
 def _number(default: float, low: float, high: float, *, only_seed: bool = False) -> Knob:
@@ -93,8 +119,8 @@ def _texts(*default: str, most: int = 64, refill: bool = False) -> Knob:
 
 
 _KIB = 1024
-# The seeds ask for up to 6 items, the plugin clamps at 5 (spec 20.1).
-MAX_ITEMS = _whole(4, 1, 5, seed=6, seed_high=6)
+# The seeds ask for up to 6 items, which the plugin's manifest allows and the plugin clamps at 5 (spec 20.1).
+MAX_ITEMS = _whole(4, 1, 5, seed=6, seed_high=6, manifest=(1, 6))
 _BUFFER = _whole(512 * _KIB, 64 * _KIB, 2048 * _KIB)
 QUOTAS = Section(
     {
@@ -133,8 +159,8 @@ PLUGIN: dict[str, Knob | Section] = {
             "apiKey": Knob("secret"),
             "model": _choice("text-embedding-3-small", "text-embedding-3-large"),
             "maxChars": _whole(6000, 200, 200_000),
-            "headChars": _whole(500, 0, 200_000),
-            "maxBytes": Knob("positive"),
+            "headChars": _whole(500, 0, 200_000, manifest=(0, 20_000)),
+            "maxBytes": Knob("positive", manifest=(500, 200_000)),
         },
         wrong="{} config must be an object",
         boolean=False,
@@ -259,9 +285,11 @@ PLUGIN: dict[str, Knob | Section] = {
                     "triggerPatterns": _texts(*_CANVAS_PATTERNS),
                 },
                 true_is_on=True,
+                only_object=True,
             )
         },
         true_is_on=True,
+        only_object=True,
     ),
     "retrievalBackend": Section(
         {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -23,11 +25,75 @@ def js_length(text: str) -> int:
 
 
 def round6(value: float) -> float:
-    """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813."""
+    """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813.
+
+    What is not finite is 0.
+    """
+    value = _double(value)
+    if not math.isfinite(value):
+        return 0.0
     # Python rounds halves to even, so only a value that may be a half needs the slow way.
-    if not (value * 2e6).is_integer():
+    if value.is_integer() or not (value * 2e6).is_integer():
         return round(value, 6)
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
+
+
+def js_json(value: Any) -> str:
+    """Return a value as JavaScript's ``JSON.stringify`` writes it: no spaces, 2 and not 2.0, half a pair escaped."""
+    if isinstance(value, str):
+        return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number_text(value) if math.isfinite(_double(value)) else "null"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{js_json(str(key))}:{js_json(one)}' for key, one in value.items())}}}"
+    return f"[{','.join(map(js_json, value))}]"
+
+
+def js_text(value: Any) -> str:
+    """Return a parsed JSON value as JavaScript's ``String`` makes a text of it; null, which is no text, is blank."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number_text(value)
+    return "[object Object]" if isinstance(value, Mapping) else ",".join(map(js_text, value))
+
+
+def text_or_blank(value: Any) -> str:
+    """Return JavaScript's ``String(value || "")``: what counts as false there (null, 0, NaN, false) is blank."""
+    if value is None or value is False or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return "" if isinstance(value, int | float) and value == 0 else js_text(value)
+
+
+def number_text(value: float) -> str:
+    """Return a number as JavaScript prints it: 2.0 is 2, -0.0 is 0, 1e21 is 1e+21, 0.00001 is 0.00001."""
+    number = _double(value)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "0"
+    # Both print the fewest digits that name the number; they differ in where the point stands.
+    _, figures, exponent = Decimal(repr(abs(number))).normalize().as_tuple()
+    digits, sign = "".join(map(str, figures)), "-" if number < 0 else ""
+    point = len(digits) + int(exponent)
+    if 0 < point <= 21:
+        return sign + (digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}")
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+
+
+def _double(value: float) -> float:
+    """A number as a double; beyond every double it is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def js_number(text: str) -> float | None:
@@ -79,10 +145,7 @@ def to_number(value: Any) -> float:
     if value is None:
         return 0.0
     if isinstance(value, bool | int | float):
-        try:
-            return float(value)
-        except OverflowError:  # a whole number beyond every double
-            return math.inf if value > 0 else -math.inf
+        return _double(value)
     if isinstance(value, str):
         number = js_number(value)
         return math.nan if number is None else number

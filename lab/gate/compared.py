@@ -44,6 +44,8 @@ class Evidence:
         cutoff = measure.rpartition("@")[2]
         if cutoff.isdigit() and int(cutoff) > self.depth:
             return f"nothing is measured at {cutoff} of an arm that returns {self.depth} places; ask for @{self.depth}"
+        if not self.slices:
+            return "nothing of it was measured: the run has no golden set (lab golden pool begins one)"
         return "nothing of it was measured"
 
 

@@ -132,7 +132,7 @@ def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
     suite = ElementTree.SubElement(root, "testsuite", _counted(verdict.lines) | named)
     properties = ElementTree.SubElement(suite, "properties")
     told = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
-    for name, value in told.items():
+    for name, value in (*told.items(), *(("embedder", note) for note in verdict.embedder)):
         if value is not None:
             ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
     for line in verdict.lines:
@@ -199,6 +199,7 @@ def summary(verdict: Verdict) -> str:
         [
             f"## {cell(headline(verdict))}",
             "",
+            *(line for note in verdict.embedder for line in (cell(note), "")),
             *((f"**{cell(said)}**", "") if (said := rollback(verdict)) else ()),
             cell(verdict.about),
             "",

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.audit.audit import SCHEMA
+from lab.audit.damage import KINDS
+from lab.audit.notes import BY_SESSION, mixed_sessions
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
@@ -30,6 +32,9 @@ UNITS = {
     ANSWERED: "answered recalls",
     "recalls.receipts": "receipts",
     "lanes.items": "items",
+    "lanes.with_hits": "recalls that found something",
+    "stale.recalls": "recalls that found something",
+    "stale.vec_recalls": "recalls whose vector lane found something",
     "scope.items": "items",
     "quota.recalls": "recalls with quotas",
     "quota.nice_there": "recalls with nice candidates",
@@ -52,6 +57,8 @@ def read_audit(path: Path) -> dict[str, Any]:
         raise UnusableInput(f"{path}: is no audit of receipts ({found}, not {SCHEMA}); {_MAKE.format('LOG')}")
     if "of" not in field(value, "damage", dict, str(path)):
         raise UnusableInput(f"{path}: damage: does not say of how many lines; audit the logs again, with this version")
+    if "stale" not in value:
+        raise UnusableInput(f"{path}: is of an earlier version; audit the logs again, with this version")
     recalls = field(value, "recalls", dict, str(path))
     for name in ("receipts", "answered"):
         field(recalls, name, int, f"{path}: recalls")
@@ -84,14 +91,25 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             more = max(int(few), found.more_recalls or 0)
             told = counted(math.ceil(few), "more answered recall")
             found = line(rule, INCONCLUSIVE, why, told, candidate=value, limit=bounds(rule), more_recalls=more)
-        # That logs overlap is not what the engine did wrong.
-        duplicates = figure(audit, "damage.duplicates", where) if rule.measure == "damage.rate" else 0
-        if duplicates:
-            yield replace(
-                found, reason=f"{found.reason} ({duplicates:g} duplicates, of logs that overlap, do not count)"
-            )
-        else:
-            yield found
+        # Inconclusive lines share one reason, so that they are printed once; a remark would tell them apart.
+        remark = _remark(rule, audit, where) if few <= 0 or found.status == FAIL else None
+        yield replace(found, reason=f"{found.reason} ({remark})") if remark else found
+
+
+def _remark(rule: Rule, audit: Mapping[str, Any], where: str) -> str | None:
+    """What to know of a figure, beside its numbers."""
+    if rule.measure.startswith(BY_SESSION):
+        return mixed_sessions(audit)
+    if rule.measure != "damage.rate":
+        return None
+    # That logs overlap is not what the engine did wrong.
+    duplicates = figure(audit, "damage.duplicates", where)
+    said = [f"{duplicates:g} duplicates, of logs that overlap, do not count"] if duplicates else []
+    kinds = [(kind, count) for kind, count in audit["damage"].get("by_kind", {}).items() if kind != "duplicate"]
+    kind, most = max(kinds, key=lambda one: int(one[1]), default=("", 0))
+    if most:
+        said.append(f"most often: {KINDS.get(kind, kind)}")
+    return "; ".join(said) or None
 
 
 def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:

@@ -70,6 +70,7 @@ def verdict_schema() -> dict[str, Any]:
         "lines": {"type": "array", "minItems": 1, "items": _closed(line)},
         **dict.fromkeys(("rollback", "against"), _MAYBE_TEXT),
         "audit": {"anyOf": [{"type": "null"}, _closed(audit)]},
+        "embedder": {"type": "array", "items": _TEXT},
     }
     return {"$schema": DIALECT, "$id": SCHEMA, "title": "verdict.json of lab gate"} | _closed(verdict)
 

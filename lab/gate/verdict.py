@@ -15,6 +15,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Lin
 from lab.gate.policy import Policy, Rule
 from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
+from lab.replay.embedders import embedder_notes
 from lab.replay.run_directory import RunDirectory
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
@@ -28,7 +29,8 @@ class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged, and what to ask where there were none.
+    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes
+    on arms whose configuration names another embedder.
     """
 
     policy: str
@@ -41,6 +43,7 @@ class Verdict:
     rollback: str | None = None
     against: str | None = None
     audit: Mapping[str, Any] | None = None
+    embedder: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -90,6 +93,9 @@ def judge(
         policy.rollback,
         str(against.path) if against else None,
         _receipts_judged(audit),
+        tuple(
+            dict.fromkeys(note for one in (run, against) if one for note in embedder_notes(one.manifest["resolved"]))
+        ),
     )
 
 

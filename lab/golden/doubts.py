@@ -24,7 +24,7 @@ NEARLY, LEAKED = 0.75, 0.6
 def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Collection[str]) -> Iterator[str]:
     """Sentences without their subject, the probe. ``refused`` memories were judged and found not relevant."""
     memories = {memory.key: memory for memory in recording.memories}
-    seen = [one for one in recording.memories if turn is None or one.visible_from <= turn.seq]
+    seen = [one for one in recording.memories if turn is None or one.is_visible_at(turn.seq)]
     judged = dict.fromkeys(refused, "0") | marks(probe)
     relevant = [memories[one.memory] for one in probe.relevant if one.memory in memories]
     if relevant and probe.slices.get("type") == NOTHING:

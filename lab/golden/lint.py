@@ -114,10 +114,12 @@ def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> 
 def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator[str]:
     judged = [judgement.memory for judgement in (*probe.relevant, *probe.forbidden)]
     yield from (f"judges {key} twice" for key in sorted({key for key in judged if judged.count(key) > 1}))
-    born = {memory.key: memory.visible_from for memory in recording.memories}
+    known = {memory.key: memory for memory in recording.memories}
     for key in judged:
-        if turn and born.get(key, 0) > turn.seq:
+        if turn and key in known and known[key].visible_from > turn.seq:
             yield f"judges {key}, which is born after it"
+        elif turn and key in known and known[key].is_forgotten_at(turn.seq):
+            yield f"judges {key}, which was forgotten before it"
 
 
 def _without_reason(probe: Probe, recording: Recording) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.embedding.embedder import QUERY
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.recall.turn import Memories
@@ -24,7 +25,7 @@ from lab.replay.moments import moments
 from lab.replay.plan import Plan
 from lab.replay.sources import Sources
 from lab.systems.contract import Recall, Request, Selector
-from lab.systems.retrievers import embedded_text
+from lab.systems.retrievers import embedded_text, row_vectors
 
 
 class Question(NamedTuple):
@@ -131,7 +132,7 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
     """The memories of all recordings, in their order, and what more is asked for."""
     limits = plan.retrievals()[0].clamp
     rows = [row for recording in plan.recordings for row in plan.rows_of(recording)]
-    return Pool(rows, sources.vectors.of([embedded_text(row.index_text, limits) for row in rows]), plan.asked.seed)
+    return Pool(rows, row_vectors(rows, limits, sources.vectors, sources.stored), plan.asked.seed)
 
 
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
@@ -145,7 +146,7 @@ def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
     some = min(count, len(happening))
     chosen = [happening[place * len(happening) // some] for place in range(some)]
     texts = [moment.text for moment in chosen]
-    vectors = sources.vectors.of([embedded_text(text, retrieval.clamp) for text in texts])
+    vectors = sources.vectors.of([embedded_text(text, retrieval.clamp) for text in texts], QUERY)
     words = sources.words[retrieval.text].of(texts)
     once = [
         Question(request_of(moment, plan.scoping, plan.faults), Query(moment.text, tokens, vector))

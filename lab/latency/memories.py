@@ -42,6 +42,11 @@ class Pool:
         self._words = [row.index_text.split() for row in rows]
         self._all = [word for words in self._words for word in words] or ["-"]
 
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return int(self._vectors.shape[1])
+
     def parts(self, start: int, stop: int) -> Iterator[Part]:
         """The memories from ``start`` to ``stop``, some at a time."""
         import numpy as np

@@ -170,7 +170,7 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
     import_lancedb()
     imported = time.perf_counter_ns()
     store = LanceStore(
-        plan.embedder.dimension,
+        sources.vectors.dimension,
         retrieval.text,
         job.folder / "lancedb",
         None,
@@ -198,10 +198,10 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
     before = resident()
     words = None
     if kind == "lancedb":
-        shelf = Shelf(kind, _lance(job, None, job.folder / kind), docs)
+        shelf = Shelf(kind, _lance(job, pool, None, job.folder / kind), docs)
     else:
         words = PoolWords(pool, retrieval.text)
-        shelf = Shelf(kind, make_store(kind, sources.embedder.dimension, retrieval.text), docs)
+        shelf = Shelf(kind, make_store(kind, sources.vectors.dimension, retrieval.text), docs)
     started = time.perf_counter_ns()
     shelf.fill(pool, 0, size, words)
     filled = time.perf_counter_ns()
@@ -219,7 +219,7 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
 def _growing(job: Job, pool: Pool, cadence: int | None) -> Shelf:
     """A compacted table of the first memories, to which more will be appended under a cadence."""
     job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
-    shelf = Shelf("lancedb", _lance(job, None, job.folder / "lancedb"))
+    shelf = Shelf("lancedb", _lance(job, pool, None, job.folder / "lancedb"))
     shelf.fill(pool, 0, job.wanted.asked.base)
     store = _store(shelf)
     store.compact()
@@ -227,10 +227,10 @@ def _growing(job: Job, pool: Pool, cadence: int | None) -> Shelf:
     return shelf
 
 
-def _lance(job: Job, cadence: int | None, folder: Path) -> LanceStore:
+def _lance(job: Job, pool: Pool, cadence: int | None, folder: Path) -> LanceStore:
     plan = job.wanted.plan
     return LanceStore(
-        plan.embedder.dimension,
+        pool.dimension,
         plan.retrievals()[0].text,
         folder,
         cadence,

@@ -39,7 +39,7 @@ from lab.shelf import recordings_at
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"
 # What a set may say besides, as `lab replay` has it, by what it must be. Paths are taken from the plan's folder.
-_TEXTS = ("store", "profile", "memories", "labels", "scope", "recall_turns", "embedder", "categories")
+_TEXTS = ("store", "profile", "memories", "labels", "scope", "recall_turns", "embedder", "categories", "vectors")
 _PATHS = ("golden", "memories_from", "config")
 _SHARES = ("must_share", "nice_share")
 _COUNTS = ("seed", "max_items", "depth", "limit", "hard_rules")

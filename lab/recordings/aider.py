@@ -1,10 +1,11 @@
 """Chat histories of aider (``.aider.chat.history.md``): one developer and a coding agent, replayed without gold.
 
-A file is one conversation, each ``# aider chat started at`` one of its sessions. Lines that begin with ``####`` are the
-user's, and those that follow one another are one turn. Quoted lines (``>``) are what aider itself printed and are left
-out; the rest is the agent's. Nothing was extracted, so every user turn is a memory, but for commands to aider itself
-(``/undo``), which nobody would keep. Sessions in which the user says nothing are left out and counted. Between the
-turns of a session there is no time but their order.
+A file is one conversation, each ``# aider chat started at`` one of its sessions. As in aider's own reader, lines that
+begin with ``#### `` are the user's, and those that follow one another are one turn; lines that begin with ``> `` are
+what aider itself printed and are left out; the rest is the agent's (``>>>>>>> REPLACE`` ends one of its edits). Nothing
+was extracted, so every user turn is a memory, but for commands to aider itself (``/undo``), which nobody would keep.
+Sessions in which the user says nothing are left out and counted. Between the turns of a session there is no time but
+their order.
 """
 
 from __future__ import annotations
@@ -72,15 +73,20 @@ def _turns(text: str) -> Iterator[tuple[str, str]]:
     """Role and words of each turn of one session."""
     role, lines = "assistant", list[str]()
     for line in text.split("\n"):
-        asks = line.startswith("####")
+        asks = _marked(line, "####")
         if asks != (role == "user"):
             yield from _turn(role, lines)
             role, lines = ("user" if asks else "assistant"), []
         if asks:
             lines.append(line.removeprefix("####").removeprefix(" ").rstrip())
-        elif not line.startswith(">"):
+        elif not _marked(line, ">"):
             lines.append(line.rstrip())
     yield from _turn(role, lines)
+
+
+def _marked(line: str, mark: str) -> bool:
+    """Whether a line begins with a mark and a blank, or is the mark alone."""
+    return line.startswith(f"{mark} ") or line == mark
 
 
 def _turn(role: str, lines: list[str]) -> Iterator[tuple[str, str]]:

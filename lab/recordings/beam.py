@@ -1,8 +1,10 @@
 """BEAM (mohammadtavakoli78, no licence in its repository: research only): long chats of a user and an assistant.
 
-A folder a chat: ``chat.json``, and ``probing_questions.json`` beside it or in a folder of that name. Ten abilities are
-asked for from outside after the chat. Every message is a memory; the marker ``->-> 1,22`` that its generation left in
-questions is taken off. A batch is a session, and takes its time from the one ``time_anchor`` in it.
+A folder a chat: ``chat.json``, and ``probing_questions.json`` beside it or in a folder of that name. Ten chats of 100K
+have a copy cut to length beside them, ``chat_trunecated.json``, which the authors' evaluation uses; it holds every
+source of a question and is read where it is named itself. Ten abilities are asked for from outside after the chat.
+Every message is a memory; the marker ``->-> 1,22`` that its generation left in questions is taken off. A batch is a
+session, and takes its time from the one ``time_anchor`` in it.
 
 What a probe wants follows from its ability. ``abstention`` needs nothing. ``knowledge_update`` wants what was said last
 and forbids what it replaced, unless one message says both; a whole message replaces no other, so no memory
@@ -98,7 +100,7 @@ def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) ->
             if dead:
                 notes.append(f"{identity}: sources {dead} are no messages")
             if not relevant and ability != "abstention":
-                notes.append(f"{identity}: left out, it names no source")
+                notes.append(f"{identity}: left out, it names {'what was replaced alone' if old else 'no source'}")
                 continue
             forbidden = tuple(
                 Judgement(keys[one], reason="replaced since") for one in old if one in keys and one not in wanted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import holds_exactly, sha256_file, whole_folder, write_whole
+from lab.files import holds_exactly, whole_folder, write_whole
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
@@ -94,7 +94,7 @@ def _folder(library: Library, place: str, files: dict[str, bytes]) -> dict[str, 
         ("Licence", known.licence if known else "that of what it was made from"),
         ("Recall", f"by default of that format at turns: `--recall-turns {library.format.recall_turns}`"),
     )
-    sources = [f"| {name} | `{sha256_file(file)}` |" for name, file in sorted(library.names.items())]
+    sources = [f"| {name} | `{checksum}` |" for name, checksum in sorted(library.checksums().items())]
     made_from = "\n".join(["| made from | sha256 |", "| --- | --- |", *sources])
     extra = {
         CARD: card(place, facts, [counts(library), made_from]),

@@ -27,9 +27,13 @@ class Turn:
 class Memory:
     """A memory as the recording gives it.
 
-    ``visible_from`` is the ``seq`` of the first turn that can recall it. ``text`` is injected, ``index_text``
-    embedded and searched. ``label`` is None where the recording grades nothing. ``trust`` is who vouches for it;
-    ``hard_rule`` says that it must never be lost.
+    ``visible_from`` is the ``seq`` of the first turn that can recall it, ``visible_until`` that of the first turn that
+    can no longer (None: it is never forgotten). ``text`` is injected, ``index_text`` embedded and searched. ``label``
+    is None where the recording grades nothing. ``trust`` is who vouches for it; ``hard_rule`` says that it must never
+    be lost.
+
+    Two fields are known only of rows read from a store: ``place`` is the row's place in its table (None: memories are
+    stored in order of birth), and ``embedded`` is False where the row was stored without an embedding.
     """
 
     key: str
@@ -43,6 +47,17 @@ class Memory:
     supersedes: tuple[str, ...] = ()
     trust: str = "user"
     hard_rule: bool = False
+    place: int | None = None
+    embedded: bool = True
+    visible_until: int | None = None
+
+    def is_forgotten_at(self, seq: int) -> bool:
+        """Tell whether it was forgotten before the turn ``seq``."""
+        return self.visible_until is not None and self.visible_until <= seq
+
+    def is_visible_at(self, seq: int) -> bool:
+        """Tell whether the turn ``seq`` can recall it: it is born by then, and not forgotten."""
+        return self.visible_from <= seq and not self.is_forgotten_at(seq)
 
 
 @dataclass(frozen=True, slots=True)

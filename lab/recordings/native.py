@@ -7,12 +7,15 @@
 
 A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled
 from the next turn on. Under a ``key`` of its own it may stand anywhere: before the first turn it is there from the
-start. What other formats know besides (the time, speaker and scope of a turn, the time of a memory, the notes of a
+start. One with ``forgotten_after``, the key of a turn, can no longer be recalled from the turn after that one on.
+
+What other formats know besides (the time, speaker and scope of a turn, the time of a memory, the notes of a
 reader) has fields that a hand-written file does without.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,7 @@ FIELDS = {
         "supersedes",
         "trust",
         "hard_rule",
+        "forgotten_after",
     },
 }
 
@@ -62,6 +66,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     reader = _Lines(name)
     for number, line in lines:
         reader.take(line, f"{path}:{number}")
+    reader.end()
     recording = Recording(
         name,
         tuple(reader.turns),
@@ -83,6 +88,8 @@ class _Lines:
         self.session: dict[str, Any] | None = None
         self.start_ms = -1
         self.ordinal = 0
+        # By place among the memories: the turn after which one is forgotten, and where that is said.
+        self.forgotten: dict[int, tuple[str, str]] = {}
 
     def take(self, line: dict[str, Any], at: str) -> None:
         kind = line.get("kind")
@@ -147,6 +154,8 @@ class _Lines:
         for older in supersedes:
             if expect(older, str, f"{at}: field 'supersedes'") not in {memory.key for memory in self.memories}:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
+        if "forgotten_after" in line:
+            self.forgotten[len(self.memories)] = (field(line, "forgotten_after", str, at), at)
         self.memories.append(
             Memory(
                 key,
@@ -162,6 +171,17 @@ class _Lines:
                 hard_rule=optional(line, "hard_rule", bool, False, at),
             )
         )
+
+    def end(self) -> None:
+        """Resolve the turns after which memories are forgotten: they stand below the memories."""
+        seqs = {turn.key: turn.seq for turn in self.turns}
+        for place, (turn, at) in self.forgotten.items():
+            memory = self.memories[place]
+            if turn not in seqs:
+                raise UnusableInput(f"{at}: forgotten_after {turn!r} is no turn of the recording")
+            if seqs[turn] + 1 < memory.visible_from:
+                raise UnusableInput(f"{at}: forgotten_after {turn!r} is before the memory is there")
+            self.memories[place] = replace(memory, visible_until=seqs[turn] + 1)
 
     def _once(self, key: str, at: str) -> None:
         if key in self.keys:

@@ -12,9 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from lab.errors import UnusableInput
+from lab.files import sha256_file
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, openclaw, realmem, realtalk
+from lab.recordings.catalogue import in_clone
+from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
@@ -32,6 +35,7 @@ class Format:
     Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
     default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
     many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
+    ``gather`` finds and reads the files of a whole path, where one file alone does not say what to read.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Format:
     beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
     depth: int = 1
     hidden: str = ""
+    gather: Callable[[Path], openclaw.Gathered] | None = None
 
 
 FORMATS: dict[str, Format] = {
@@ -81,7 +86,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "ikat",
             ikat.read,
-            "*_topics.json",
+            "**/*_topics.json",
             ("statements",),
             "user",
             "TREC iKAT: statements of a user, every utterance judged",
@@ -118,8 +123,8 @@ FORMATS: dict[str, Format] = {
             "*.jsonl",
             ("recorded",),
             "user",
-            "OpenClaw session transcripts, one session a file",
-            openclaw.IGNORED,
+            "OpenClaw's sessions: ~/.openclaw, or what of it is given",
+            gather=openclaw.gather,
         ),
         Format(
             "realmem",
@@ -140,13 +145,25 @@ FORMATS: dict[str, Format] = {
     )
 }
 
+# Other readings of a format, which its notes and its page name.
+VARIANTS: dict[str, Format] = {
+    openclaw.ARCHIVED: replace(
+        FORMATS["openclaw"],
+        name=openclaw.ARCHIVED,
+        about="the same, and the sessions that were reset or deleted",
+        gather=openclaw.gather_all,
+    )
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Library:
     """What was read: recordings in order of conversation id, their probes, and the files they came from.
 
     ``names`` has what belongs to those files as well, by names that do not depend on where they lie. ``stored`` is the
-    digest of the memories that took the place of the recordings' own, if any did.
+    digest of the memories that took the place of the recordings' own, if any did. ``digests`` are, by name, of what was
+    read of files that another process may write meanwhile. ``inventory`` says what the path holds, where that is more
+    than its files.
     """
 
     format: Format
@@ -156,14 +173,20 @@ class Library:
     files: tuple[Path, ...]
     names: dict[str, Path] = field(default_factory=dict)
     stored: str | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+    inventory: Inventory | None = None
+
+    def checksums(self) -> dict[str, str]:
+        """Return the sha256 of what was read, by the names of files."""
+        return {name: self.digests.get(name) or sha256_file(path) for name, path in self.names.items()}
 
 
 def format_named(name: str) -> Format:
     """The format of that name, or :class:`UnusableInput` that lists the names."""
     try:
-        return FORMATS[name]
+        return (FORMATS | VARIANTS)[name]
     except KeyError:
-        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS))}") from None
+        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS | VARIANTS))}") from None
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:
@@ -182,7 +205,10 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
         )
     )
     if not found:
-        raise UnusableInput(f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads")
+        elsewhere = in_clone(form.name, path)
+        raise UnusableInput(
+            f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads{elsewhere}"
+        )
     return found
 
 
@@ -203,6 +229,15 @@ def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:
     return names
 
 
+def shortest_names(files: Iterable[Path]) -> dict[str, Path]:
+    """Name each file by as few of the last names of its path as tell it from the others."""
+    paths = [file.absolute() for file in files]
+    depth = 1
+    while len({path.parts[-depth:] for path in paths}) < len(set(paths)):
+        depth += 1
+    return {"/".join(path.parts[-depth:]): path for path in paths}
+
+
 def read_library(path: Path, format_name: str, *, memories: str | None = None) -> Library:
     """Read a file or a folder of recordings with their gold.
 
@@ -214,8 +249,12 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     chosen = memories or form.memories[0]
     if chosen not in form.memories:
         raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; it has: {', '.join(form.memories)}")
-    files = files_of(path, form)
-    pairs = [pair for file in files for pair in form.read(file, chosen)]
+    gathered = form.gather(path) if form.gather else None
+    if gathered:
+        files, pairs = gathered.files, [(one, GoldenSet()) for one in gathered.recordings]
+    else:
+        files = files_of(path, form)
+        pairs = [pair for file in files for pair in form.read(file, chosen)]
     recordings = tuple(sorted((recording for recording, _ in pairs), key=lambda recording: recording.conversation))
     if not recordings:
         raise UnusableInput(f"{path}: holds no conversation")
@@ -227,10 +266,15 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
             raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
     golden = GoldenSet(
         tuple(probe for _, gold in pairs for probe in gold.probes),
-        tuple(note for _, gold in pairs for note in gold.notes),
+        gathered.notes if gathered else tuple(note for _, gold in pairs for note in gold.notes),
     )
     # All at once: to check is to go through every recording.
-    return with_golden(Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form)), golden)
+    library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form))
+    if gathered:
+        names = shortest_names(files)
+        digests = {name: gathered.digests[file] for name, file in names.items() if file in gathered.digests}
+        library = replace(library, names=names, digests=digests, inventory=gathered.inventory)
+    return with_golden(library, golden)
 
 
 def with_golden(library: Library, golden: GoldenSet) -> Library:

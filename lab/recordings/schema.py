@@ -46,6 +46,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "supersedes": {"type": "array", "items": _TEXT},
         "trust": _TEXT,
         "hard_rule": {"type": "boolean"},
+        "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
     },
     "probe": {
         "turn": {"type": ["string", "null"], "pattern": "^[^/]+/[^/]+/."},

@@ -55,8 +55,9 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
     Raises :class:`UnusableInput` for what cannot be read, or where ``out`` holds anything else already, and
     :class:`CheckFailed` for an unknown version where ``only_known`` asks for known ones.
     """
-    entry = entry_of(format_name)
-    if "**" in format_named(format_name).pattern and path.resolve() in out.resolve().parents:
+    form = format_named(format_name)
+    entry = entry_of(form.name)
+    if "**" in form.pattern and path.resolve() in out.resolve().parents:
         raise UnusableInput(f"{out}: lies within {path}, which would hold the set twice; choose another --out")
     library = read_library(path, format_name)
     sources = dict(library.names)

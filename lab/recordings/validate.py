@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, identified
+from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library
 
@@ -25,11 +26,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Counts of every conversation, and what was found in them."""
+    """Counts of every conversation, what was found in them, and what the path holds where a format says more of it."""
 
     conversations: tuple[Counts, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    inventory: Inventory | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -54,19 +56,18 @@ def validate(path: Path, format_name: str) -> Validation:
         )
         for one in library.recordings
     )
-    return Validation(counts, tuple(errors), tuple(warnings))
+    return Validation(counts, tuple(errors), tuple(warnings), library.inventory)
 
 
 def _other_versions(library: Library) -> list[str]:
     """Files with the name of a published one and other contents: one that was cut at a line's end reads as if whole."""
     entries = [entry for entry in CATALOGUE if entry.format == library.format.name]
-    published = {known.name for entry in entries for known in entry.files}
     return [
         f"{name}: not the published file of that name: newer, edited, or cut; "
         f"`lab recordings list {entry.format}` has the known checksums"
         for entry in entries
         for name, path in library.names.items()
-        if name in published and identified(entry, [sha256_file(path)]) == [None]
+        if entry.lists(name) and identified(entry, [sha256_file(path)]) == [None]
     ]
 
 

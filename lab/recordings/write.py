@@ -19,7 +19,7 @@ def recording_lines(recording: Recording) -> bytes:
     """One conversation as JSON Lines.
 
     Raises :class:`UnusableInput` where the form cannot hold it: a session that is taken up again later, or memories
-    that are not in the order in which they can be recalled.
+    that are not in the order in which they can be recalled, or are forgotten before they can be.
     """
     name = recording.conversation
     header = {"kind": "recording", "schema": SCHEMA, "conversation": name, "language": recording.language}
@@ -27,7 +27,11 @@ def recording_lines(recording: Recording) -> bytes:
     for before, after in pairwise(recording.memories):
         if after.visible_from < before.visible_from:
             raise UnusableInput(f"{name}: memory {after.key} can be recalled before {before.key}, which is older")
-    writer = _Memories(recording.memories)
+    for memory in recording.memories:
+        until = memory.visible_until
+        if until is not None and not max(1, memory.visible_from) <= until <= len(recording.turns):
+            raise UnusableInput(f"{name}: memory {memory.key} is forgotten before it can be recalled, or after the end")
+    writer = _Memories(recording.memories, recording.turns)
     lines += writer.up_to(0, None)
     session, begun = None, set[str]()
     for place, turn in enumerate(recording.turns):
@@ -57,8 +61,8 @@ def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[s
 class _Memories:
     """Hands out the memory lines in order; knows which key and time a reader would give."""
 
-    def __init__(self, memories: tuple[Memory, ...]) -> None:
-        self.memories = memories
+    def __init__(self, memories: tuple[Memory, ...], turns: tuple[Turn, ...]) -> None:
+        self.memories, self.turns = memories, turns
         self.done = 0
         self.born = -1
 
@@ -84,7 +88,9 @@ class _Memories:
             line |= {"scope": memory.scope} if memory.scope != (turn.scope if turn else "global") else {}
             line |= {"supersedes": list(memory.supersedes)} if memory.supersedes else {}
             line |= {"trust": memory.trust} if memory.trust != "user" else {}
-            lines.append(line | ({"hard_rule": True} if memory.hard_rule else {}))
+            line |= {"hard_rule": True} if memory.hard_rule else {}
+            until = memory.visible_until
+            lines.append(line | ({"forgotten_after": self.turns[until - 1].key} if until else {}))
         return lines
 
 

@@ -1,9 +1,9 @@
 """Where the candidates of a conversation are kept, named by everything that they depend on.
 
 Recall at a moment searches what is born by then. So candidates are a function of the memories (what is searched of
-them, when each is born, its scope and label), of the moments (what is asked, in which scope), of how both are made into
-words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change none of it: a hundred
-configurations select from one retrieval.
+them, when each is born, its scope, label and place in the table), of the moments (what is asked, in which scope), of
+how both are made into words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change
+none of it: a hundred configurations select from one retrieval.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from lab.embedding.embedder import embedder_key
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
 from lab.engine.settings import DocsSettings
+from lab.engine.store.contract import scan_score, vector_score
 from lab.errors import LabError
 from lab.files import digest
-from lab.recordings.model import Recording
+from lab.recordings.model import Memory, Recording
 from lab.replay.code import code_key
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
@@ -53,7 +54,15 @@ def candidates_path(
     searched = [
         part
         for memory, row in zip(recording.memories, rows, strict=True)
-        for part in (row.id, row.index_text, row.scope, row.importance_label, str(memory.visible_from))
+        for part in (
+            row.id,
+            row.index_text,
+            row.scope,
+            row.importance_label,
+            _span(memory),
+            str(row.place),
+            str(row.embedded),
+        )
     ]
     asked = [
         part
@@ -67,9 +76,15 @@ def candidates_path(
             "embedder": embedder_key(plan.embedder),
             "searched": _sha256(searched),
             "asked": _sha256(asked),
+            **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
         }
     )
     return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
+
+
+def _span(memory: Memory) -> str:
+    """When a memory can be found."""
+    return str(memory.visible_from) if memory.visible_until is None else f"{memory.visible_from}-{memory.visible_until}"
 
 
 Kept = dict[Retrieval, Candidates]
@@ -97,7 +112,10 @@ def read_kept(plan: Plan, recording: Recording) -> Kept:
     """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
     rows, happening = plan.rows_of(recording), plan.moments_of(recording)
     return {
-        retrieval: read_candidates(candidates_path(plan, recording, rows, happening, retrieval))
+        retrieval: read_candidates(
+            candidates_path(plan, recording, rows, happening, retrieval),
+            scan_score if retrieval.text.lane == "scan" else vector_score,
+        )
         for retrieval in plan.retrievals()
         if can_be_kept(plan, retrieval)
     }

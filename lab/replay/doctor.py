@@ -6,12 +6,13 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 from lab.embedding.cache import cache_folder
-from lab.embedding.embedder import DEFAULT_MODEL, verified_default_folder
+from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
 from lab.engine.store.tokens import TextSettings, Tokens
 from lab.errors import LabError
 from lab.files import write_whole
@@ -29,9 +30,14 @@ class Check(NamedTuple):
     detail: str
 
 
-def examine() -> list[Check]:
-    """Look at everything that a measurement stands on. Only the cache folder is written to."""
-    return [_python(), *(_package(name, wanted) for name, wanted in PINNED.items()), _weights(), _cache(), _lancedb()]
+def examine(embedder: str | None = None) -> list[Check]:
+    """Look at everything that a measurement stands on. Only the cache folder is written to.
+
+    ``embedder`` names one to try as well, with one short text in each role; an endpoint is called for it.
+    """
+    packages = (_package(name, wanted) for name, wanted in PINNED.items())
+    tried = [_embedder(embedder)] if embedder else []
+    return [_python(), *packages, _weights(), *tried, _cache(), _lancedb()]
 
 
 def _python() -> Check:
@@ -57,6 +63,19 @@ def _weights() -> Check:
     except LabError as error:
         return Check("embedder", False, str(error))
     return Check("embedder", True, f"{DEFAULT_MODEL}, weights as published")
+
+
+def _embedder(name: str) -> Check:
+    """An embedder that was named, tried."""
+    try:
+        embedder = embedder_named(name)
+        model = embedder.identity()["model"]
+        started = time.perf_counter()
+        found = [embedder.encode([SENTENCE], role) for role in roles_of(embedder)]
+        took = time.perf_counter() - started
+    except LabError as error:
+        return Check("embedder", False, str(error))
+    return Check("embedder", True, f"{model}: vectors of {found[0].shape[1]} numbers, {took:.2f} s")
 
 
 def _cache() -> Check:

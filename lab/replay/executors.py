@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
@@ -121,7 +121,9 @@ def task_of(plan: Plan, recording: Recording, sources: Sources, *, kept: bool = 
     if texts:
         # A kept file may have been damaged since it was looked at.
         prepare(plan, [recording], sources, lambda _: None)
-    return Task(plan.alone(recording), recording, hand(plan, recording, sources, texts=texts), found)
+    # What is handed over holds the stored vectors that it needs.
+    alone = replace(plan.alone(recording), vectors=None)
+    return Task(alone, recording, hand(plan, recording, sources, texts=texts), found)
 
 
 def size(plan: Plan, recording: Recording) -> int:

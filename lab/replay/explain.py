@@ -17,7 +17,7 @@ from lab.engine.recall.todo import is_stale
 from lab.engine.recall.turn import Memories, Turn
 from lab.engine.store.contract import Filter
 from lab.errors import UnusableInput
-from lab.recordings.model import Recording
+from lab.recordings.model import Memory, Recording
 from lab.replay.loop import Answered, replay, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Plan, plan_of
@@ -88,7 +88,7 @@ def explain(run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None
         """Keeps the last view: the explanation asks it further."""
 
         def __init__(self, retriever: StoreRetriever) -> None:
-            self.observe, self.expect = retriever.observe, retriever.expect
+            self.observe, self.forget, self.expect = retriever.observe, retriever.forget, retriever.expect
             self._retriever = retriever
 
         def retrieve(self, request: Request) -> Memories:
@@ -168,13 +168,14 @@ def _tell(
     else:
         next_keys = [item.key for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]
     gold = moment.probe.grades if moment.probe else {}
-    born = {memory.key: memory.visible_from for memory in recording.memories}
+    known = {memory.key: memory for memory in recording.memories}
     reasons = {
-        key: _reason(by_key[key], places.get(key), born[key] > moment.seq, scope, recall, arm, request.faults)
+        key: _unseen(known[key], moment.seq)
+        or _reason(by_key[key], places.get(key), scope, recall, arm, request.faults)
         for key in gold
         if key not in injected
     }
-    reachable = [row for row in memories.rows if row.key in by_key and (scope is None or row.scope == scope)]
+    reachable = [row for row in memories.present if row.key in by_key and (scope is None or row.scope == scope)]
     visible = {label: sum(row.importance_label == label for row in reachable) for label in LABELS}
     return Explanation(
         moment, arm, recall, by_key, places, tuple(next_keys), reasons, visible, tiers, request.faults, turn
@@ -187,18 +188,22 @@ def _final_score(turn: Turn | None, row: Row, place: Place | None) -> float:
     return (place.score if place else None) or 0.0
 
 
+def _unseen(memory: Memory, seq: int) -> str | None:
+    """Why a memory was not there at a moment; None if it was."""
+    if memory.visible_from > seq:
+        return "it did not exist yet"
+    return "it had been forgotten" if memory.is_forgotten_at(seq) else None
+
+
 def _reason(
     row: Row,
     place: Place | None,
-    unborn: bool,
     scope: str | None,
     recall: Recall,
     arm: Selector,
     faults: Faults,
 ) -> str:
     """Why a gold memory was not injected, in a sentence."""
-    if unborn:
-        return "it did not exist yet"
     turn = arm.turn if isinstance(arm, FlowRecall) else None
     if turn is not None:
         said = _in_the_flow(turn, row)
@@ -245,7 +250,8 @@ def _in_the_flow(turn: Turn, row: Row) -> str | None:
             else (f"the Working Set holds its first {cut} characters, and so it is no item of its own")
         )
     if any(one.candidate.id == row.id for one in turn.final):
-        return "it was selected, and the budget dropped it"
+        cut = turn.packed is not None and any(slot.id == row.id for slot in turn.packed.kept)
+        return f"it was selected, and the budget {'cut the block within it' if cut else 'dropped it'}"
     if turn.excluded.get(row.id):
         return f"it says what the Working Set says already (same {turn.excluded[row.id]})"
     stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from lab.engine.capture.categories import detect_category
@@ -36,7 +37,7 @@ class Answered(NamedTuple):
 
 
 class Reach:
-    """What the memories born so far hold, by scope (None: all of them)."""
+    """What the memories that are born and not forgotten hold, by scope (None: all of them)."""
 
     def __init__(self) -> None:
         self._rows = Counter[str | None]()
@@ -52,6 +53,15 @@ class Reach:
                 if row.hard_rule:
                     self._rules.setdefault(scope, []).append(escape(" ".join(row.text.split())))
 
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Leave out memories that were forgotten."""
+        for row in rows:
+            for scope in (row.scope, None):
+                self._rows[scope] -= 1
+                self._nice[scope] -= row.importance_label == NICE
+                if row.hard_rule:
+                    self._rules[scope].remove(escape(" ".join(row.text.split())))
+
     def of(self, scope: str | None) -> tuple[int, int, list[str]]:
         """How many memories a scope reaches, how many of them are nice, and the texts of its hard rules as injected."""
         return self._rows[scope], self._nice[scope], self._rules.get(scope, [])
@@ -65,7 +75,7 @@ def rows_of(
     ``hard`` are keys of memories that are made hard rules. ``detect`` finds the category in the words, as capture does,
     where those say any.
     """
-    return [
+    rows = (
         normal_row(
             memory.key,
             memory.text,
@@ -78,6 +88,10 @@ def rows_of(
             hard_rule=memory.hard_rule or memory.key in hard,
         )
         for memory in recording.memories
+    )
+    return [
+        replace(row, place=memory.place, embedded=memory.embedded)
+        for row, memory in zip(rows, recording.memories, strict=True)
     ]
 
 
@@ -93,8 +107,8 @@ def replay(
 ) -> Iterator[Answered]:
     """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
 
-    A memory is visible at a moment if its ``visible_from`` is not later. ``make_retriever`` is called once for each
-    distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
+    A memory is visible at a moment if ``visible_from <= seq < visible_until``. ``make_retriever`` is called once for
+    each distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
     """
     arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
@@ -103,6 +117,7 @@ def replay(
     plan = faults or FaultPlan()
     reach = Reach()
     born = 0
+    ends = deque(endings(recording))
     try:
         for moment in moments:
             ready = born
@@ -113,11 +128,28 @@ def replay(
                     retriever.observe(rows[born:ready])
                 reach.add(rows[born:ready])
                 born = ready
+            forgotten = []
+            while ends and ends[0][0] <= moment.seq:
+                forgotten.append(rows[ends.popleft()[1]])
+            if forgotten:
+                for retriever in retrievers.values():
+                    retriever.forget(forgotten)
+                reach.remove(forgotten)
             request = request_of(moment, scoping, plan)
             yield from _answer(moment, request, arms, retrievers, reach)
     finally:
         for retriever in retrievers.values():
             retriever.close()
+
+
+def endings(recording: Recording) -> list[tuple[int, int]]:
+    """Return from which turn on each forgotten memory is gone, with its place among the memories, in order."""
+    # Not before it is born: a memory may be stored and forgotten within one turn.
+    return sorted(
+        (max(memory.visible_from, memory.visible_until), place)
+        for place, memory in enumerate(recording.memories)
+        if memory.visible_until is not None
+    )
 
 
 def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:

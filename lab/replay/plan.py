@@ -9,6 +9,8 @@ from typing import Any
 
 from lab import __version__
 from lab.embedding.embedder import Embedder, embedder_named
+from lab.embedding.endpoint import from_cache_alone
+from lab.embedding.stored import StoredVectors
 from lab.engine.docs.globs import plan_ingest
 from lab.engine.memory import MUST, Row
 from lab.engine.settings import DocsSettings
@@ -24,13 +26,14 @@ from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
 from lab.replay.run_directory import RunDirectory
 from lab.shelf import golden_beside
-from lab.systems.arms import ArmSpec, described_arm, make_arm, parse_arms
+from lab.systems.arms import EMBEDDER_NAMED, ArmSpec, described_arm, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
 from lab.systems.draw import draw
 from lab.systems.faults import FaultPlan
 from lab.systems.retrievers import STORES
 
 CATEGORIES = ("recorded", "detected")
+VECTORS = ("embed", "stored")
 # How each choice of --scope is asked of an arm.
 SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
@@ -62,6 +65,7 @@ class Asked:
     memories_from: str | None = None
     hard_rules: int = 0
     categories: str = "recorded"
+    vectors: str = "embed"
 
     @classmethod
     def of_manifest(cls, values: dict[str, Any]) -> Asked:
@@ -72,7 +76,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A replay ready to run."""
+    """A replay ready to run. ``vectors`` are those of the store that memories come from, where they are used."""
 
     asked: Asked
     library: Library
@@ -83,6 +87,7 @@ class Plan:
     recall_turns: str
     embedder: Embedder
     golden_files: tuple[Path, ...]
+    vectors: StoredVectors | None = None
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """The probes of one conversation."""
@@ -99,7 +104,7 @@ class Plan:
         return FaultPlan(self.asked.faults)
 
     def alone(self, recording: Recording) -> Plan:
-        """The same for one of its conversations, without the others: what is sent to whoever replays it."""
+        """The same for one of its conversations, without the others."""
         golden = GoldenSet(self.probes(recording))
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
         return replace(self, library=library, recordings=(recording,), golden_files=())
@@ -126,9 +131,10 @@ class Plan:
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
+        stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,
-            "arms": [arm.describe() for arm in self.arms],
+            "arms": [_described(spec, arm) for spec, arm in zip(self.specs, self.arms, strict=True)],
             "store": self.asked.store,
             "profile": self.asked.profile,
             "depth": self.asked.depth,
@@ -137,6 +143,7 @@ class Plan:
             "documents": {
                 path: content for one in self.retrievals() if one.docs for path, content in documents(one.docs)
             },
+            **stored,
         }
 
     def comparable(self) -> dict[str, Any]:
@@ -146,7 +153,7 @@ class Plan:
         return stored | {
             "format": self.library.format.name,
             "memories": self.library.memories,
-            "recordings": {name: sha256_file(path) for name, path in self.library.names.items()},
+            "recordings": self.library.checksums(),
             "golden": {path.name: sha256_file(path) for path in self.golden_files},
             "conversations": [recording.conversation for recording in self.recordings],
             "labels": self.labels.describe(),
@@ -160,6 +167,11 @@ class Plan:
     def run_key(self) -> str:
         """Hash of :meth:`resolved`."""
         return digest(self.resolved())
+
+
+def _described(spec: ArmSpec, arm: Selector) -> dict[str, Any]:
+    """An arm as a manifest keeps it, with the embedder that its configuration names, if it names one."""
+    return arm.describe() | ({EMBEDDER_NAMED: spec.embedder_named} if spec.embedder_named else {})
 
 
 def documents(settings: DocsSettings) -> list[tuple[str, str]]:
@@ -178,10 +190,13 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         ("store", asked.store, STORES),
         ("scope", asked.scope, SCOPES),
         ("categories", asked.categories, CATEGORIES),
+        ("vectors", asked.vectors, VECTORS),
     )
     for what, value, known in choices:
         if value not in known:
             raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    if asked.vectors == "stored" and asked.memories_from is None:
+        raise UnusableInput("vectors stored: needs a store to take them from; name one with --memories-from")
     FaultPlan(asked.faults).check()
     if asked.depth < 1:
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
@@ -194,13 +209,18 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
             for spec in specs
         )
     else:
-        specs = tuple(ArmSpec(told["name"], told["system"], told["config"]) for told in arms)
+        specs = tuple(
+            ArmSpec(told["name"], told["system"], told["config"], embedder_named=told.get(EMBEDDER_NAMED))
+            for told in arms
+        )
         made = tuple(described_arm(told, asked.profile) for told in arms)
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
+    vectors = None
     if asked.memories_from is not None:
-        library = with_stored(library, read_stored(Path(asked.memories_from)))
+        stored = read_stored(Path(asked.memories_from), vectors=asked.vectors == "stored")
+        library, vectors = with_stored(library, stored), stored.vectors
     golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
     if not judged:
         golden_path = None
@@ -219,13 +239,15 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         FaultPlan(asked.faults).require({moment.key for happening in each for moment in happening})
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder_named(asked.embedder), files)
+    embedder = embedder_named(asked.embedder)
+    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder, files, vectors)
 
 
 def plan_of(run: RunDirectory) -> Plan:
     """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more.
 
-    Its arms are those of its manifest: a baseline outlives the files that configured it.
+    Its arms are those of its manifest: a baseline outlives the files that configured it. Its embedder makes no request:
+    a manifest may be somebody else's, and names the address that texts and key would be sent to.
     """
     plan = make_plan(Asked.of_manifest(run.manifest["asked"]), arms=run.manifest["resolved"]["arms"])
     if plan.run_key() != run.manifest["run_key"]:
@@ -233,7 +255,7 @@ def plan_of(run: RunDirectory) -> Plan:
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "
             "replay it into another --out"
         )
-    return plan
+    return replace(plan, embedder=from_cache_alone(plan.embedder))
 
 
 def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: int | None) -> tuple[Recording, ...]:

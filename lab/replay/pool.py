@@ -6,6 +6,7 @@ No golden set is read, so nobody's gold decides what the next judge is shown.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import NamedTuple
 
 from lab.engine.recall.trivial import is_trivial
 from lab.errors import UnusableInput
-from lab.files import digest, sha256_file
+from lab.files import digest
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
 from lab.replay.labels import tell_labels
-from lab.replay.loop import replay
+from lab.replay.loop import endings, replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
@@ -100,8 +101,7 @@ def unjudged(library: Library) -> Library:
 
 def content(library: Library) -> str:
     """A hash of the files that were read, those that belong to them, and of stored memories."""
-    files = {name: sha256_file(file) for name, file in library.names.items()}
-    return digest([files, library.memories, library.stored])
+    return digest([library.checksums(), library.memories, library.stored])
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
@@ -170,5 +170,9 @@ def _choose(
 def _asked(recording: Recording, least: int) -> list[Turn]:
     """The user turns at which there are so many memories."""
     born = sorted(memory.visible_from for memory in recording.memories)
-    first = born[least - 1] if len(born) >= least else len(recording.turns)
-    return [turn for turn in recording.turns if turn.role == "user" and turn.seq >= first]
+    gone = [seq for seq, _ in endings(recording)]
+    return [
+        turn
+        for turn in recording.turns
+        if turn.role == "user" and bisect_right(born, turn.seq) - bisect_right(gone, turn.seq) >= least
+    ]

@@ -28,7 +28,8 @@ _CJK = (0x3040, 0x3100, 0x3400, 0x4DC0, 0x4E00, 0xA000, 0xAC00, 0xD7B0, 0xF900, 
 class Checked(NamedTuple):
     """How many of the injected memories of one recall break a promise; see the columns of :mod:`lab.replay.receipts`.
 
-    ``outdated`` is no breach: so many memories were superseded by then.
+    ``future`` counts memories that were not born yet, or forgotten by then. ``outdated`` is no breach: so many memories
+    were superseded by then.
     """
 
     future: int
@@ -43,7 +44,7 @@ class Promises:
     """What a recording says of its memories, ready to hold recalls against."""
 
     def __init__(self, recording: Recording) -> None:
-        self._born = {memory.key: memory.visible_from for memory in recording.memories}
+        self._known = {memory.key: memory for memory in recording.memories}
         texts: dict[str, int] = {}
         self._said = {
             memory.key: texts.setdefault(" ".join(memory.text.casefold().split()), len(texts))
@@ -72,7 +73,7 @@ class Promises:
         said = [self._said[key] for key in keys if key in self._said]
         superseded = [place for place, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
-            sum(self._born.get(key, 0) > seq for key in (*keys, *recall.pinned)),
+            sum(key in self._known and not self._known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
             len(said) - len(set(said)),
             _raw([self._escaped[key] for key in keys if key in self._escaped], recall.context),
             len(superseded),

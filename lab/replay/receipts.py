@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from lab.columns import booleans, lists, numbers, strings
-from lab.engine.js import js_length
+from lab.engine.js import js_json, js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.promises import Checked, Promises, tokens
@@ -34,13 +34,12 @@ def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Tabl
 
     * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
     * ``evicted``: what the budget dropped; null where no receipt tells
-    * ``future``: injected or pinned memories that are born after the moment
+    * ``future``: injected or pinned memories that are born after the moment, or forgotten before it
     * ``twins``: injected memories that say, but for case and spaces, what an earlier one of the block says
     * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
     * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none
       that supersedes them stands; ``outdated``: memories of the conversation that are superseded by then
     """
-    import orjson
     import pyarrow as pa
 
     promises = Promises(recording)
@@ -71,7 +70,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Tabl
             "duplicates": numbers([recall.duplicates for recall in recalls], "int32"),
             **listed,
             "log": _texts([recall.log for recall in recalls]),
-            "receipt": strings([orjson.dumps(recall.receipt).decode() for recall in recalls]),
+            "receipt": strings([_receipt(one) for one in answers]),
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([_evicted(recall.receipt) for recall in recalls], "int32"),
@@ -97,6 +96,14 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
         }
     )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
+
+
+def _receipt(one: Answered) -> str:
+    """The receipt as JSON; under profile ``upstream`` byte by byte as the plugin logs it."""
+    import orjson
+
+    receipt = one.recall.receipt
+    return js_json(receipt) if one.arm.config.upstream else orjson.dumps(receipt).decode()
 
 
 def _hash(context: str) -> str:

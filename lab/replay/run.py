@@ -8,6 +8,7 @@ from pathlib import Path
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_whole
 from lab.replay.candidates import served
+from lab.replay.embedders import embedder_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
@@ -53,6 +54,8 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
+    for note in embedder_notes(run.manifest["resolved"]):
+        announce(note)
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
@@ -110,7 +113,7 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
     lines = []
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
-        born = {memory.key: memory.visible_from for memory in recording.memories}
+        known = {memory.key: memory for memory in recording.memories}
         for moment in moments(recording, plan.probes(recording), "none"):
             probe = moment.probe
             if probe is None:
@@ -120,7 +123,7 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
                     "memory": one.memory,
                     "grade": one.grade,
                     "label": labels[one.memory],
-                    "visible": born[one.memory] <= moment.seq,
+                    "visible": known[one.memory].is_visible_at(moment.seq),
                 }
                 for one in probe.relevant
             ]

@@ -229,9 +229,16 @@ def resume_or_begin(path: Path, manifest: dict[str, Any]) -> RunDirectory:
     if (path / "manifest.json").exists():
         run = open_run(path)
         before, now = ({**one["resolved"], "shard": one.get("shard")} for one in (run.manifest, manifest))
-        require_same_arguments(path, before, now, f"`lab runs rm {path}`")
-        return run
-    if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
+        try:
+            require_same_arguments(path, before, now, f"`lab runs rm {path}`")
+        except OtherArguments:
+            # A replay that failed before its first conversation measured nothing under its arguments.
+            if run.manifest["status"] != "started" or run.done():
+                raise
+            (path / "golden.jsonl").unlink(missing_ok=True)
+        else:
+            return run
+    elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
     run = RunDirectory(path, manifest)
     run.write_manifest("started")

@@ -7,19 +7,20 @@ cache, and has the vectors that this machine computed.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.embedding.cache import cache_folder
-from lab.embedding.embedder import Embedder, embedder_key
-from lab.embedding.vectors import Vectors
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key, roles_of
+from lab.embedding.stored import StoredVectors
+from lab.embedding.vectors import AGREE, Vectors
 from lab.engine.docs.index import DocsIndex
 from lab.engine.docs.lane import DocsLane, open_docs
 from lab.engine.settings import DocsSettings
 from lab.engine.store.tokens import TextSettings, Words, words_under
-from lab.errors import CannotMeasure, CannotWrite
+from lab.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
 from lab.files import digest
 from lab.recordings.model import Recording
 from lab.replay.plan import Plan
@@ -30,26 +31,31 @@ if TYPE_CHECKING:
     import numpy as np
 
 Announce = Callable[[str], None]
+# Stored texts on which the embedder must agree with the vectors of the store.
+AGREEING = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Vectors and words of texts, and documents."""
+    """Vectors and words of texts, documents, and the vectors that a store held of its memories, where they are used."""
 
     embedder: Embedder
     vectors: VectorsOf
     words: dict[TextSettings, Words]
     docs: dict[DocsSettings, DocsLane]
+    stored: StoredVectors | None = None
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
         """An empty store of the kind ``store``, ready to be fed and asked."""
         return StoreRetriever(
-            make_store(store, self.embedder.dimension, retrieval.text),
+            make_store(store, self.vectors.dimension, retrieval.text),
             self.vectors,
             self.words[retrieval.text],
             retrieval.clamp,
             self.docs[retrieval.docs] if retrieval.docs else None,
             writes=retrieval.owner is not None,
+            as_stored=retrieval.text.lane == "scan",
+            stored=self.stored,
         )
 
 
@@ -59,7 +65,8 @@ def open_sources(plan: Plan) -> Sources:
     asked = plan.retrievals()
     words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in asked)}
     wanted = dict.fromkeys(one.docs for one in asked if one.docs)
-    return Sources(plan.embedder, vectors, words, {one: _docs_lane(one, plan.embedder, vectors) for one in wanted})
+    docs = {one: _docs_lane(one, plan.embedder, vectors) for one in wanted}
+    return Sources(plan.embedder, vectors, words, docs, plan.vectors)
 
 
 def told_documents(lane: DocsLane) -> str:
@@ -74,18 +81,31 @@ def told_documents(lane: DocsLane) -> str:
 
 def _docs_lane(settings: DocsSettings, embedder: Embedder, vectors: VectorsOf) -> DocsLane:
     roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
-    model = embedder_key(embedder)
+    model = role_key(embedder, DOCUMENT)
     place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    embed, failures = _embed_with(vectors, DOCUMENT), list[LabError]()
+
+    def heard(texts: Sequence[str]) -> np.ndarray:
+        try:
+            return embed(texts)
+        except LabError as error:
+            failures.append(error)
+            raise
+
     try:
-        return DocsLane(settings, open_docs(settings, place, _embed_with(vectors), model=model))
+        lane = DocsLane(settings, open_docs(settings, place, heard, model=model, ask=_embed_with(vectors, QUERY)))
     except sqlite3.Error as error:
         raise CannotMeasure(f"{place}: the documents index cannot be brought up to date: {error}") from None
+    if failures:
+        # The engine goes on without vectors; a measurement would be of another engine.
+        raise failures[0]
+    return lane
 
 
-def _embed_with(vectors: VectorsOf) -> Callable[[Sequence[str]], np.ndarray]:
+def _embed_with(vectors: VectorsOf, role: Role) -> Callable[[Sequence[str]], np.ndarray]:
     def embed(texts: Sequence[str]) -> np.ndarray:
-        vectors.prepare(texts)
-        return vectors.of(texts)
+        vectors.prepare(texts, role=role)
+        return vectors.of(texts, role)
 
     return embed
 
@@ -93,9 +113,13 @@ def _embed_with(vectors: VectorsOf) -> Callable[[Sequence[str]], np.ndarray]:
 def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
     """Embed and tokenise every text that the recordings need; return how many texts were embedded."""
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
-    wanted = [text for recording in recordings for text in _embedded_of(plan, recording)]
     try:
-        embedded = sources.vectors.prepare(list(dict.fromkeys(wanted)), announce)
+        if sources.stored and recordings:
+            _require_agreement(plan, recordings[0], sources.stored, sources.vectors)
+        embedded = 0
+        for role in roles_of(sources.embedder):
+            wanted = [text for recording in recordings for text in _embedded_of(plan, recording)[role]]
+            embedded += sources.vectors.prepare(list(dict.fromkeys(wanted)), announce, role)
         for words in sources.words.values():
             words.prepare(texts)
     except CannotWrite as error:
@@ -112,13 +136,59 @@ def _asked_of(plan: Plan, recording: Recording) -> list[str]:
     return [moment.text for moment in plan.moments_of(recording)]
 
 
-def _embedded_of(plan: Plan, recording: Recording) -> list[str]:
-    """The texts of a conversation as they are embedded, each once. Documents are asked for with the whole prompt."""
-    asked = plan.retrievals()
-    texts = texts_of(plan, recording)
-    limits = dict.fromkeys(one.clamp for one in asked)
-    whole = _asked_of(plan, recording) if any(one.docs for one in asked) else []
-    return list(dict.fromkeys([*(embedded_text(text, limit) for limit in limits for text in texts), *whole]))
+def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
+    """The texts of a conversation as they are embedded, each once, by role.
+
+    Under ``document`` alone where both roles have the same vectors. Documents are searched with the whole prompt.
+    """
+    retrievals, stored = plan.retrievals(), plan.vectors
+    memories = [one.index_text for one in recording.memories if stored is None or one.key not in stored]
+    queries = _asked_of(plan, recording)
+    limits = dict.fromkeys(one.clamp for one in retrievals)
+    whole = queries if any(one.docs for one in retrievals) else []
+
+    def clamped(texts: Sequence[str]) -> list[str]:
+        return [embedded_text(text, limit) for limit in limits for text in texts]
+
+    if len(roles_of(plan.embedder)) == 1:
+        return {DOCUMENT: list(dict.fromkeys([*clamped([*memories, *queries]), *whole]))}
+    return {
+        DOCUMENT: list(dict.fromkeys(clamped(memories))),
+        QUERY: list(dict.fromkeys([*clamped(queries), *whole])),
+    }
+
+
+def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, vectors: VectorsOf) -> None:
+    """Refuse stored vectors that the embedder did not make: queries would be compared with another model's.
+
+    It must have their dimension, and a cosine of :data:`lab.embedding.vectors.AGREE` on the first :data:`AGREEING`
+    stored texts by key, each text once, rows without an embedding left out.
+    """
+    import numpy as np
+
+    texts = {memory.key: memory.index_text for memory in recording.memories if memory.key in stored}
+    by_text: dict[str, str] = {}
+    for key in sorted(texts):
+        by_text.setdefault(texts[key], key)
+    chosen = list(by_text.items())[:AGREEING]
+    limits = plan.retrievals()[0].clamp
+    asked = [embedded_text(text, limits) for text, _ in chosen]
+    vectors.prepare(asked)
+    name = plan.embedder.identity()["model"]
+    remedy = "name the embedder that made them with --embedder, or replay without --vectors stored"
+    if vectors.dimension != stored.dimension:
+        raise UnusableInput(
+            f"{stored.where}: its vectors have {stored.dimension} numbers, and those of {name} {vectors.dimension}; "
+            f"{remedy}"
+        )
+    kept = stored.of([key for _, key in chosen])
+    cosines = (kept * vectors.of(asked)).sum(axis=1) / np.linalg.norm(kept, axis=1)
+    differing = int((~(cosines >= AGREE)).sum())
+    if differing:
+        raise UnusableInput(
+            f"{stored.where}: {differing} of {len(chosen)} stored vectors are not those of {name} (least cosine "
+            f"{cosines.min():.3f}, expected {AGREE}); {remedy}"
+        )
 
 
 class HandedVectors:
@@ -127,33 +197,53 @@ class HandedVectors:
     That is what recall itself writes: the text of a digest is known only when it is made.
     """
 
-    def __init__(self, embedder: Embedder, texts: Sequence[str], source: VectorsOf) -> None:
+    def __init__(self, embedder: Embedder, texts: Mapping[Role, Sequence[str]], source: VectorsOf) -> None:
+        """``texts`` by role; a role that is missing has the vectors of ``document``."""
+        import numpy as np
+
         self._embedder = embedder
-        self._rows = {text: row for row, text in enumerate(texts)}
-        self._matrix = source.of(texts)
+        self._rows: dict[Role, dict[str, int]] = {}
+        parts: list[np.ndarray] = []
+        count = 0
+        for role, some in texts.items():
+            self._rows[role] = {text: row for row, text in enumerate(some, count)}
+            count += len(some)
+            if some:
+                parts.append(source.of(some, role))
+        self._matrix = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
         self._source: VectorsOf | None = source
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: the vectors, and not the cache that they came from."""
         return {**self.__dict__, "_source": None}
 
-    def prepare(self, texts: Sequence[str], announce: Announce | None = None) -> int:
-        """Make ready what was not handed over; return how many texts were embedded for it."""
-        others = [text for text in texts if text not in self._rows]
-        return self._others().prepare(others, announce) if others else 0
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return self._matrix.shape[1] or self._others().dimension
 
-    def of(self, texts: Sequence[str]) -> np.ndarray:
+    def prepare(self, texts: Sequence[str], announce: Announce | None = None, role: Role = DOCUMENT) -> int:
+        """Make ready what was not handed over; return how many texts were embedded for it."""
+        known = self._known(role)
+        others = [text for text in texts if text not in known]
+        return self._others().prepare(others, announce, role) if others else 0
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """float32 ``[len(texts), dimension]``."""
         import numpy as np
 
-        rows = [self._rows.get(text, -1) for text in texts]
+        known = self._known(role)
+        rows = [known.get(text, -1) for text in texts]
         others = [text for text, row in zip(texts, rows, strict=True) if row < 0]
         found: np.ndarray = (
-            self._matrix[rows] if len(self._matrix) else np.empty((len(texts), self._embedder.dimension), np.float32)
+            self._matrix[rows] if len(self._matrix) else np.empty((len(texts), self.dimension), np.float32)
         )
         if others:
-            found[[row < 0 for row in rows]] = self._others().of(others)
+            found[[row < 0 for row in rows]] = self._others().of(others, role)
         return found
+
+    def _known(self, role: Role) -> dict[str, int]:
+        return self._rows[role if role in self._rows else DOCUMENT]
 
     def _others(self) -> VectorsOf:
         if self._source is None:
@@ -196,15 +286,17 @@ class Handed:
     vectors: HandedVectors
     words: dict[TextSettings, HandedWords]
     docs: dict[DocsSettings, bytes]
+    stored: StoredVectors | None = None
 
     def open(self) -> Sources:
         """The sources, ready to be asked."""
-        model, embed = embedder_key(self.embedder) if self.docs else "", _embed_with(self.vectors)
+        model = role_key(self.embedder, DOCUMENT) if self.docs else ""
+        embed, ask = _embed_with(self.vectors, DOCUMENT), _embed_with(self.vectors, QUERY)
         lanes = {
-            settings: DocsLane(settings, DocsIndex(Path(":memory:"), embed, model, packed=data))
+            settings: DocsLane(settings, DocsIndex(Path(":memory:"), embed, model, packed=data, ask=ask))
             for settings, data in self.docs.items()
         }
-        return Sources(self.embedder, self.vectors, dict(self.words), lanes)
+        return Sources(self.embedder, self.vectors, dict(self.words), lanes, self.stored)
 
 
 def hand(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> Handed:
@@ -212,7 +304,8 @@ def hand(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = Tr
     own = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
     return Handed(
         sources.embedder,
-        HandedVectors(sources.embedder, _embedded_of(plan, recording) if texts else [], sources.vectors),
+        HandedVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
         {settings: HandedWords(settings, own, words) for settings, words in sources.words.items()},
         {settings: lane.index.packed() for settings, lane in sources.docs.items() if lane.index},
+        sources.stored if texts else None,
     )

@@ -17,6 +17,7 @@ from lab.files import dump_json, write_whole
 from lab.gate.outputs import cell
 from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
+from lab.replay.embedders import embedder_notes
 from lab.replay.run_directory import RunDirectory
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
@@ -118,6 +119,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "title": "Recall report",
         "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
         "verdict": verdict_model(run.path / "verdict.json"),
+        "embedder": embedder_notes(resolved),
         "facts": facts,
         "arms": run.arms,
         "columns": names,

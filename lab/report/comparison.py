@@ -88,7 +88,9 @@ def sliced(one: Slice) -> list[str]:
 
 def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool = True) -> list[str]:
     """What must be said beside the numbers; ``reach`` says whether a column ``could find`` is among them."""
-    conversations = max((one.conversations for one in found.differences), default=0)
+    # Of what decides, or else of what is shown: another measure may have values in more conversations.
+    deciding = [one for one in found.differences if one.p_holm is not None] or list(differences)
+    conversations = max((one.conversations for one in deciding), default=0)
     family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
     legend = (
         f"{counted(conversations, 'conversation')}. p: sign-flips of whole conversations, Holm-adjusted over the "
@@ -175,6 +177,7 @@ def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str
     """The comparison for a terminal of 80 columns."""
     lines = [
         f"{found.candidate} minus {found.baseline}",
+        *map(folded, found.embedder),
         text_table(COLUMNS, [row(one) for one in differences]),
         "",
         text_table(MORE, [more(one, found.family) for one in differences], left=2),
@@ -192,6 +195,7 @@ def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str
     """The comparison as a piece of HTML, everything in it escaped."""
     parts = [
         f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
+        *(f"<p>{escape(note)}</p>" for note in found.embedder),
         html_table(WIDE, [wide(one, found.family) for one in differences], left=2),
         *(f"<p>{escape(text)}</p>" for text in (*notes(found, differences), gains(found))),
     ]

@@ -7,13 +7,13 @@ blank is nothing, and a label is one of three.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from typing import Any
 
 from lab.engine.memory import IGNORE, MUST, NICE, label_of_score
 
-_ALIASES = {MUST: MUST, NICE: NICE, IGNORE: IGNORE, "high": MUST, "medium": NICE, "low": IGNORE}
+_ALIASES = {one.replace("_", sign): one for one in (MUST, NICE, IGNORE) for sign in "_- "}
+_ALIASES |= {"high": MUST, "medium": NICE, "low": IGNORE}
 _SCORE_OF = {MUST: 0.8, NICE: 0.5, IGNORE: 0.0}
 
 
@@ -23,10 +23,10 @@ def graded_label(score: float) -> str:
 
 
 def sidecar_label(value: Any) -> str | None:
-    """A label or one of its aliases (NFKC, any case, spaces or hyphens between words); None for anything else."""
+    """A label or one of its aliases (NFKC, any case, a space or a hyphen between all words); None for anything else."""
     if not isinstance(value, str):
         return None
-    return _ALIASES.get(re.sub(r"[\s-]+", "_", unicodedata.normalize("NFKC", value).strip().lower()))
+    return _ALIASES.get(unicodedata.normalize("NFKC", value).strip().lower())
 
 
 def parse_importance(value: Any) -> float:
@@ -65,6 +65,9 @@ def _from_text(text: str) -> float | None:
         if plain.endswith("%"):
             return float(plain[:-1]) / 100
         above, ratio, below = plain.partition("/")
-        return float(above) / float(below) if ratio else float(plain)
+        if not ratio:
+            return float(plain)
+        whole = float(below)
+        return float(above) / whole if math.isfinite(whole) else None
     except (ValueError, ZeroDivisionError):
         return None

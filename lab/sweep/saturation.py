@@ -6,10 +6,12 @@ Candidates are found once per turn; every draw of labels (:mod:`lab.sweep.draws`
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.embedding.embedder import QUERY
 from lab.engine.memory import LABELS, MUST, NICE, Row
 from lab.engine.recall.retrieve import Tiers
 from lab.engine.recall.turn import Memories
@@ -21,7 +23,7 @@ from lab.measures.ranking import judge, success
 from lab.measures.repetition import repeat_rates, selections_of
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.loop import request_of
+from lab.replay.loop import endings, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import open_sources, prepare
@@ -29,6 +31,7 @@ from lab.replay.tables import write_table
 from lab.sweep.draws import Draw, saturating
 from lab.systems.engine import POLICIES, TieredRecall
 from lab.systems.faults import FaultPlan
+from lab.systems.retrievers import embedded_text, row_vectors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +71,14 @@ class Tally(NamedTuple):
     repeat: float
     turns: int
     must: int
+
+
+class Seen(NamedTuple):
+    """What a moment sees: a scored view, how many rows are born by then, and the ids of those that were forgotten."""
+
+    view: ExactView
+    born: int
+    gone: frozenset[str]
 
 
 Job = tuple[Plan, Recording, tuple[Draw, ...]]
@@ -149,8 +160,8 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
         codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
         must = sum(label == MUST for label in labels.values())
         chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
-        for within, (view, count) in zip(scopes, views, strict=True):
-            memories = Memories(view.with_labels(codes), rows[:count], by_id)
+        for within, (view, count, gone) in zip(scopes, views, strict=True):
+            memories = Memories(view.with_labels(codes), rows[:count], by_id, gone=gone)
             for arm in tiered:
                 tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, memories.shared)
                 picked = arm.choose(tiers, within).picked
@@ -161,26 +172,33 @@ def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], T
     return found
 
 
-def _views(
-    plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]
-) -> Iterator[tuple[ExactView, int]]:
-    """The scored view of every moment, and how many rows it speaks of."""
+def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]) -> Iterator[Seen]:
+    """The scored view of every moment, and the rows that it speaks of."""
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
     vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
-    store, born = ExactStore(plan.embedder.dimension), 0
+    limits = plan.arms[0].retrieval.clamp
+    store, born = ExactStore(vectors.dimension), 0
+    ends, gone = deque(endings(recording)), set[str]()
     for moment in happening:
         ready = born
         while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
             ready += 1
         texts = [row.index_text for row in rows[born:ready]]
-        store.add(rows[born:ready], vectors.of(texts), tokens.of(texts))
+        new = row_vectors(rows[born:ready], limits, vectors, sources.stored)
+        store.add(rows[born:ready], new, tokens.of(texts))
         born = ready
-        yield store.view(Query(moment.text, tokens.of([moment.text])[0], vectors.of([moment.text])[0])), born
+        while ends and ends[0][0] <= moment.seq:
+            forgotten = rows[ends.popleft()[1]].id
+            store.remove(forgotten)
+            gone.add(forgotten)
+        asked = vectors.of([embedded_text(moment.text, limits)], QUERY)[0]
+        query = Query(moment.text, tokens.of([moment.text])[0], asked)
+        yield Seen(store.view(query), born, frozenset(gone))
 
 
 def _references(
-    plan: Plan, happening: list[Moment], views: list[tuple[ExactView, int]], rows: list[Row]
+    plan: Plan, happening: list[Moment], views: list[Seen], rows: list[Row]
 ) -> dict[tuple[str, float | None, int | None, str], Tally]:
     """Hybrid and oracle look at no label, so they are scored once. They have no GoldNice: it depends on a draw."""
     found: dict[tuple[str, float | None, int | None, str], Tally] = {}
@@ -189,9 +207,9 @@ def _references(
         if arm.name not in REFERENCES:
             continue
         selections = []
-        for moment, (view, count) in zip(happening, views, strict=True):
+        for moment, (view, count, gone) in zip(happening, views, strict=True):
             request = request_of(moment, plan.scoping, NO_FAULTS)
-            recall = arm.select(request, Memories(view, rows[:count], by_id))
+            recall = arm.select(request, Memories(view, rows[:count], by_id, gone=gone))
             selections.append([item.id for item in recall.items[: recall.injected]])
         found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)
     return found
@@ -200,7 +218,7 @@ def _references(
 def _tally(
     selections: Sequence[Sequence[str]],
     happening: Sequence[Moment],
-    views: Sequence[tuple[ExactView, int]],
+    views: Sequence[Seen],
     rows: Sequence[Row],
     labels: dict[str, str],
     must: int,
@@ -210,13 +228,14 @@ def _tally(
     keys = {row.id: row.key for row in rows}
     numbers = {row.key: number for number, row in enumerate(rows)}
     injected, grades, nice = [], [], []
-    for moment, (_, count), ids in zip(happening, views, selections, strict=True):
+    for moment, (_, count, gone), ids in zip(happening, views, selections, strict=True):
         if moment.probe is None or not moment.probe.relevant:
             continue
         gold = moment.probe.grades
         injected.append([keys[identity] for identity in ids])
         grades.append(gold)
-        nice.append({key: 1 for key in gold if numbers[key] < count and labels.get(key) == NICE})
+        here = {key for key in gold if numbers[key] < count and rows[numbers[key]].id not in gone}
+        nice.append({key: 1 for key in gold if key in here and labels.get(key) == NICE})
     hits = success(judge(injected, grades), ANY)
     nice_hits = gold_nice(judge(injected, nice), ANY)
     rates = repeat_rates(

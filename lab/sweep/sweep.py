@@ -196,7 +196,7 @@ def _in_order(
     import numpy as np
 
     place = {arm.name: at for at, arm in enumerate(arms)}
-    born = {memory.key: memory.visible_from for memory in recording.memories}
+    memories = {memory.key: memory for memory in recording.memories}
     sums = np.zeros((len(arms), len(MEASURES)))
     counts = np.zeros((len(arms), len(MEASURES)), np.int64)
     for group in groups:
@@ -204,7 +204,7 @@ def _in_order(
         # A group has one maxItems.
         most = arms[at[0]].config.max_items
         carried = group.carried if isinstance(group, Alone) else ()
-        found = tally(group.injected, group.chars, group.rules, heard, known, born, len(at), most, carried)
+        found = tally(group.injected, group.chars, group.rules, heard, known, memories, len(at), most, carried)
         sums[at], counts[at] = found
     return Tallies(sums, counts)
 
@@ -227,6 +227,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "draws": [list(draw) for draw in draws],
         # As a hash: written out, hundreds of configurations would be most of the manifest.
         "grid": digest([arm.describe() for arm in plan.arms]),
+        **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

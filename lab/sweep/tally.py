@@ -13,6 +13,7 @@ from lab.engine.memory import NICE
 from lab.golden.model import Probe
 from lab.measures.ranking import Judged, ndcg, recall, success
 from lab.measures.repetition import WINDOW
+from lab.recordings.model import Memory
 from lab.replay.loop import Answered
 from lab.sweep.frames import Known
 
@@ -37,7 +38,7 @@ def tally(
     rules: Sequence[np.ndarray],
     answered: Sequence[Answered],
     known: Known,
-    born: Mapping[str, int],
+    memories: Mapping[str, Memory],
     count: int,
     places: int,
     carried: Sequence[tuple[int, ...]] = (),
@@ -45,7 +46,7 @@ def tally(
     """Score what was injected.
 
     ``injected`` are rows ``[c, k]``, ``chars`` and ``rules`` (hard rules that were kept) ``[c]`` at each moment,
-    ``answered`` what the loop says of the moment, ``born`` from which place in the conversation each memory is
+    ``answered`` what the loop says of the moment, ``memories`` when each memory is
     visible, ``count`` how many configurations there are, ``places`` their maxItems, ``carried`` rows that a digest
     carries.
     """
@@ -65,7 +66,7 @@ def tally(
             nice = [
                 number[key]
                 for key in one.moment.probe.grades
-                if known.rows[number[key]].importance_label == NICE and born[key] <= one.moment.seq
+                if known.rows[number[key]].importance_label == NICE and memories[key].is_visible_at(one.moment.seq)
             ]
             _probe(one.moment.probe, injected[at], number, known.none, nice, places, own, add)
     turns = [at for at, one in enumerate(answered) if one.moment.recalls]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.engine.config import resolve
-from lab.engine.config_file import locate, read_config
+from lab.engine.config_file import embedder_of, locate, read_value
 from lab.engine.settings import EngineConfig
 from lab.errors import UnusableInput
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
@@ -24,14 +24,23 @@ TIERED = (*POLICIES, *RUNGS, RECOMMENDED, ENGINE)
 SYSTEMS = (*TIERED, *SEARCHING, *SEARCHLESS)
 
 
+# Of an arm in a manifest: the embedding model that its configuration names, where it names one.
+EMBEDDER_NAMED = "embedder_named"
+
+
 @dataclass(frozen=True, slots=True)
 class ArmSpec:
-    """An arm as it was asked for: its name, the system behind it, and a configuration of its own if it has one."""
+    """An arm as it was asked for: its name, the system behind it, and a configuration of its own if it has one.
+
+    ``embedder_named`` is the embedding model that the configuration's engine runs with
+    (:func:`lab.engine.config_file.embedder_of`); None where it says nothing of it.
+    """
 
     name: str
     system: str
     config: Mapping[str, Any] | None
     where: str = "config"
+    embedder_named: str | None = None
 
     @property
     def tiered(self) -> bool:
@@ -51,7 +60,8 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
     for text in texts:
         name, _, file = text.partition("=")
         path = Path(file) if file else shared
-        config = read_config(path) if path else None
+        given = read_value(path) if path else None
+        config = locate(given, str(path)) if path else None
         own = config.get("lab", {}) if isinstance(config, dict) else {}
         system = own.get("arm", name) if isinstance(own, dict) and file else name
         if system not in SYSTEMS:
@@ -62,7 +72,7 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
             raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
         if any(spec.name == name for spec in specs):
             raise UnusableInput(f"arm {name!r} is given twice")
-        specs.append(ArmSpec(name, system, config, str(path) if path else "config"))
+        specs.append(ArmSpec(name, system, config, str(path) if path else "config", embedder_of(given)))
     return tuple(specs)
 
 

@@ -55,7 +55,7 @@ class Baseline:
             found = self._searched(lanes, memories.rows)
         else:
             lanes = Lanes([], [])
-            found = self._searchless(request, memories.rows)
+            found = self._searchless(request, memories.present)
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in found]
         timings = {"search": lanes.nanoseconds, "select": time.perf_counter_ns() - started}
         raw = [[Found(memories.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]

@@ -145,8 +145,11 @@ def _in_order(key: tuple[int, Filter]) -> tuple[int, bool, str, bool, tuple[str,
     return moment, scope is not None, scope or "", labels is not None, labels or ()
 
 
-def read_candidates(path: Path) -> Candidates:
-    """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew."""
+def read_candidates(path: Path, score: Callable[[Any], Any] = vector_score) -> Candidates:
+    """The artefact at a path; an empty one where there is none, or none that can be trusted: it is then made anew.
+
+    ``score`` makes the vector lane's scores from its distances, as the store did.
+    """
     found = Candidates()
     table = read_artefact(path)
     if table is None:
@@ -156,7 +159,7 @@ def read_candidates(path: Path) -> Candidates:
     (rows, fts), (near, vec) = lists_of(table["fts"]), lists_of(table["vec"])
     scores, distances = (lists_of(table[name])[0] for name in ("fts_score", "distance"))
     exact = numbers_of(distances)
-    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), vector_score(exact), exact)
+    columns = (numbers_of(rows), numbers_of(scores), numbers_of(near), score(exact), exact)
     fts, vec = fts.tolist(), vec.tolist()
     found._columns = [one.tolist() for one in columns]
     made: dict[tuple[str | None, tuple[str, ...] | None], Filter] = {}
@@ -229,6 +232,8 @@ class KeptRetriever:
         self._listing = Listing()
         self._texts: Sequence[str] = ()
         self._moment = -1
+        self._gone: frozenset[str] = frozenset()
+        self._forgotten: list[Row] = []
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Take in memories born since the last call."""
@@ -238,6 +243,15 @@ class KeptRetriever:
         if self._live is not None:
             self._live.observe(rows)
 
+    def forget(self, rows: Sequence[Row]) -> None:
+        """Leave out memories that were forgotten."""
+        for row in rows:
+            self._listing.remove(row)
+        self._gone |= {row.id for row in rows}
+        self._forgotten.extend(rows)
+        if self._live is not None:
+            self._live.forget(rows)
+
     def expect(self, texts: Sequence[str]) -> None:
         """Note what will be asked, in case a live store has to be."""
         self._texts = texts
@@ -246,14 +260,16 @@ class KeptRetriever:
         """A view for the next moment; moments are asked for one by one, in their order."""
         self._moment += 1
         view = KeptView(self, self._moment, request)
-        return Memories(view, self._rows, self._by_id, self._listing, docs=self._docs)
+        return Memories(view, self._rows, self._by_id, self._listing, docs=self._docs, gone=self._gone)
 
     def live(self) -> StoreRetriever:
-        """The live retriever, with every memory that was observed."""
+        """The live retriever, with every memory that was observed and not forgotten."""
         if self._live is None:
             self._live = self._make_live()
             self._live.expect(self._texts)
             self._live.observe(self._rows)
+            if self._forgotten:
+                self._live.forget(self._forgotten)
         return self._live
 
     def close(self) -> None:

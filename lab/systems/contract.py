@@ -98,6 +98,10 @@ class Retriever(Protocol):
         """Take in memories born since the last call."""
         ...
 
+    def forget(self, rows: Sequence[Row]) -> None:
+        """Take memories that were observed out of every answer from now on."""
+        ...
+
     def expect(self, texts: Sequence[str]) -> None:
         """Say which texts will be asked about, in this order; some may be left out."""
         ...

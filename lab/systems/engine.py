@@ -107,7 +107,7 @@ class FlowRecall:
         return {"name": self.name, "system": self.system, "depth": self.depth, "config": describe(self.config)}
 
     def select(self, request: Request, memories: Memories) -> Recall:
-        """Run the flow; what is returned is what was kept in the block."""
+        """Run the flow; the items returned are those that stand whole in the block."""
         prompt = Prompt(
             request.text, request.now_ms, request.session, request.scope, request.scoping, request.remembered
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from lab.embedding.embedder import DOCUMENT, QUERY, Role
+from lab.embedding.stored import StoredVectors
 from lab.engine.clamp import Clamp, clamp
 from lab.engine.docs.lane import DocsLane
 from lab.engine.memory import Row
@@ -25,19 +27,29 @@ STORES = ("exact", "lancedb")
 
 
 class VectorsOf(Protocol):
-    """Vectors of texts. Texts are prepared in one go and asked for one by one."""
+    """Vectors of texts in a role. Texts are prepared in one go and asked for one by one."""
 
-    def prepare(self, texts: Sequence[str], announce: Callable[[str], None] | None = None) -> int:
-        """Make ready; return how many texts were embedded. ``announce(done, total)`` hears of progress."""
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
         ...
 
-    def of(self, texts: Sequence[str]) -> np.ndarray:
+    def prepare(
+        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
+    ) -> int:
+        """Make ready; return how many texts were embedded. ``announce`` hears of progress, in sentences."""
+        ...
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
         ...
 
 
 class StoreRetriever:
-    """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared."""
+    """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared.
+
+    Memories that ``stored`` has vectors of are added with these.
+    """
 
     def __init__(
         self,
@@ -48,42 +60,62 @@ class StoreRetriever:
         docs: DocsLane | None = None,
         *,
         writes: bool = False,
+        as_stored: bool = False,
+        stored: StoredVectors | None = None,
     ) -> None:
+        """``as_stored``: a row that was stored without an embedding has the zero vector, as in the plugin's table.
+
+        Otherwise it is embedded as any other.
+        """
         self.store, self.vectors, self.tokens = store, vectors, tokens
+        self._as_stored = as_stored
+        self._stored = stored
         self._limits, self._docs, self._writes = limits or Clamp(), docs, writes
         self._by_id: dict[str, Row] = {}
         self._listing = Listing()
+        self._gone: set[str] = set()
 
     def observe(self, rows: Sequence[Row]) -> None:
         """Add memories born since the last call."""
         self._by_id.update((row.id, row) for row in rows)
         self._listing.add(rows)
-        texts = [row.index_text for row in rows]
-        self.store.add(rows, self._vectors_of(texts), self.tokens.of(texts))
+        vectors = row_vectors(rows, self._limits, self.vectors, self._stored, as_stored=self._as_stored)
+        self.store.add(rows, vectors, self.tokens.of([row.index_text for row in rows]))
+
+    def forget(self, rows: Sequence[Row]) -> None:
+        """Take memories out of the store and of every list of them."""
+        for row in rows:
+            self._listing.remove(row)
+            self.store.remove(row.id)
+            self._gone.add(row.id)
+        self.store.settle()
 
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""
         if texts:
-            self.store.expect(self._vectors_of(texts))
+            self.store.expect(self._queries(texts))
 
     def retrieve(self, request: Request) -> Memories:
         """A view of the store for the request's text, less what the request's faults take from it."""
         reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in request.faults), None)
-        vector = None if reason else self._vectors_of([request.text])[0]
+        vector = None if reason else self._queries([request.text])[0]
         view: View = self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector))
         docs = self._docs
         if request.faults:
             view = FaultyView(view, request.faults)
             docs = DocsLane(docs.settings, None) if docs and "docs_missing" in request.faults else docs
         write = self._write if self._writes else None
-        return Memories(view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write)
+        gone = frozenset(self._gone)
+        return Memories(
+            view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write, gone=gone
+        )
 
     def close(self) -> None:
         """Close the store."""
         self.store.close()
 
-    def _vectors_of(self, texts: Sequence[str]) -> np.ndarray:
-        return self.vectors.of([embedded_text(text, self._limits) for text in texts])
+    def _queries(self, texts: Sequence[str]) -> np.ndarray:
+        return self.vectors.of([embedded_text(text, self._limits) for text in texts], QUERY)
 
     def _write(self, row: Row) -> None:
         """Keep a row that recall itself wrote, in the place of the one before."""
@@ -94,6 +126,28 @@ class StoreRetriever:
             self._listing.remove(self._by_id[row.id])
             self.store.remove(row.id)
         self.observe([row])
+
+
+def row_vectors(
+    rows: Sequence[Row],
+    limits: Clamp,
+    vectors: VectorsOf,
+    stored: StoredVectors | None = None,
+    *,
+    as_stored: bool = False,
+) -> np.ndarray:
+    """float32 ``[len(rows), dimension]``: of each row the vector that a store holds of it, else that of its text.
+
+    With ``as_stored``, a row that was stored without an embedding has the zero vector, as in the plugin's table.
+    """
+    texts = [embedded_text(row.index_text, limits) for row in rows if stored is None or row.key not in stored]
+    found = vectors.of(texts, DOCUMENT)
+    if stored is not None and rows:
+        found = stored.of([row.key for row in rows], found)
+    if as_stored and not all(row.embedded for row in rows):
+        found = found.copy()
+        found[[not row.embedded for row in rows]] = 0.0
+    return found
 
 
 def embedded_text(text: str, limits: Clamp) -> str:

@@ -78,6 +78,7 @@ def test_tiers_quota_and_must(told: dict[str, Any]) -> None:
         "nice_floor_met": 1.0,
         "wildcard_rate": 1 / 3,
         "wildcards_mean": 1 / 3,
+        "overrun_rate": 0.0,
     }
     assert (told["must"]["share"], told["must"]["all_must_rate"], told["must"]["windows"]) == (6 / 13, 1 / 4, 0)
 
@@ -88,7 +89,16 @@ def test_scope_repeat_budget_and_lanes(told: dict[str, Any]) -> None:
     # m1 and n1 of m1, n1, n3; nothing of the second turn of b.
     assert (told["repeat"]["rate"], told["repeat"]["turns"]) == (2 / 3 / 2, 2)
     assert told["repeat"]["by"] == {"session": 4, "scope": 0}
-    assert told["budget"] == {"recalls": 4, "truncated_rate": 1 / 4, "cut_rate": 0.0, "dropped_mean": 1 / 4}
+    assert told["budget"] == {
+        "recalls": 4,
+        "truncated_rate": 1 / 4,
+        "cut_rate": 0.0,
+        "dropped_mean": 1 / 4,
+        "over": 0,
+        "cut": 0,
+        "bare": 0,
+        "bare_rate": 0.0,
+    }
     assert (told["lanes"]["items"], told["lanes"]["fts_share"]) == (13, 8 / 13)
     assert told["lanes"]["neither_share"] == 3 / 13
 

@@ -80,14 +80,10 @@ def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
     rough = random.random(count).astype(np.float32)
     mask = random.random(count) < 0.3 if masked else None
 
-    class Rows:
-        def __getitem__(self, number: int) -> Candidate:
-            return Candidate(str(number), 0.0)
-
     def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return 1 - rough[places], rough[places]
 
-    lane = Lane(np.arange(count), rough, BAND, exact, Rows())
+    lane = Lane(np.arange(count), rough, BAND, exact, lambda number, _: number)
     hits = benchmark(lambda: lane.best(mask, 12))
     allowed = np.flatnonzero(mask) if mask is not None else np.arange(count)
     assert [hit.row for hit in hits] == allowed[np.argsort(rough[allowed], kind="stable")][:12].tolist()

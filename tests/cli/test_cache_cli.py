@@ -137,7 +137,7 @@ def test_verify_embeds_the_texts_of_a_recording_again(cache: Path, place: Path, 
     # A sound chunk of another embedder's vectors: nothing in the file itself is wrong.
     shutil.rmtree(cache / "vectors")
     vectors = Vectors(HashingEmbedder())
-    vectors.embedder.encode = lambda texts: -HashingEmbedder().encode(texts)
+    vectors.embedder.encode = lambda texts, role: -HashingEmbedder().encode(texts)
     vectors.prepare(sorted(_texts(place))[:5])
     assert _json(lab, place, "verify")["damaged"] == []
     wrong = _json(lab, place, "verify", *recording, code=1)

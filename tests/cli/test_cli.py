@@ -83,7 +83,10 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
             [*EXPLAINED, "text", "context", "texts"],
         ),
         (("report", "run"), ["files"]),
-        (("recordings", "validate", "datasets/tiny", "--format", "lab"), ["conversations", "errors", "warnings"]),
+        (
+            ("recordings", "validate", "datasets/tiny", "--format", "lab"),
+            ["conversations", "errors", "warnings", "inventory"],
+        ),
         (
             ("golden", "lint", "golden/tiny"),
             ["probes", "silent", "relevant", "forbidden", "refused", "unjudged", "errors", "warnings", "power"],

@@ -50,9 +50,54 @@ def test_show_prints_json_and_reads_the_environment(lab: Lab, gateway: Path) -> 
 
 
 def test_check_says_ok_and_notes_what_is_clamped(lab: Lab, gateway: Path) -> None:
-    done = lab("config", "check", "openclaw.json", cwd=gateway.parent)
+    done = lab("config", "check", "openclaw.json", "--host", "none", cwd=gateway.parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "note: openclaw.json: autoRecall.maxItems: 6, clamped from 9\nok\n"
+    embedder, notes = done.stdout.split("engine\n", 1)
+    assert embedder.startswith("embedder: this configuration names text-embedding-3-small; lab replay uses\nall-MiniLM")
+    assert notes == "note: openclaw.json: autoRecall.maxItems: 6, clamped from 9\nok\n"
+
+
+def test_check_openclaw_json_refuses_what_its_host_refuses(lab: Lab, gateway: Path) -> None:
+    done = lab("config", "check", "openclaw.json", cwd=gateway.parent)
+    assert done.returncode == 1
+    assert done.stderr == "error: openclaw.json: 1 problem that host 2026.9.6 refuses\n"
+    said = " ".join(done.stdout.split())
+    assert said == (
+        "host: 2026.9.6 (assumed, as the file names none: the newest known) embedder: this configuration names "
+        "text-embedding-3-small; lab replay uses all-MiniLM-L6-v2 unless --embedder names another, and its figures "
+        "are then not those of this engine error: openclaw.json: "
+        "plugins.entries.openclaw-mem-engine.config.autoRecall.maxItems: the host refuses this: "
+        "expected a whole number from 1 to 6, found 9"
+    )
+
+
+def test_check_openclaw_json_tells_errors_warnings_and_notes_apart(lab: Lab, tmp_path: Path) -> None:
+    sound = GATEWAY.replace('"maxItems": 9', '"maxItems": 6')
+    (tmp_path / "openclaw.json").write_text(sound, "utf-8")
+    done = lab("config", "check", "openclaw.json", "--host", "2026.6.11", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, found["ok"], found["problems"]) == (0, "", True, [])
+    assert found["host"] == {"version": "2026.6.11", "rules": "2026.6.11", "source": "--host"}
+    assert [one.split(": ")[1] for one in found["warnings"]] == [
+        "plugins.slots.memory",
+        "plugins.entries.openclaw-mem-engine.hooks.allowConversationAccess",
+    ]
+    assert [one.split(": the host")[0] for one in found["notes"]] == [
+        "openclaw.json: autoRecall.maxItems: 5, clamped from 6"
+    ]
+    text = lab("config", "check", "openclaw.json", cwd=tmp_path).stdout
+    assert [line.split(":")[0] for line in text.splitlines() if line[0].islower() and ": openclaw" in line] == [
+        "warning",
+        "warning",
+        "note",
+    ]
+    assert "FAKE" not in done.stdout + text
+
+
+def test_check_host_that_is_no_version_ends_with_2(lab: Lab, gateway: Path) -> None:
+    done = lab("config", "check", "openclaw.json", "--host", "latest", cwd=gateway.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --host 'latest' is no version; known: 2026.6.11, 2026.9.6, none\n"
 
 
 def test_check_lists_every_problem_and_ends_with_1(lab: Lab, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
     assert lines[:3] == [
         "PASS: mine, tier_quota_v1 against tier_first_v1",
         "Every rule that decides holds: Success@6, R@6.",
-        "Told, and decides nothing:",
+        "Advisory rules, which decide nothing:",
     ]
     assert lines[3].startswith("- (fail): Success@6: ")
     assert lines[5].split()[-3:] == ["90", "%", "interval"]

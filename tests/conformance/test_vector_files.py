@@ -49,6 +49,54 @@ def test_a_line_that_is_no_record_fails_alone(tmp_path: Path, line: Any, said: s
     assert said in str(found.first_failure.as_json()["error"])
 
 
+def _call(name: str, given: Any, output: Any) -> dict[str, Any]:
+    return {"fn": name, "input": given, "output": output}
+
+
+@pytest.mark.parametrize(
+    ("file", "records"),
+    [
+        (
+            "docs_input",
+            [
+                _call("normalizeScopeToken(docs)", {"scope": None}, ""),
+                _call("computeScopePushdownRepos", {"scope": None, "strategy": "map", "scopeMap": None}, []),
+                _call(
+                    "matchesScope",
+                    {"row": {"repo": None}, "scope": "a", "strategy": "map", "scopeMap": {"$js": "undefined"}},
+                    False,
+                ),
+            ],
+        ),
+        (
+            "embedding_clamp",
+            [
+                _call("looksLikeEmbeddingInputTooLongMessage", {"body": body}, output)
+                for body, output in (("requested  12 tokens", True), (None, False), ({"$js": "undefined"}, False))
+            ],
+        ),
+        (
+            "receipts",
+            [
+                _call("roundScore", {"value": value}, output)
+                for value, output in (({"$js": "NaN"}, 0), (True, 0), (None, 0), (1e30, 1e30), (2, 2))
+            ],
+        ),
+        (
+            "sidecar_importance",
+            [
+                _call("strip_markdown_task_prefix", "1.5 TODO", "1.5 TODO"),
+                _call("strip_markdown_task_prefix", "[✅] x", "x"),
+                _call("summary_has_task_marker", None, False),
+            ],
+        ),
+    ],
+)
+def test_values_that_a_function_also_takes_agree(tmp_path: Path, file: str, records: list[Any]) -> None:
+    found = only(write(tmp_path / f"{file}.jsonl", *records))
+    assert (found.passed, found.failed, found.skipped) == (len(records), 0, 0), found.first_failure
+
+
 def by_name(found: Conformance) -> dict[str, tuple[int, int, int]]:
     return {one.name: (one.passed, one.failed, one.skipped) for one in found.files}
 

@@ -1,13 +1,77 @@
-"""The real model, loaded once for this folder."""
+"""The real model, loaded once for this folder, and an endpoint that serves it from a process of its own."""
 
 from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
 
 
 @pytest.fixture(scope="session")
 def model() -> SentenceTransformerEmbedder:
     """The default embedder."""
     return SentenceTransformerEmbedder()
+
+
+class Endpoint:
+    """The server of ``endpoint_server.py``, from outside."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}/v1"
+
+    def named(self, settings: str = "", model: str = "all-MiniLM-L6-v2") -> str:
+        """What ``--embedder`` takes."""
+        return f"openai:{model}@{self.url}{settings}"
+
+    def fail(self, *faults: dict[str, Any]) -> None:
+        """Spoil the next requests, one fault each; an empty one spoils nothing."""
+        self._send("/faults", json.dumps(faults).encode())
+
+    def state(self) -> dict[str, Any]:
+        """What was asked since the last look."""
+        return dict(json.loads(self._send("/state")))
+
+    def _send(self, path: str, body: bytes | None = None) -> bytes:
+        with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", body), timeout=30) as found:
+            return bytes(found.read())
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """The server, which lives as long as the tests."""
+    place = tmp_path_factory.mktemp("endpoint") / "port"
+    process = subprocess.Popen([sys.executable, str(HERE / "endpoint_server.py"), str(place)], cwd=PROJECT)
+    try:
+        until = time.monotonic() + 120
+        while not place.exists():
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < until, "the server does not start"
+            time.sleep(0.05)
+        yield Endpoint(int(place.read_text()))
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def endpoint(running: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Endpoint:
+    """The server without faults and with an empty count; no key in the environment, and a cache of the test's own."""
+    for name in ("LAB_EMBEDDER_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+    running.fail()
+    running.state()
+    return running

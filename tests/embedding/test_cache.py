@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
-from lab.embedding.embedder import HashingEmbedder, SentenceTransformerEmbedder, embedder_key
+from lab.embedding.embedder import HashingEmbedder, Role, SentenceTransformerEmbedder, embedder_key
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure
 
@@ -284,9 +284,9 @@ class _Counting(HashingEmbedder):
     def __init__(self) -> None:
         self.embedded = 0
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str], role: Role = "document") -> np.ndarray:
         self.embedded += len(texts)
-        return super().encode(texts)
+        return super().encode(texts, role)
 
 
 @pytest.fixture

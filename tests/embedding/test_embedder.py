@@ -21,6 +21,7 @@ from lab.embedding.embedder import (
     DEFAULT_WEIGHTS,
     Embedder,
     HashingEmbedder,
+    Role,
     SentenceTransformerEmbedder,
     embedder_key,
     embedder_named,
@@ -306,7 +307,7 @@ class _Named:
     def identity(self) -> dict[str, Any]:
         return self._identity
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str], role: Role = "document") -> np.ndarray:
         raise NotImplementedError
 
 

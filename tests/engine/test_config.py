@@ -247,8 +247,8 @@ def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
     assert len(check_config(broken, "seed").problems) == 4
     fine = check_config({"autoRecall": {"maxItems": 9}, "workingSet": True}, "seed", where="my.json")
     assert fine.problems == ()
-    assert fine.notes == (
-        "my.json: autoRecall.maxItems: 6, clamped from 9",
+    assert fine.notes == ("my.json: autoRecall.maxItems: 6, clamped from 9",)
+    assert fine.warnings == (
         'my.json: workingSet: true stands for the defaults, which leave it off; {"enabled": true} switches it on',
     )
 

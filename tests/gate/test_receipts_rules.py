@@ -193,6 +193,18 @@ def test_an_audit_of_an_earlier_version_is_to_be_made_again(tmp_path: Path, audi
         read_audit(tmp_path / "audit.json")
 
 
+def test_an_audit_without_health_figures_is_to_be_made_again(tmp_path: Path, audit: dict[str, Any]) -> None:
+    (tmp_path / "audit.json").write_text(json.dumps({key: audit[key] for key in audit if key != "stale"}))
+    with pytest.raises(UnusableInput, match="is of an earlier version; audit the logs again, with this version"):
+        read_audit(tmp_path / "audit.json")
+
+
+def test_a_damage_rule_names_the_kind_it_found_most(audit: dict[str, Any]) -> None:
+    damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
+    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
+    assert line.reason.endswith("(most often: quotas that do not fit the selection)")
+
+
 def test_what_may_be_given_is_not_said_to_be_needed() -> None:
     with pytest.raises(UnusableInput, match=r"was given; it needs --receipts AUDIT, and takes DIR as well$"):
         judge(read_policy("stage-b"))
@@ -239,7 +251,22 @@ WRONG = [
     ({"damage": {"rate": 20 / 400, "of": 400}}, "damage.rate"),
     ({"policy_tier": {"other": {"count": 1}}}, "policy_tier.other.count"),
     ({"lanes": {"items": 800, "neither_share": 0.1}}, "lanes.neither_share"),
-    ({"quota": {"recalls": 300, "must_max_exceeded": 0.5}}, "quota.must_max_exceeded"),
+    ({"quota": {"recalls": 300, "overrun_rate": 0.5, "must_max_exceeded": 0.0}}, "quota.overrun_rate"),
+    ({"lanes": {"with_hits": 300, "without_fts_share": 1.0}}, "lanes.without_fts_share"),
+    ({"lanes": {"with_hits": 300, "without_vec_share": 0.1, "without_fts_share": 0.0}}, "lanes.without_vec_share"),
+    ({"provider": {"rate": 30 / 303}}, "provider.rate"),
+    ({"stale": {"recalls": 300, "rate": 0.9}}, "stale.rate"),
+    ({"stale": {"vec_recalls": 300, "vec_rate": 0.9}}, "stale.vec_rate"),
+    ({"lanes": {"worst_window_without_fts": 0.99}}, "lanes.worst_window_without_fts"),
+    ({"lanes": {"worst_window_without_vec": 0.21}}, "lanes.worst_window_without_vec"),
+    ({"provider": {"worst_window": 0.21}}, "provider.worst_window"),
+    ({"stale": {"worst_window": 0.51}}, "stale.worst_window"),
+    ({"stale": {"vec_worst_window": 0.51}}, "stale.vec_worst_window"),
+    ({"limits": {"items_most": 12}}, "limits.items_most"),
+    ({"limits": {"uneven_rate": 30 / 303}}, "limits.uneven_rate"),
+    ({"limits": {"listed_over": 1}}, "limits.listed_over"),
+    ({"budget": {"over": 1}}, "budget.over"),
+    ({"budget": {"recalls": 300, "bare_rate": 0.5}}, "budget.bare_rate"),
     ({"quota": {"nice_there": 200, "nice_floor_met": 0.5}}, "quota.nice_floor_met"),
     ({"scope": {"unexplained": 1}}, "scope.unexplained"),
     ({"recalls": {"answered": 300, "empty_rate": 0.8}}, "recalls.empty_rate"),

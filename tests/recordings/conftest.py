@@ -138,7 +138,8 @@ def _madial(folder: Path) -> None:
     }
     lines = "".join(json.dumps(one) + "\n" for one in dialogues)
     (folder / "MADial-Bench-en-dialogue.json").write_text(lines, "utf-8")
-    (folder / "MADial-Bench-en-memory.json").write_text(json.dumps(memories), "utf-8")
+    archive = "".join(json.dumps({key: one}) + "\n" for key, one in memories.items())
+    (folder / "MADial-Bench-en-memory.json").write_text(archive, "utf-8")
 
 
 AIDER = """

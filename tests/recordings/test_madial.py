@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
+from lab.files import sha256_file
 from lab.golden.model import Judgement, Probe
+from lab.recordings.catalogue import entry_of, identified
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import read_library
 from lab.replay.pool import content
@@ -54,6 +56,96 @@ def test_the_probe_is_the_user_turn_before_the_first_test_turn(sample: Sample, t
         "en-user1/d001: relevant-id ['99'] are no memories of this user",
         "en-user1: lines without a speaker, read as the other's: 1",
     )
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+def test_archive_as_one_object_reads_like_an_object_per_line(
+    sample: Sample, tmp_path: Path, indent: int | None
+) -> None:
+    folder = sample("madial", tmp_path)
+    published = read_library(folder, "madial")
+    archive = folder / "MADial-Bench-en-memory.json"
+    lines = archive.read_text("utf-8").splitlines()
+    assert len(lines) == 4
+    joined = {key: one for line in lines for key, one in json.loads(line).items()}
+    archive.write_text(json.dumps(joined, indent=indent), "utf-8")
+    again = read_library(folder, "madial")
+    assert (again.recordings, again.golden) == (published.recordings, published.golden)
+    # Some of both: blank lines, a byte order mark, two ids on a line.
+    archive.write_text("\ufeff" + "\n\n".join([json.dumps(joined), '{"50": ' + lines[0][6:]]), "utf-8")
+    assert len(read_library(folder, "madial").recordings[0].memories) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            '{"5": {"time": "2023-05-01", "event"',
+            ":3: not JSON: Expecting ':' delimiter at column 37 (the file seems cut off)",
+        ),
+        ('["5"]', ":3: expected one JSON object a line, found a list"),
+        ('{"5": "Ada slept."}', ":3: 5: expected an object, found a string"),
+        ('{"time": "2023-05-01", "event": "Ada slept."}', ":3: time: expected an object, found a string"),
+        ('{"5": {"time": "2023-05-01"}}', ":3: 5: has no field 'event'"),
+        ('{"5": {"event": "Ada slept."}}', ":3: 5: has no field 'time'"),
+        ('{"5": {"event": "Ada slept.", "time": "May"}}', ":3: 5: time 'May' is not like '2023-12-25'"),
+        (
+            '{"2": {"event": "Ada slept.", "time": "2023-05-01"}}',
+            ":3: 2: occurs twice; the first is at MADial-Bench-en-memory.json:1: 2",
+        ),
+    ],
+)
+def test_archive_with_a_bad_line_is_refused_by_file_and_line(
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, problem: str
+) -> None:
+    path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnusableInput) as caught:
+        read_library(Path("MADial-Bench-en-dialogue.json"), "madial")
+    assert str(caught.value) == f"{path.name}{problem}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", ": holds no memory"),
+        ("", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
+        ("[]", ": expected an object, found a list"),
+        ('{"2": {}, "2": {}}', ":1: not JSON that can be read: field '2' occurs twice"),
+    ],
+)
+def test_archive_without_memories_is_refused(sample: Sample, tmp_path: Path, text: str, problem: str) -> None:
+    path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(tmp_path, "madial")
+    assert str(caught.value) == f"{path}{problem}"
+
+
+def test_memory_of_a_user_without_dialogues_is_noted(sample: Sample, tmp_path: Path) -> None:
+    path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
+    with path.open("a", encoding="utf-8") as archive:
+        archive.write('{"60": {"event": "Cleo slept.", "time": "2023-05-01", "user-id": 3}}\n')
+    notes = read_library(tmp_path, "madial").golden.notes
+    assert "MADial-Bench-en-dialogue.json: 1 memory left out, no dialogue is of their user" in notes
+
+
+def test_languages_in_folders_of_a_clone_are_read_together(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("madial", tmp_path / "data" / "en")
+    assert read_library(tmp_path, "madial").recordings == read_library(folder, "madial").recordings
+    (folder / "MADial-Bench-en-dialogue-setting2.json").write_text("{}", "utf-8")
+    assert len(read_library(tmp_path, "madial").files) == 1
+
+
+@pytest.mark.parametrize("name", ["MADial-Bench-en-memory.json", "MADial-Bench-zh-dialogue-setting2.json"])
+def test_file_without_dialogues_to_judge_is_refused(sample: Sample, tmp_path: Path, name: str) -> None:
+    path = sample("madial", tmp_path) / name
+    path.touch()
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "madial")
+    assert str(caught.value) == f"{path}: is no dialogue file; name …-dialogue.json, or the folder that holds it"
 
 
 def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None:
@@ -120,3 +212,11 @@ def test_the_public_user_has_76_probes_in_each_language(shared: Callable[..., Pa
     assert sum(len(one.relevant) for one in english) == 204
     assert not any("no memories of this user" in note for note in library.golden.notes)
     assert all("<" not in turn.text[:1] for one in library.recordings for turn in one.turns if turn.role == "user")
+
+
+def test_public_user_as_published_is_what_the_other_layout_holds(shared: Callable[..., Path]) -> None:
+    published = read_library(shared("data", "madial_published"), "madial")
+    joined = read_library(shared("data", "madial"), "madial")
+    assert (published.recordings, published.golden) == (joined.recordings, joined.golden)
+    known = identified(entry_of("madial"), map(sha256_file, published.names.values()))
+    assert [one.part if one else None for one in known] == ["user 1 of 2"] * 4

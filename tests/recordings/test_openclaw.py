@@ -11,7 +11,8 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
-from lab.recordings.readers import files_of, format_named, read_library
+from lab.recordings.openclaw.folders import find
+from lab.recordings.readers import read_library
 from lab.recordings.validate import validate
 
 ID = "6f0c7a5e-0000-4000-8000-000000000001"
@@ -256,7 +257,7 @@ def test_a_topic_of_a_session_is_a_conversation_of_its_own(read: Read) -> None:
         ([{"type": "message", "message": {"role": "user", "content": "one"}}], ":1: is no session header"),
         (["{", header()], ": holds no message of user or assistant"),
         ([header()], ": holds no message of user or assistant"),
-        ([header(version=4)], ":1: version 4 is none of 1, 2, 3"),
+        ([header(version=5)], ":1: version 5 is none of 1, 2, 3, 4"),
     ],
 )
 def test_a_file_without_header_or_message_is_refused(read: Read, lines: list[Any], what: str, tmp_path: Path) -> None:
@@ -270,8 +271,8 @@ def test_other_files_of_a_sessions_folder_are_passed_over(tmp_path: Path) -> Non
     others += ["a.jsonl.bak", "a.checkpoint.7.jsonl", "a.jsonl.deleted.1", "a.deleted.1.jsonl"]
     for name in ("a.jsonl", "b-topic-1.jsonl", *others):
         (tmp_path / name).write_text("{}\n")
-    found = files_of(tmp_path, format_named("openclaw"))
-    assert [path.name for path in found] == ["a.jsonl", "b-topic-1.jsonl"]
+    (place,) = find(tmp_path).places
+    assert [path.name for path in place.transcripts] == ["a.jsonl", "b-topic-1.jsonl"]
 
 
 def test_validation_lists_the_notes(tmp_path: Path) -> None:

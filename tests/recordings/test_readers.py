@@ -74,7 +74,7 @@ def test_a_folder_gives_its_files_by_name_and_its_conversations_by_id(tmp_path: 
 def test_an_unknown_format_is_answered_with_the_known_ones(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
-    known = "aider, beam, hermes, ikat, lab, locomo, madial, openclaw, realmem, realtalk"
+    known = "aider, beam, hermes, ikat, lab, locomo, madial, openclaw, openclaw-archived, realmem, realtalk"
     assert str(caught.value) == f"unknown format {name!r}; known: {known}"
 
 

@@ -35,6 +35,12 @@ def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
         entry_of("openclaw")
 
 
+@pytest.mark.parametrize("name", ["openclaw", "openclaw-archived"])
+def test_take_of_own_sessions_names_convert(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnusableInput, match=r"sessions of your own are not imported: `lab recordings convert` writes"):
+        take(tmp_path, name, tmp_path / "out")
+
+
 def test_a_checksum_tells_the_version_by_as_many_digits_as_are_known() -> None:
     whole, half = Known("a.json", "79fa87e9"), Known("b.json", "ab" * 32, "a half")
     entry = Entry("x", "X", "somebody/x", "", "", "MIT", "all", "this", (whole, half))
@@ -157,3 +163,14 @@ def test_a_published_file_that_was_cut_is_named(shared: Callable[..., Path], tmp
         "hermes-zh.jsonl: not the published file of that name: newer, edited, or cut; "
         "`lab recordings list hermes` has the known checksums"
     )
+
+
+@pytest.mark.parametrize("place", [("probing_questions",), ()])
+def test_edited_questions_of_beam_are_named_in_both_layouts(
+    sample: Sample, tmp_path: Path, place: tuple[str, ...]
+) -> None:
+    folder = sample("beam", tmp_path) / "100K" / "7"
+    published = folder / "probing_questions" / "probing_questions.json"
+    published.rename(path := folder.joinpath(*place, "probing_questions.json"))
+    warned = [one.split(": ")[0] for one in validate(tmp_path, "beam").warnings if "not the published file" in one]
+    assert warned == ["100K/7/chat.json", path.relative_to(tmp_path).as_posix()]

@@ -42,6 +42,17 @@ def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, 
     )
 
 
+def test_aider_line_is_read_as_aiders_own_reader_does(tmp_path: Path) -> None:
+    said = ["#### fix it", "####", "#####  not the user", ">>>>>>> REPLACE", "> printed by aider", ">", "####neither"]
+    text = "\n".join(["# aider chat started at 2024-08-05 19:33:02", *said])
+    (tmp_path / "history.md").write_text(text, "utf-8")
+    (recording,) = read_library(tmp_path, "aider").recordings
+    assert [(turn.role, turn.text) for turn in recording.turns] == [
+        ("user", "fix it"),
+        ("assistant", "#####  not the user\n>>>>>>> REPLACE\n####neither"),
+    ]
+
+
 def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
     (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
     assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]

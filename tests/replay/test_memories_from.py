@@ -67,9 +67,9 @@ def table(tmp_path: Path) -> Write:
         folder = tmp_path / "db"
         with quiet_lance():
             database = import_lancedb().connect(str(folder))
-            made = database.create_table(name, [one | {"vector": [0.5] * 8} for one in rows[:1]])
+            made = database.create_table(name, [{"vector": [0.5] * 8} | one for one in rows[:1]])
             for one in rows[1:]:
-                made.add([one | {"vector": [0.5] * 8}])
+                made.add([{"vector": [0.5] * 8} | one])
             made.delete(f"id = '{uuid(9)}'")
         return folder
 
@@ -94,7 +94,7 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
 
 def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
     stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
-    first, second = stored.memories
+    second, first = stored.memories
     assert first == Memory(uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown")
     assert (second.key, second.created_at, second.scope, second.trust) == (uuid(2), 2000, "shop", "import")
     assert stored.notes == ()
@@ -157,7 +157,7 @@ def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -
     before = contents(folder)
     stored = read_stored(folder)
     assert contents(folder) == before
-    assert [memory.key for memory in stored.memories] == [uuid(1), uuid(2), uuid(3)]
+    assert [memory.key for memory in stored.memories] == [uuid(3), uuid(1), uuid(2)]
     exported = read_stored(write(rows[:3]))
     assert stored.memories == exported.memories
     assert with_stored(library(1), stored).stored == with_stored(library(1), exported).stored
@@ -166,8 +166,8 @@ def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -
 @pytest.mark.parametrize("shape", [lambda rows: rows, lambda rows: {"items": rows}])
 def test_an_export_may_be_one_json_value(write: Write, shape: Callable[[list[Row]], Any]) -> None:
     assert [memory.key for memory in read_stored(write(shape([row(2), row(1)]), "e.json")).memories] == [
-        uuid(1),
         uuid(2),
+        uuid(1),
     ]
 
 
@@ -235,9 +235,9 @@ def test_a_table_named_itself_tells_which_folder_to_give(table: Write) -> None:
     assert str(caught.value).endswith(f"; give the folder that holds it, {folder}")
 
 
-def test_a_table_without_a_column_is_refused(table: Write) -> None:
-    with pytest.raises(UnusableInput, match="table 'memories' has no column category, trust_tier"):
-        read_stored(table([without(1, "trust_tier", "category")]))
+def test_a_table_without_a_column_that_a_memory_needs_is_refused(table: Write) -> None:
+    with pytest.raises(UnusableInput, match="table 'memories' has no column text, createdAt"):
+        read_stored(table([without(1, "text", "createdAt", "category")]))
 
 
 def test_a_broken_table_is_refused(tmp_path: Path) -> None:
@@ -252,3 +252,65 @@ def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> N
     (memory,) = stored.memories
     assert (memory.category, memory.scope, memory.label, memory.trust) == ("other", "global", "unknown", "unknown")
     assert any("rows without a scope: 1" in note for note in stored.notes)
+
+
+def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
+    rows = [row(3), row(1), row(4, createdAt=0), row(2)]
+    stored = read_stored(table(rows))
+    assert [memory.key for memory in stored.memories] == [uuid(3), uuid(1), uuid(4), uuid(2)]
+    (recording,) = with_stored(library(1000, 2000, 9000), stored).recordings
+    # In order of birth, each with its place in the table.
+    born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
+    assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
+    assert [one.place for one in rows_of(recording, dict.fromkeys(map(uuid, range(5)), "unknown"))] == [2, 1, 3, 0]
+
+
+def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:
+    rows = [row(1), row(2)]
+    one, other = (read_stored(write(some, name)) for some, name in ((rows, "a.jsonl"), (rows[::-1], "b.jsonl")))
+    assert with_stored(library(1), one).stored != with_stored(library(1), other).stored
+
+
+def test_a_table_of_memory_lancedb_is_read_with_defaults_and_notes(table: Write) -> None:
+    names = ("importance_label", "scope", "trust_tier")
+    folder = table([without(1, *names), without(2, *names) | {"importance": 0.7, "category": "entity"}])
+    stored = read_stored(folder)
+    assert [(one.label, one.category) for one in stored.memories] == [
+        ("must_remember", "fact"),
+        ("nice_to_have", "entity"),
+    ]
+    assert {(one.scope, one.trust) for one in stored.memories} == {("global", "unknown")}
+    searched = (
+        "rows in which the plugin itself would find nothing until they are imported with memory_import, for its "
+        "searches need importance_label and scope"
+    )
+    assert stored.notes == (
+        f"{folder}: label taken from the importance in rows without an importance_label: 2",
+        f"{folder}: scope taken to be global in rows without a scope: 2",
+        f"{folder}: trust_tier taken to be unknown in rows without a trust_tier: 2",
+        f"{folder}: {searched}: 2",
+    )
+
+
+def test_rows_with_a_zero_vector_are_counted(table: Write) -> None:
+    folder = table([row(1), row(2, vector=[0.0] * 8), row(3, vector=[0.0] * 7 + [0.1])])
+    stored = read_stored(folder)
+    assert [memory.embedded for memory in stored.memories] == [True, False, True]
+    (note,) = stored.notes
+    assert note.startswith(
+        f"{folder}: rows stored without an embedding (zero vectors), which profile upstream ranks as"
+    )
+    assert note.endswith(": 1")
+
+
+def test_a_store_that_openclaw_wrote_is_read(shared: Callable[..., Path]) -> None:
+    plain = read_stored(shared("live", "lancedb", "memory-lancedb-2026.3.13"))
+    assert [(one.label, one.category, one.embedded) for one in plain.memories] == [
+        ("must_remember", "preference", True),
+        ("nice_to_have", "preference", True),
+    ]
+    assert len(plain.notes) == 4
+    engine = read_stored(shared("live", "lancedb", "engine-2026.9.6"))
+    assert (len(engine.memories), engine.notes) == (9, ())
+    times = [one.created_at for one in engine.memories]
+    assert times == sorted(times)

@@ -52,6 +52,13 @@ NAMES = (
 )
 
 
+VALID: dict[str, Any] = {
+    "conversations": ["a"],
+    "labels": {"mode": "recorded"},
+    "arms": [{"name": "x", "system": "x", "depth": 1, "config": {"autoRecall": {"maxItems": 1}}}],
+}
+
+
 @pytest.fixture
 def talk(desk: Any) -> Any:
     """Three short conversations, one of them judged."""
@@ -315,3 +322,15 @@ def test_the_gold_of_a_run_holds_keys_labels_and_what_was_visible_but_no_text(de
         {"probe": "c/later", "conversation": "c", "relevant": [], "forbidden": [], "slices": {}},
     ]
     assert secret not in text
+
+
+def test_failed_start_under_other_arguments_is_taken_over_while_nothing_was_measured(talk: Any) -> None:
+    path = talk.home / "taken"
+    first = create_or_resume(path, {}, VALID | {"embedder": "one"}, {})
+    (path / "golden.jsonl").write_text("{}\n")
+    again = create_or_resume(path, {}, VALID | {"embedder": "two"}, {})
+    assert (again.manifest["resolved"]["embedder"], (path / "golden.jsonl").exists()) == ("two", False)
+    first.receipts("a").parent.mkdir()
+    first.receipts("a").write_bytes(b"measured")
+    with pytest.raises(OtherArguments, match="was made with other embedder"):
+        create_or_resume(path, {}, VALID | {"embedder": "three"}, {})

@@ -10,6 +10,8 @@ from lab.sidecar.heuristic import (
     DEADLINE,
     DECISION,
     ERROR,
+    IDENTIFIERS,
+    MENDED,
     NOTHING,
     POLICY,
     SECRET,
@@ -63,14 +65,21 @@ def test_the_reason_is_two_that_raise_and_one_that_lowers() -> None:
         ({"summary": "created the file"}, ()),
         ({"summary": "created the repo"}, (DECISION,)),
         ({"summary": "fixed by a restart"}, ()),
-        ({"summary": "error, fixed by a restart"}, (ERROR,)),
+        ({"summary": "error, fixed by a restart"}, (ERROR, MENDED)),
+        ({"summary": "begin rsa private key, see https://"}, ()),
+        ({"summary": "set agents.x to 3"}, (IDENTIFIERS,)),
+        ({"summary": "ＴＯＤＯ： paint, standby 2026-01-02"}, (TASK,)),
+        ({"summary": "TODO paint by  2026-01-02"}, (TASK, DEADLINE)),
+        ({"summary": "log：[✅] TODO paint"}, (TASK,)),
     ],
 )
 def test_what_fires(observation: dict[str, str], reasons: tuple[str, ...]) -> None:
     assert grade_observation(observation).reasons == reasons
 
 
-@pytest.mark.parametrize(("summary", "lowered"), [("call at 14:30", (CALENDAR,)), ("call", ()), ("TODO call 3pm", ())])
+@pytest.mark.parametrize(
+    ("summary", "lowered"), [("call at 14:30", (CALENDAR,)), ("call", ()), ("TODO call 3pm", ()), ("call 3 pm", ())]
+)
 def test_a_meeting_needs_a_time_and_nothing_of_worth(summary: str, lowered: tuple[str, ...]) -> None:
     assert grade_observation({"summary": summary}).penalties == lowered
 
@@ -96,17 +105,21 @@ def test_an_importance_is_read_however_it_is_written(value: object, score: float
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "", "high", "1/0", "5/", float("nan"), 10**400, [], {"label": "x"}, {"score": {"score": 1}}]
+    "value",
+    [None, True, "", "high", "1/0", "5/", "5/inf", float("nan"), 10**400, [], {"label": "x"}, {"score": {"score": 1}}],
 )
 def test_what_is_no_importance_counts_nothing(value: object) -> None:
     assert (parse_importance(value), is_importance(value)) == (0.0, False)
 
 
 def test_labels_have_aliases() -> None:
-    assert [sidecar_label(one) for one in ("MUST remember", "medium", "ＬＯＷ", "unknown", 3)] == [
+    assert [
+        sidecar_label(one) for one in ("MUST remember", "medium", "ＬＯＷ", "must  remember", "nice to-have", 3)
+    ] == [
         "must_remember",
         "nice_to_have",
         "ignore",
+        None,
         None,
         None,
     ]
@@ -118,17 +131,28 @@ def test_labels_have_aliases() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["TODO", "> > - [x] 1. task: x", "（ＴＯＤＯ）", "〖 reminder 〗x", "TODO–x", "iv) TODO x"]
+    "text",
+    [
+        *("TODO", "> > - [x] 1. task: x", "（ＴＯＤＯ）", "〖reminder〗x", "TODO–x", "iv) TODO x"),
+        *("[✅] TODO", "[☒]todo", "1.TODO", "-TODO", "(iv)(a)task", "IV. task", "٣) task", "1.5-TODO"),
+    ],
 )
 def test_a_marker_is_found_behind_prefixes(text: str) -> None:
     assert has_task_marker(text)
 
 
-@pytest.mark.parametrize("text", ["", "todos", "TODO,x", "TODO]", "[TODO", "my TODO", "note: TODO"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "todos", "TODO,x", "TODO]", "[TODO", "my TODO", "note: TODO", "〖 reminder 〗x"),
+        *("1.5 TODO", "[✗] TODO", "ab) TODO", "iiii. task", "-x TODO"),
+    ],
+)
 def test_a_word_elsewhere_is_no_marker(text: str) -> None:
     assert not has_task_marker(text)
 
 
 def test_a_list_number_is_taken_off_once() -> None:
     assert strip_task_prefix("2026-01-01 TODO") == "01-01 TODO"
+    assert strip_task_prefix("1.5 TODO") == "1.5 TODO"
     assert strip_task_prefix(" > - 1. [ ] a)") == "a)"

@@ -168,6 +168,14 @@ def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None
         assert (point.hit, point.gold_nice) == (measures["Success@6"], measures["GoldNice@6"])
 
 
+def test_texts_longer_than_the_limit_are_found_as_a_replay_finds_them(tmp_path: Path) -> None:
+    folder = recording(tmp_path, "long", memory_at_end=False)
+    path = folder / "long.jsonl"
+    path.write_text(path.read_text().replace("pears are late", "pears are late " * 2_000))
+    points = saturation(folder, "lab", seeds=1)
+    assert {point.hit for point in points if point.arm == "hybrid"} == {1.0}
+
+
 def test_two_processes_draw_the_same_points(tmp_path: Path) -> None:
     recording(tmp_path, "one", memory_at_end=False)
     folder = recording(tmp_path, "two", memory_at_end=False)

@@ -88,13 +88,23 @@ Lane = list[tuple[int, float]]
 class DocsIndex:
     """An index in a file. ``embed`` gives float32 ``[n, d]``; None: no vector lane. ``model`` names the embedder.
 
-    Vectors are kept by content and model: text that moves is not embedded again, and another model's vectors are
-    never compared with. A file that holds something else is :class:`UnusableInput`. ``packed`` is what
-    :meth:`packed` of another index gave: then the index is a copy of that one, in memory, and no file is touched.
+    ``ask`` embeds queries, where they are embedded otherwise than what is searched. Vectors are kept by content and
+    model: text that moves is not embedded again, and another model's vectors are never compared with. A file that holds
+    something else is :class:`UnusableInput`. ``packed`` is what :meth:`packed` of another index gave: then the index is
+    a copy of that one, in memory, and no file is touched.
     """
 
-    def __init__(self, path: Path, embed: Embed | None = None, model: str = "", *, packed: bytes | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        embed: Embed | None = None,
+        model: str = "",
+        *,
+        packed: bytes | None = None,
+        ask: Embed | None = None,
+    ) -> None:
         self.path = path
+        self._ask = ask or embed
         self.last_ingest: dict[str, Any] = {}
         self._embed = embed
         self._model = model
@@ -168,10 +178,10 @@ class DocsIndex:
         return DocsSearch(rows, status, _trace(fused, fts, vec, rows) if trace else None)
 
     def _embedded_query(self, query: str) -> tuple[np.ndarray | None, str]:
-        if self._embed is None:
+        if self._ask is None:
             return None, "missing_api_key"
         try:
-            return embedded(self._embed, [query])[0], "ok"
+            return embedded(self._ask, [query])[0], "ok"
         except Exception:
             return None, "embedding_failed"
 

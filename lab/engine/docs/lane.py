@@ -157,16 +157,21 @@ def snippet(text: str, max_chars: int) -> str:
 
 
 def open_docs(
-    settings: DocsSettings, folder_or_sqlite: Path, embed: Embed | None = None, *, model: str = ""
+    settings: DocsSettings,
+    folder_or_sqlite: Path,
+    embed: Embed | None = None,
+    *,
+    model: str = "",
+    ask: Embed | None = None,
 ) -> DocsIndex:
     """Bring the index of the configured roots up to date, and open it.
 
     What is unchanged is neither written nor embedded again. The place is a file (``.sqlite``, ``.sqlite3``, ``.db``) or
     a folder for one. Without roots the index stays as it is. The receipt of the ingest is the index's ``last_ingest``.
-    ``model`` names the embedder: vectors that another one made are not used.
+    ``model`` names the embedder: vectors that another one made are not used. ``ask`` embeds queries, if not ``embed``.
     """
     named = folder_or_sqlite.suffix.lower() in INDEX_SUFFIXES and not folder_or_sqlite.is_dir()
-    index = DocsIndex(folder_or_sqlite if named else folder_or_sqlite / INDEX_NAME, embed, model)
+    index = DocsIndex(folder_or_sqlite if named else folder_or_sqlite / INDEX_NAME, embed, model, ask=ask)
     try:
         index.ingest(
             plan_ingest(settings), max_chunk_chars=settings.max_chunk_chars, with_vectors=settings.embed_on_ingest

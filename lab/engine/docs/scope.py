@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from lab.engine.js import WHITESPACE
+from lab.engine.js import WHITESPACE, text_or_blank
 
 GLOBAL = "global"
 ScopeMap = Mapping[str, Sequence[str]]
 _REMNANT = re.compile(r"\A\[?(?:iso|scope):")
 
 
-def scope_token(scope: str) -> str:
-    """A scope in lower case, without what a tag left on it: ``[scope:`` in front, slashes, a bracket behind."""
-    bare = _REMNANT.sub("", scope.strip(WHITESPACE).lower())
+def scope_token(scope: Any) -> str:
+    """A scope in lower case, without what a tag left on it: ``[scope:`` in front, slashes, a bracket behind.
+
+    The plugin takes any value here: nothing at all (null) is blank.
+    """
+    bare = _REMNANT.sub("", text_or_blank(scope).strip(WHITESPACE).lower())
     return bare.lstrip("/").rstrip("]").strip(WHITESPACE)
 
 
-def is_scoped(scope: str) -> bool:
+def is_scoped(scope: Any) -> bool:
     """Whether a scope narrows the search at all: neither empty nor ``global``."""
     return scope_token(scope) not in ("", GLOBAL)
 
 
 def short_key(token: str) -> str:
-    """The first segment of a scope token, split at ``/`` and ``:``; the whole token where that is empty."""
+    """The first segment of a scope token, split at ``/`` and ``:``; the whole token where that is empty.
+
+    The plugin takes remnants of a tag off once more: ``scope:iso:a`` has the token ``iso:a`` and the segment ``a``.
+    """
+    token = scope_token(token)
     return re.split("[/:]", token, maxsplit=1)[0] or token
 
 
-def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
+def pushdown_repos(scope: Any, strategy: str, scope_map: ScopeMap) -> list[str]:
     """Repos that the search itself is limited to; empty means all of them.
 
     ``repo_prefix``: the scope's first segment. ``map``: the entries mapped to the scope, then those of its first
@@ -37,7 +45,7 @@ def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
     if not is_scoped(scope):
         return []
     if strategy == "repo_prefix":
-        return [short_key(scope_token(scope))]
+        return [key for key in (short_key(scope_token(scope)),) if key]
     if strategy != "map":
         return []
     repos: dict[str, str] = {}
@@ -47,7 +55,7 @@ def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
     return list(repos.values())
 
 
-def matches_scope(repo: str, path: str, scope: str, strategy: str, scope_map: ScopeMap) -> bool:
+def matches_scope(repo: str, path: str, scope: Any, strategy: str, scope_map: ScopeMap) -> bool:
     """Whether a document belongs to a scope. Case is ignored.
 
     Without a scope, and under ``none`` or a strategy of another name, everything does. Under ``map`` a scope that is
@@ -55,15 +63,16 @@ def matches_scope(repo: str, path: str, scope: str, strategy: str, scope_map: Sc
     """
     if not is_scoped(scope):
         return True
-    token, repo, path = scope_token(scope), repo.strip(WHITESPACE).lower(), path.strip(WHITESPACE).lower().lstrip("/")
+    token, repo, path = scope_token(scope), repo.lower(), path.lower()
     if strategy == "repo_prefix":
-        return _inside(repo, path, short_key(token))
+        key = short_key(token)
+        return not key or _inside(repo, path, key)
     if strategy == "path_prefix":
         folder = token.replace(":", "/")
         return path == folder or path.startswith(f"{folder}/") or f"/{folder}/" in path
     if strategy == "map":
-        entries = (entry.lower().rstrip("/") for entry in _mapped(token, scope_map))
-        return any(path == entry or _inside(repo, path, entry) for entry in entries if entry)
+        entries = (entry.lower() for entry in _mapped(token, scope_map))
+        return any(path == entry or _inside(repo, path, entry) for entry in entries)
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lab.engine.collation import id_order
 from lab.engine.js import js_length, js_slice
-from lab.engine.recall.wrap import escape, wrap
+from lab.engine.recall.wrap import HEAD, escape, line, wrap
 
 MAX_LISTED = 10
 
@@ -32,11 +32,16 @@ class Budget(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The text that is injected, the slots left in it, and the receipt of what had to go."""
+    """The text that is injected, the slots that were not dropped, and the receipt of what had to go.
+
+    ``intact`` are the slots whose lines stand whole in the text. Where :func:`pack` had to cut it, they are fewer than
+    ``kept``, which is what the plugin's receipt counts.
+    """
 
     context: str
     kept: tuple[Slot, ...]
     receipt: dict[str, Any]
+    intact: tuple[Slot, ...]
 
 
 def compose(slots: Sequence[Slot], comment: str = "") -> str:
@@ -55,7 +60,8 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     whole = compose(slots, comment)
     before = js_length(whole)
     if not budget.enabled:
-        return Packed(whole, tuple(slots), _receipt(budget, budget.min_recent_slots, before, before, [], 0))
+        receipt = _receipt(budget, budget.min_recent_slots, before, before, [], 0)
+        return Packed(whole, tuple(slots), receipt, tuple(slots))
     protected_count = min(max(0, budget.min_recent_slots), len(slots))
     protected = _most_recent(slots, protected_count)
     kept, context = list(slots), whole
@@ -71,9 +77,18 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
             context = compose(kept, comment)
     overflow = max(0, js_length(context) - budget.max_chars)
     context = js_slice(context, budget.max_chars) if overflow else context
-    return Packed(
-        context, tuple(kept), _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
-    )
+    receipt = _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
+    return Packed(context, tuple(kept), receipt, _intact(kept, comment, budget.max_chars))
+
+
+def _intact(slots: Sequence[Slot], comment: str, end: int) -> tuple[Slot, ...]:
+    """The slots whose lines end before a cut after ``end`` UTF-16 units of the composed text."""
+    at = js_length(f"{comment}\n" if comment else "") + len(HEAD)
+    for number, slot in enumerate(slots, 1):
+        at += 1 + js_length(line(number, slot.category, slot.label, slot.text))
+        if at > end:
+            return tuple(slots[: number - 1])
+    return tuple(slots)
 
 
 def _most_recent(slots: Sequence[Slot], count: int) -> set[str]:
@@ -124,7 +139,7 @@ def pack_well_formed(
     before = js_length(whole)
     if not budget.enabled or before <= budget.max_chars:
         recent = min(max(0, budget.min_recent_slots), len(slots)) if budget.enabled else budget.min_recent_slots
-        return Packed(whole, tuple(slots), _receipt(budget, recent, before, before, [], 0))
+        return Packed(whole, tuple(slots), _receipt(budget, recent, before, before, [], 0), tuple(slots))
     protected_count = min(max(0, budget.min_recent_slots), len(slots))
     protected = _most_recent(slots, protected_count)
     soft = [slot for slot in _order_of_going(slots, budget) if slot.id not in hard]
@@ -161,9 +176,8 @@ def pack_well_formed(
     if overflow:
         kept = [kept[0]._replace(text=_cut_escaped(kept[0].text, overflow))]
     context = compose(kept, comment)
-    return Packed(
-        context, tuple(kept), _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
-    )
+    receipt = _receipt(budget, protected_count, before, js_length(context), dropped, overflow)
+    return Packed(context, tuple(kept), receipt, tuple(kept))
 
 
 def _cut_escaped(text: str, overflow: int) -> str:

@@ -6,13 +6,11 @@ prompt.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from lab.engine.collation import id_order
-from lab.engine.js import WHITESPACE, round6, whole_count
+from lab.engine.js import WHITESPACE, js_json, round6, whole_count
 from lab.engine.memory import normal_label
 from lab.engine.recall.select.outcome import Quota, TierCount
 from lab.engine.settings import ReceiptSettings
@@ -166,7 +164,7 @@ def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str
     for name, keys in (("fallback", _FALLBACK), ("coldLane", _COLD_LANE), ("workingSet", _WORKING_SET)):
         if receipt.get(name) is not None:
             value[name] = {key: receipt[name][key] for key in keys if key in receipt[name]}
-    return f"<!-- openclaw-mem-engine:autoRecall {compact_json(value)} -->"
+    return f"<!-- openclaw-mem-engine:autoRecall {js_json(value)} -->"
 
 
 def closed_comment(comment: str) -> str:
@@ -178,11 +176,6 @@ def closed_comment(comment: str) -> str:
         return ""
     inner = comment[len("<!--") : -len("-->")]
     return f"<!--{inner.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}-->"
-
-
-def compact_json(value: Any) -> str:
-    """JSON as the plugin writes it: no spaces, nothing escaped that need not be."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def most_listed(settings: ReceiptSettings) -> int:
@@ -200,17 +193,13 @@ def lane_of(hits: Sequence[Found], listed: int) -> Lane:
     return Lane({one.id for one in hits}, _top(hits, listed))
 
 
-def _number(value: float) -> float:
-    return round6(value) if math.isfinite(value) else 0
-
-
 def _top(hits: Sequence[Found], count: int) -> list[Found]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
     for identity, score, distance in hits:
         # Rounded first: scores that look alike in the receipt stand in the order of their ids.
-        score = _number(score)
+        score = round6(score)
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
-    return [Found(identity, -negative, _number(best[identity][1])) for negative, _, identity in ordered]
+    return [Found(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]

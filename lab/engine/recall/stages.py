@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.engine.js import WHITESPACE
+from lab.engine.js import WHITESPACE, js_json
 from lab.engine.memory import MUST, UNKNOWN, Row, resolve_label
 from lab.engine.recall.budget import Packed, Slot
-from lab.engine.recall.receipt import Final, compact_json, lifecycle_receipt, prompt_comment
+from lab.engine.recall.receipt import Final, lifecycle_receipt, prompt_comment
 from lab.engine.recall.scope import GLOBAL, ScopePolicy, resolve_scope, scope_plan
 from lab.engine.recall.select.outcome import Picked, Selection
 from lab.engine.recall.select.policy_loop import policy_loop_v0
@@ -267,4 +267,4 @@ def _log(turn: Turn, marker: str, value: Any, level: str = "info") -> None:
 
 
 def _mark(marker: str, value: Any) -> str:
-    return f"{NAME}:{marker} {compact_json(value)}"
+    return f"{NAME}:{marker} {js_json(value)}"

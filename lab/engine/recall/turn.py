@@ -46,6 +46,7 @@ class Memories:
     """What the flow may ask of a store for one prompt.
 
     ``no_vector`` is why the vector lane is dark, where it is. ``write`` keeps a Working Set row, where one is kept.
+    ``gone`` are the ids of rows that were forgotten: they keep their numbers among ``rows``, and no search finds them.
     """
 
     view: View
@@ -56,6 +57,12 @@ class Memories:
     no_vector: str | None = None
     docs: DocsLane | None = None
     write: Callable[[Row], None] | None = None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> Sequence[Row]:
+        """The rows that were not forgotten."""
+        return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows
 
 
 @dataclass(slots=True)
@@ -146,5 +153,5 @@ class Turn:
 
     @property
     def kept(self) -> tuple[Slot, ...]:
-        """The slots that are injected."""
-        return self.packed.kept if self.packed else ()
+        """The slots that stand whole in what is injected."""
+        return self.packed.intact if self.packed else ()

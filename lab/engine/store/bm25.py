@@ -4,7 +4,7 @@
   rows; a query's words count in their order and as often as they occur. Equal to LanceDB 0.40 to the last bit
   (``tests/engine/test_bm25.py``).
 * :func:`scan_hits`: as the public plugin gets them. It never builds an index, so LanceDB scans: statistics are those of
-  the rows that pass the filter, a word's occurrences stand in for its rows, and hits come in order of insertion.
+  the rows that pass the filter, a word's occurrences stand in for its rows, and hits come in the table's order.
 """
 
 from __future__ import annotations
@@ -139,9 +139,12 @@ def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
 
 
 def scan_hits(
-    postings: Postings, query: Sequence[str], allowed: np.ndarray, limit: int
+    postings: Postings, query: Sequence[str], allowed: np.ndarray, limit: int, places: np.ndarray | None = None
 ) -> tuple[list[int], list[float]]:
-    """Rows of ``allowed`` (bool ``[rows]``) with a positive score, in order of insertion, and their scores."""
+    """Rows of ``allowed`` (bool ``[rows]``) with a positive score, and their scores.
+
+    In the order of their ``places`` in the table, which are their numbers where none are given.
+    """
     import numpy as np
 
     out = np.zeros(postings.rows, np.float32)
@@ -150,7 +153,8 @@ def scan_hits(
     words = float(lengths[allowed].sum())
     if not words:
         return [], []
-    for word in dict.fromkeys(query):
+    # LanceDB adds a repeated word where it stands last; the last bits of a sum depend on the order.
+    for word in reversed(dict.fromkeys(reversed(query))):
         found = postings.of(word)
         if found is None:
             continue
@@ -159,7 +163,10 @@ def scan_hits(
         if len(rows):
             average = np.float32(words / size)
             out[rows] += _weights(np.float32(size), np.float32(counts.sum()), counts, lengths[rows], average)
-    chosen = (out > 0).nonzero()[0][:limit]
+    chosen = (out > 0).nonzero()[0]
+    if places is not None:
+        chosen = chosen[np.argsort(places[chosen], kind="stable")]
+    chosen = chosen[:limit]
     return chosen.tolist(), out[chosen].tolist()
 
 

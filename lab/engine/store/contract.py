@@ -14,6 +14,8 @@ from lab.engine.memory import Row
 if TYPE_CHECKING:
     import numpy as np
 
+LANES = 16
+
 
 class Hit(NamedTuple):
     """A row in one lane's ranking.
@@ -53,7 +55,7 @@ class Query:
 class View(Protocol):
     """A query on a store as it stands; asking again costs nothing.
 
-    Ties stand in the order of ids (:mod:`lab.engine.collation`).
+    Ties stand in the order of ids (:mod:`lab.engine.collation`), in the plugin's scan in the order of the table.
     """
 
     def search(self, where: Filter, limit: int) -> Lanes:
@@ -67,11 +69,18 @@ class Store(Protocol):
     rows: list[Row]
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
-        """Append rows with unit vectors (float32 ``[len(rows), dimension]``) and the tokens of their ``index_text``."""
+        """Append rows with their vectors and the tokens of their ``index_text``.
+
+        Vectors are float32 ``[len(rows), dimension]``: of unit length, or zero.
+        """
         ...
 
     def remove(self, identity: str) -> None:
         """Take a row out of every search; its number stays taken."""
+        ...
+
+    def settle(self) -> None:
+        """Bring statistics and indexes up to date after rows were removed and none was added."""
         ...
 
     def expect(self, vectors: np.ndarray) -> None:
@@ -92,3 +101,32 @@ def vector_score(distance: np.ndarray) -> np.ndarray:
     import numpy as np
 
     return np.round(1.0 / (1.0 + distance), 6)
+
+
+def scan_score(distance: np.ndarray) -> np.ndarray:
+    """``1 / (1 + squared L2)`` with every bit, as the public plugin makes it."""
+    score: np.ndarray = 1.0 / (1.0 + distance)
+    return score
+
+
+def scan_distances(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Squared L2 distances of the rows of ``matrix`` to ``vector``: float64 ``[rows]`` that hold float32 values.
+
+    Summed in the order in which LanceDB sums without an index, equal to its ``_distance`` in every bit: 16 sums side
+    by side, then one after another (vectors of 8 or 16 numbers, which no embedder makes, it sums otherwise). Ranks of
+    near ties depend on these bits.
+    """
+    import numpy as np
+
+    difference = matrix - vector
+    squares = difference * difference
+    whole = squares.shape[1] // LANES * LANES
+    sums = np.zeros((len(squares), LANES), np.float32)
+    for start in range(0, whole, LANES):
+        sums += squares[:, start : start + LANES]
+    rest, total = np.zeros(len(squares), np.float32), np.zeros(len(squares), np.float32)
+    for column in range(whole, squares.shape[1]):
+        rest += squares[:, column]
+    for lane in range(LANES):
+        total += sums[:, lane]
+    return (rest + total).astype(np.float64)

@@ -1,7 +1,8 @@
 """The exact store: every visible row scored once per query in both lanes, then filtered by scope and label.
 
 One scoring serves every arm, every tier and every draw of labels. It answers as LanceDB does when that is compacted
-and indexed, to the last bit of a score.
+and indexed, to the last bit of a score; with the lane ``scan``, as the public plugin's LanceDB does, which has no
+index: ties of the vector lane and all hits of the text lane then stand in the order of the table.
 
 Queries that are known to come (:meth:`ExactStore.expect`) are scored in blocks, one matrix product for many turns; rows
 that are born within a block are scored turn by turn. A product in float32 only says which rows can be among the best.
@@ -14,12 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.engine.collation import id_order
-from lab.engine.memory import LABELS, Row
+from lab.engine.memory import LABELS, Places, Row
 from lab.engine.store.bm25 import Postings, index_scores, scan_hits
-from lab.engine.store.contract import Filter, Hit, Lanes, Query, vector_score
+from lab.engine.store.contract import Filter, Hit, Lanes, Query, scan_distances, scan_score, vector_score
 from lab.engine.store.growing import Growing
 from lab.engine.store.tokens import TextSettings
 
@@ -46,7 +47,10 @@ class ExactStore:
         self._norms = Growing(np.float32)
         self._scopes = Growing(np.int32)
         self._labels = Growing(np.int8)
+        self._row_places = Growing(np.int64)
+        self._places = Places()
         self._postings = Postings()
+        self._removed: list[int] = []
         self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
         self._asked = 0
         # The block that was scored: its first query, how many rows it speaks of, float32 [queries, rows].
@@ -63,14 +67,19 @@ class ExactStore:
         self._norms.extend(np.einsum("ij,ij->i", vectors, vectors))
         self._scopes.extend([self.scope_codes.setdefault(row.scope, len(self.scope_codes)) for row in rows])
         self._labels.extend([LABELS.index(row.importance_label) for row in rows])
+        self._row_places.extend([self._places.next(row) for row in rows])
         self._postings.add(tokens)
 
     def remove(self, identity: str) -> None:
         """Take the row of an id out of every search; its number stays taken."""
         number = max(number for number, row in enumerate(self.rows) if row.id == identity)
-        # A code that no filter asks for.
+        # A code that no filter asks for; and where there is no filter, a mask.
         self._scopes.array[number], self._labels.array[number] = -1, -1
+        self._removed.append(number)
         self._postings.remove(number)
+
+    def settle(self) -> None:
+        """Nothing to bring up to date: statistics follow every change."""
 
     def expect(self, vectors: np.ndarray) -> None:
         """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
@@ -78,9 +87,25 @@ class ExactStore:
 
     def view(self, query: Query) -> ExactView:
         """Everything that can be asked about one query, of the rows as they are."""
+        import numpy as np
+
         near = None if query.vector is None else self._near(query.vector)
         made = ScanView if self.settings.lane == "scan" else ExactView
-        return made(self.rows, self._scopes.array, self._labels.array, self.scope_codes, near, self._postings, query)
+        present = None
+        if self._removed:
+            present = np.ones(len(self.rows), bool)
+            present[self._removed] = False
+        return made(
+            self.rows,
+            self._scopes.array,
+            self._labels.array,
+            self._row_places.array,
+            self.scope_codes,
+            near,
+            self._postings,
+            query,
+            present,
+        )
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -88,14 +113,27 @@ class ExactStore:
     def _near(self, given: np.ndarray) -> Lane:
         import numpy as np
 
-        vector, matrix = given.astype(np.float32), self._matrix.array
+        vector, matrix, row_places = given.astype(np.float32), self._matrix.array, self._row_places.array
 
         def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             difference = matrix[places].astype(np.float64) - vector.astype(np.float64)
             distances = np.einsum("ij,ij->i", difference, difference)
             return vector_score(distances), distances
 
-        return Lane(np.arange(len(matrix)), self._products(vector), BAND, exact, self.rows)
+        def scanned(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            distances = scan_distances(matrix[places], vector)
+            return scan_score(distances), distances
+
+        numbers, rough = np.arange(len(matrix)), self._products(vector)
+        if self.settings.lane == "scan":
+            # Numbers follow the order of becoming visible, and decide where places are equal.
+            return Lane(
+                numbers, rough, BAND, scanned, lambda number, distance: (distance, int(row_places[number]), number)
+            )
+        return Lane(numbers, rough, BAND, exact, self._by_id)
+
+    def _by_id(self, number: int, _distance: float) -> Any:
+        return id_order(self.rows[number].id)
 
     def _products(self, vector: np.ndarray) -> np.ndarray:
         """float32 ``[rows]``: the squared distance of every row, as exact as float32 is, less the query's own norm."""
@@ -127,7 +165,7 @@ class Lane:
     """One lane under one query: its rows, how near each is roughly, and how its score is known exactly.
 
     ``numbers`` are row numbers, ``rough`` float32 with the best lowest. ``exact`` gives score and distance of some of
-    them, by their places.
+    them, by their places. ``tie`` orders rows of equal scores, from a row's number and distance.
     """
 
     def __init__(
@@ -136,13 +174,13 @@ class Lane:
         rough: np.ndarray,
         band: float,
         exact: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-        rows: Sequence[Row],
+        tie: Callable[[int, float], Any],
     ) -> None:
-        self.numbers, self._rough, self._band, self._exact, self._rows = numbers, rough, band, exact, rows
+        self.numbers, self._rough, self._band, self._exact, self._tie = numbers, rough, band, exact, tie
         self._order: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def best(self, mask: np.ndarray | None, limit: int) -> list[Hit]:
-        """The ``limit`` best of the rows in a mask (None: of all): score descending, then id."""
+        """The ``limit`` best of the rows in a mask (None: of all): score descending, then by the tie's order."""
         import numpy as np
 
         if self._order is not None:
@@ -154,7 +192,7 @@ class Lane:
         places = np.arange(len(self.numbers)) if mask is None else mask.nonzero()[0]
         if len(places) > limit:
             rough = self._rough[places]
-            # Those that may tie with the last are kept: their ids decide.
+            # Those that may tie with the last are kept: another rule decides between them.
             places = places[rough <= np.partition(rough, limit - 1)[limit - 1] + self._band]
         return [Hit(number, score, distance) for number, score, distance in self._ranked(places)[:limit]]
 
@@ -172,9 +210,7 @@ class Lane:
     def _ranked(self, places: np.ndarray) -> list[tuple[int, float, float]]:
         scores, distances = self._exact(places)
         found = zip(self.numbers[places].tolist(), scores.tolist(), distances.tolist(), strict=True)
-        ranked = sorted(
-            (-score, id_order(self._rows[number].id), number, distance) for number, score, distance in found
-        )
+        ranked = sorted((-score, self._tie(number, distance), number, distance) for number, score, distance in found)
         return [(number, -negative, distance) for negative, _, number, distance in ranked]
 
 
@@ -186,12 +222,16 @@ class ExactView:
         rows: Sequence[Row],
         scopes: np.ndarray,
         labels: np.ndarray,
+        row_places: np.ndarray,
         scope_codes: dict[str, int],
         near: Lane | None,
         postings: Postings,
         query: Query,
+        present: np.ndarray | None = None,
     ) -> None:
+        self._present = present
         self._rows, self._scopes, self._labels, self._scope_codes = rows, scopes, labels, scope_codes
+        self._row_places = row_places
         self._near, self._postings, self._query = near, postings, query
         self._worded = self._score_text()
         self._found: dict[tuple[Filter, int], Lanes] = {}
@@ -223,14 +263,21 @@ class ExactView:
         scores = index_scores(self._postings, self._query.tokens)
         rows = scores.nonzero()[0]
         scores = scores[rows]
-        return Lane(rows, -scores, 0.0, lambda places: (scores[places], np.zeros(len(places))), self._rows)
+        known = self._rows
+        return Lane(
+            rows,
+            -scores,
+            0.0,
+            lambda places: (scores[places], np.zeros(len(places))),
+            lambda number, _: id_order(known[number].id),
+        )
 
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
         return self._worded.best(self._mask(where, self._worded.numbers), limit) if self._worded else []
 
     def _mask(self, where: Filter, among: np.ndarray | slice = slice(None)) -> np.ndarray | None:
         """Which of these rows pass a filter; None: all."""
-        masks = []
+        masks = [] if self._present is None else [self._present[among]]
         if where.scope is not None:
             masks.append(self._scopes[among] == self._scope_codes.get(where.scope, -2))
         if where.labels is not None:
@@ -248,8 +295,10 @@ class ScanView(ExactView):
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
         import numpy as np
 
-        # Rows that came after this view was made are none of its business.
+        # Rows that were added after this view was made are not part of it.
         allowed = np.zeros(self._postings.rows, bool)
         mask = self._mask(where)
         allowed[: len(self._scopes)] = True if mask is None else mask
-        return list(map(Hit, *scan_hits(self._postings, self._query.tokens, allowed, limit)))
+        row_places = np.zeros(self._postings.rows, np.int64)
+        row_places[: len(self._row_places)] = self._row_places
+        return list(map(Hit, *scan_hits(self._postings, self._query.tokens, allowed, limit, row_places)))

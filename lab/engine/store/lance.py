@@ -144,6 +144,10 @@ class LanceStore:
         }
         self.table.add(pa.table(columns, schema=self._schema))
         self._waiting += len(rows)
+        self.settle()
+
+    def settle(self) -> None:
+        """Compact where as many changes wait as may."""
         if self.compact_every is not None and self._waiting >= self.compact_every:
             self.compact()
 
@@ -171,9 +175,10 @@ class LanceStore:
         self._waiting = 0
 
     def remove(self, identity: str) -> None:
-        """Delete the row of an id; its number stays taken."""
+        """Delete the row of an id; its number stays taken. Its words count until the table is compacted."""
         self.table.delete(f"id = {quoted(identity)}")
         self._number.pop(identity, None)
+        self._waiting += 1
 
     def expect(self, vectors: np.ndarray) -> None:
         """Nothing to make ready: a live table is asked query by query."""

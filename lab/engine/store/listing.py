@@ -9,9 +9,10 @@ from itertools import islice
 from operator import itemgetter
 
 from lab.engine.collation import id_order
-from lab.engine.memory import Row
+from lab.engine.memory import Places, Row
 
 _Entry = tuple[tuple[float, str], int, Row]
+_Stored = tuple[tuple[int, int], Row]
 
 
 class Listing:
@@ -19,16 +20,18 @@ class Listing:
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str | None, str], list[_Entry]] = {}
-        self._stored: dict[tuple[str | None, str], list[tuple[int, Row]]] = {}
+        self._stored: dict[tuple[str | None, str], list[_Stored]] = {}
+        self._places = Places()
         self._hard: dict[str | None, list[Row]] = {}
         self._count = 0
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Take in rows in the order of the store."""
+        """Take in rows in the order in which they become visible."""
         entries = [((-row.created_at, id_order(row.id)), number, row) for number, row in enumerate(rows, self._count)]
         for _, number, row in entries:
+            stored = ((self._places.next(row), number), row)
             for scope in (row.scope, None):
-                self._stored.setdefault((scope, row.category), []).append((number, row))
+                insort(self._stored.setdefault((scope, row.category), []), stored, key=itemgetter(0))
                 if row.hard_rule:
                     insort(self._hard.setdefault(scope, []), row, key=lambda one: (one.created_at, id_order(one.id)))
         # Newest first, so that each of many goes behind the one before, and none is moved for another.

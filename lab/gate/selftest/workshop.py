@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.cache import ChunkCache
-from lab.embedding.embedder import embedder_key
+from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
 from lab.engine.docs.lane import open_docs
 from lab.engine.store.tokens import Tokens, words_key
 from lab.files import dump_json, read_json, write_whole
@@ -112,27 +112,34 @@ class Workshop:
         texts = list(dict.fromkeys(text for one in plan.recordings for text in texts_of(plan, one)))
         limits = dict.fromkeys(one.clamp for one in plan.retrievals())
         clamped = list(dict.fromkeys([*texts, *(embedded_text(text, limit) for limit in limits for text in texts)]))
-        sources.vectors.prepare(clamped)
+        roles = roles_of(plan.embedder)
+        for role in roles:
+            sources.vectors.prepare(clamped, role=role)
 
         def embed(part: Sequence[str]) -> np.ndarray:
             clamped.extend(part)
-            sources.vectors.prepare(part)
+            for role in roles:
+                sources.vectors.prepare(part, role=role)
             return sources.vectors.of(part)
 
         with chdir(HERE):
             for number, settings in enumerate(dict.fromkeys(one.docs for one in plan.retrievals() if one.docs)):
                 # The index goes with the folder: only the texts that it embeds are wanted.
                 index = self._sound / f"{replay.name}-{number}.sqlite"
-                open_docs(settings, index, embed, model=embedder_key(plan.embedder))
+                open_docs(settings, index, embed, model=role_key(plan.embedder, DOCUMENT))
 
         import pyarrow as pa
 
-        def vectors(part: list[str]) -> pa.Array:
-            found = sources.vectors.of(part)
-            return pa.FixedSizeListArray.from_arrays(pa.array(found.ravel(), pa.float32()), found.shape[1])
+        def vectors_as(role: Role) -> Compute:
+            def vectors(part: list[str]) -> pa.Array:
+                found = sources.vectors.of(part, role)
+                return pa.FixedSizeListArray.from_arrays(pa.array(found.ravel(), pa.float32()), found.shape[1])
 
-        kind = pa.list_(pa.float32(), plan.embedder.dimension)
-        self._keep(Path("vectors") / embedder_key(plan.embedder), kind, clamped, vectors)
+            return vectors
+
+        kind = pa.list_(pa.float32(), sources.vectors.dimension)
+        for role in roles:
+            self._keep(Path("vectors") / role_key(plan.embedder, role), kind, clamped, vectors_as(role))
         for text_settings, words in sources.words.items():
             if isinstance(words, Tokens):
                 self._keep(Path("tokens") / words_key(text_settings), pa.list_(pa.string()), texts, _listed_by(words))

@@ -1,0 +1,101 @@
+"""One transcript as a recording, from a file or from the rows of a database."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Recording, in_birth_order
+from lab.recordings.openclaw.branch import Branch
+from lab.recordings.openclaw.copies import Session
+from lab.recordings.openclaw.entries import Entry, Transcript, active_branch, parse_file
+from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
+
+VERSIONS = (1, 2, 3, 4)
+ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def read_transcript(path: Path) -> Session:
+    """Read one file. Raises :class:`UnusableInput` where it has no header, or no message on its active branch."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    if data.startswith(ZSTD) or path.suffix == ".zst":
+        try:
+            data = unpack(data, TRANSCRIPT_LIMIT)
+        except CannotUnpack as error:
+            raise UnusableInput(f"{path}: {error}") from None
+    return read_data(data, path)
+
+
+def read_data(data: bytes, path: Path) -> Session:
+    """Read the bytes of a file; ``path`` is where they came from. Raises as :func:`read_transcript`."""
+    transcript = parse_file(data)
+    if not transcript.entries or transcript.entries[0].value.get("type") != "session":
+        raise UnusableInput(
+            f'{path}:1: is no session header; the first line of a transcript is {{"type": "session", "id": …}}'
+        )
+    header, *entries = transcript.entries
+    version = header.value.get("version", 1)
+    if version not in VERSIONS or isinstance(version, bool):
+        raise UnusableInput(f"{path}:{header.line}: version {version!r} is none of {', '.join(map(str, VERSIONS))}")
+    name = _conversation(path, header.value)
+    session = session_of(name, transcript, active_branch(entries), (), is_file=True)
+    if not session.messages:
+        raise UnusableInput(
+            f"{path}: holds no message of user or assistant on its active branch; move it out of the folder"
+        )
+    if not session.recording.turns:
+        raise UnusableInput(f"{path}: conversation {name!r} has no turns: nothing to replay")
+    return session._replace(file=path, stored=f"JSON Lines {version}")
+
+
+def session_of(
+    name: str, transcript: Transcript, active: tuple[list[Entry], int], told: Sequence[str], *, is_file: bool
+) -> Session:
+    """Return a transcript as a session: the recording of its active branch, and what was passed over.
+
+    ``active`` is the branch, and how many entries name a parent that is missing.
+    """
+    branch, lost = active
+    conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
+    walker = Branch(conversation)
+    walker.walk(branch)
+    headers = [one for one in transcript.entries if one.value["type"] == "session"]
+    on_branch = {one.line for one in branch}
+    away = [one for one in transcript.entries if one.line not in on_branch and one.value["type"] != "session"]
+    left = sum(one.value["type"] == "message" for one in away)
+    notes = [
+        *told,
+        *transcript.spoilt_notes(is_file=is_file),
+        *([f"entries whose parent the file does not hold, joined to the one before: {lost}"] if lost else []),
+        *([f"messages on branches that were left, not replayed: {left}"] if left else []),
+        *walker.notes(),
+    ]
+    passed = Counter(walker.passed)
+    passed["session headers"] = len(headers)
+    passed["entries on branches that were left"] = len(away)
+    passed["lines or events that are no entries"] = len(transcript.spoilt)
+    recording = Recording(
+        conversation,
+        tuple(walker.turns),
+        in_birth_order(walker.tools.memories),
+        notes=tuple(f"{conversation}: {note}" for note in notes),
+    )
+    entries = len(transcript.entries) + len(transcript.spoilt)
+    ids = frozenset(one.mark for one in transcript.entries if one.value["type"] != "session")
+    return Session(recording, ids, +passed, walker.messages, entries)
+
+
+def _conversation(path: Path, header: dict[str, Any]) -> str:
+    """The session's id; a file for one topic of it, or with an id that is no name, is called by its own name."""
+    identity = header.get("id")
+    stem = path.name.partition(".jsonl")[0]
+    if not isinstance(identity, str) or not identity.strip() or "/" in identity or not identity.isprintable():
+        return stem
+    return stem if stem.startswith(f"{identity}-topic-") else identity

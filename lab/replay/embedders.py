@@ -1,0 +1,42 @@
+"""Notes on configurations that name another embedding model than the run used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from lab.embedding.embedder import DEFAULT_MODEL
+from lab.systems.arms import EMBEDDER_NAMED
+
+
+def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = None) -> tuple[str, ...]:
+    """One sentence for each embedder that configurations name and the run did not use, with the arms that name it.
+
+    ``resolved`` is that of a manifest; ``arms`` are those to look at, by default all. Empty where nothing differs, and
+    where no configuration speaks of an embedder. Model names are compared, for that is all that a configuration says.
+    """
+    used = str(resolved["embedder"]["model"])
+    by_model: dict[str, list[str]] = {}
+    for arm in resolved["arms"]:
+        named = arm.get(EMBEDDER_NAMED)
+        if named and named != used and (arms is None or arm["name"] in arms):
+            by_model.setdefault(str(named), []).append(str(arm["name"]))
+    return tuple(_note(names, model, used) for model, names in by_model.items())
+
+
+def config_note(named: str | None) -> str | None:
+    """The same of a configuration by itself, before any replay; None where it names no embedder, or the default."""
+    if named in (None, DEFAULT_MODEL):
+        return None
+    return (
+        f"embedder: this configuration names {named}; lab replay uses {DEFAULT_MODEL} unless --embedder names another, "
+        "and its figures are then not those of this engine"
+    )
+
+
+def _note(arms: list[str], named: str, used: str) -> str:
+    one = len(arms) == 1
+    return (
+        f"embedder: the configuration of {'arm' if one else 'arms'} {', '.join(arms)} names {named}; this run used "
+        f"{used}, so its figures are not those of {'that engine' if one else 'these engines'}"
+    )

@@ -1,0 +1,143 @@
+"""The replay that docs/canary.md shows, copied from the page and run on a small home of an operator."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from lab.embedding.embedder import SentenceTransformerEmbedder
+from lab.engine.recall.wrap import CLOSE, HEAD
+from lab.engine.store.quiet import import_lancedb, quiet_lance
+from tests.embedding.conftest import Endpoint, running  # noqa: F401 - a fixture
+
+SESSION = "6f0c7a5e-0000-4000-8000-000000000002"
+GATEWAY = {
+    "gateway": {"mode": "local"},
+    "plugins": {
+        "slots": {"memory": "openclaw-mem-engine"},
+        "entries": {
+            "openclaw-mem-engine": {
+                "hooks": {"allowConversationAccess": True},
+                "config": {"autoRecall": {"selectionMode": "tier_quota_v1", "maxItems": 3}},
+            }
+        },
+    },
+}
+MEMORIES = (
+    ("kiln", "The kiln is fired on Thursdays", "must_remember"),
+    ("kiln", "Blue glaze needs two hours in the kiln", "nice_to_have"),
+    ("boat", "The boat lies at the kiln's landing stage", "must_remember"),
+)
+
+
+def _said(entry: str, parent: str | None, minute: int, text: str) -> dict[str, Any]:
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    at = f"2026-04-02T01:{minute:02}:00Z"
+    return {"type": "message", "id": entry, "parentId": parent, "timestamp": at, "message": message}
+
+
+def _replays(page: str) -> list[list[str]]:
+    """The words of every replay on a page."""
+    found = re.findall(r"^    (lab replay (?:[^\n]*\\\n)*[^\n]*)$", page, re.MULTILINE)
+    return [shlex.split(one.replace("\\\n", " ")) for one in found]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    lines = [
+        {"type": "session", "version": 3, "id": SESSION, "timestamp": "2026-04-02T01:00:00Z", "cwd": "/srv"},
+        _said("a1", None, 0, "[SCOPE: kiln]\nOn which day is the kiln fired?"),
+        _said("a2", "a1", 1, "Where does the boat lie, by the way?"),
+    ]
+    sessions = folder / ".openclaw/agents/main/sessions"
+    sessions.mkdir(parents=True)
+    (sessions / f"{SESSION}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    vectors = SentenceTransformerEmbedder().encode([text for _, text, _ in MEMORIES])
+    rows = [
+        {
+            "id": f"0b0e9a3c-1111-4000-8000-{number:012}",
+            "text": text,
+            "vector": vectors[number].tolist(),
+            "category": "fact",
+            "createdAt": 1.7e12 + number,
+            "importance": 0.5,
+            "importance_label": label,
+            "scope": scope,
+            "trust_tier": "user",
+        }
+        for number, (scope, text, label) in enumerate(MEMORIES)
+    ]
+    with quiet_lance():
+        import_lancedb().connect(str(folder / ".openclaw/memory/lancedb")).create_table("memories", rows)
+    (folder / "openclaw.json").write_text(json.dumps(GATEWAY), "utf-8")
+    changed = json.loads(json.dumps(GATEWAY))
+    section = changed["plugins"]["entries"]["openclaw-mem-engine"]["config"]
+    section |= {"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 1}}
+    (folder / "new.json").write_text(json.dumps(changed), "utf-8")
+    return folder
+
+
+def _run(words: list[str], home: Path, endpoint: Endpoint) -> list[dict[str, Any]]:
+    """The receipts of a replay in an operator's home, whose provider is ``endpoint``."""
+    home_words = [word.replace("~/", f"{home}/", 1) if word.startswith("~/") else word for word in words[1:]]
+    home_words = [word.replace("https://api.openai.com/v1", endpoint.url) for word in home_words]
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", *home_words], cwd=home, env=os.environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (receipts,) = (home / words[words.index("--out") + 1] / "receipts").iterdir()
+    rows: list[dict[str, Any]] = pq.read_table(receipts).to_pylist()
+    return rows
+
+
+def _block(*lines: str) -> str:
+    return sha256("\n".join((HEAD, *lines, CLOSE)).encode()).hexdigest()[:16]
+
+
+def test_replay_of_the_canary_page_is_the_live_plugin(
+    pages: dict[str, str],
+    home: Path,
+    running: Endpoint,  # noqa: F811
+) -> None:
+    words = _replays(pages["canary.md"])[0]
+    assert words[words.index("--vectors") + 1] == "stored"
+    tagged, plain = _run(words, home, running)
+    assert (tagged["arm"], tagged["scope"], plain["scope"]) == ("engine", "kiln", "global")
+    first, second = (f"{number}. [fact|{label}] {text}" for number, (_, text, label) in enumerate(MEMORIES[:2], 1))
+    assert tagged["block"] == _block(first, second)
+    # Nothing is stored in the scope of a turn that names none.
+    assert (plain["injected"], plain["chars"]) == (0, 0)
+    receipt = json.loads(tagged["receipt"])
+    assert (receipt["selectionMode"], receipt["quota"]["mustMax"]) == ("tier_quota_v1", 2)
+    assert re.search(r'"(score|distance)":-?\d+\.0[,}]', tagged["receipt"]) is None
+
+
+def test_replay_of_a_change_on_the_canary_page_runs_both_files(
+    pages: dict[str, str],
+    home: Path,
+    running: Endpoint,  # noqa: F811
+) -> None:
+    rows = {(row["arm"], row["scope"]): row for row in _run(_replays(pages["canary.md"])[1], home, running)}
+    assert set(rows) == {(arm, scope) for arm in ("engine", "new") for scope in ("kiln", "global")}
+    assert [rows[arm, "kiln"]["injected"] for arm in ("engine", "new")] == [2, 1]
+    assert json.loads(rows["new", "kiln"]["receipt"])["selectionMode"] == "tier_first_v1"
+
+
+@pytest.mark.parametrize("name", ["canary.md", "golden.md", "replay.md", "index.md"])
+def test_replay_of_an_operators_home_on_any_page_takes_their_file(pages: dict[str, str], name: str) -> None:
+    own = [words for words in _replays(pages[name]) if "--memories-from" in words]
+    assert own
+    for words in own:
+        assert "engine=openclaw.json" in words
+        assert [words[words.index(option) + 1] for option in ("--profile", "--scope")] == ["upstream", "tags"]

@@ -1,0 +1,141 @@
+"""An OpenAI-compatible server on loopback: a process of its own that serves the default model, and faults on request.
+
+    python endpoint_server.py PORT_FILE [hashing]
+
+It writes its port into a file and answers ``POST /v1/embeddings`` (models ``all-MiniLM-L6-v2``; vectors as JSON numbers
+whose float32 is the vector's, bit for bit). ``POST /faults`` takes a list of faults, each for one request to come, in
+order; ``GET /state`` tells what was asked and empties the count. Nothing is written to disk but the port.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from lab.embedding.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+
+HTML = b"<!doctype html><html><body>It works!</body></html>"
+
+
+class Server(ThreadingHTTPServer):
+    """What the requests share."""
+
+    daemon_threads = True
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.embedder, self.lock = embedder, threading.Lock()
+        self.vectors: dict[str, list[float]] = {}
+        self.faults: list[dict[str, Any]] = []
+        self.state = self.fresh()
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that was killed leaves its connection open: that is the test, and no fault of the server."""
+
+    @staticmethod
+    def fresh() -> dict[str, Any]:
+        return {"requests": 0, "texts": 0, "largest": 0, "keys": [], "paths": [], "statuses": {}, "payload": {}}
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        with self.lock:
+            new = list(dict.fromkeys(text for text in texts if text not in self.vectors))
+            if new:
+                self.vectors |= dict(zip(new, self.embedder.encode(new).tolist(), strict=True))
+            return [self.vectors[text] for text in texts]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Be silent."""
+
+    def do_GET(self) -> None:
+        state, self.server.state = self.server.state, self.server.fresh()
+        self.answer(200, json.dumps(state).encode())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/faults":
+            self.server.faults = body
+            self.answer(200, b"{}")
+            return
+        with self.server.lock:
+            fault = self.server.faults.pop(0) if self.server.faults else {}
+            state = self.server.state
+            state["requests"] += 1
+            state["texts"] += len(body["input"])
+            state["largest"] = max(state["largest"], len(body["input"]))
+            state["keys"].append(self.headers.get("Authorization"))
+            state["paths"].append(self.path)
+            state["payload"] = {name: value for name, value in body.items() if name != "input"}
+        if not self.path.endswith("/embeddings"):
+            self.answer(404, b'{"error": "no such path"}')
+            return
+        self.embeddings(body["input"], fault)
+
+    def embeddings(self, texts: list[str], fault: dict[str, Any]) -> None:
+        time.sleep(fault.get("sleep", 0))
+        if "raw" in fault:
+            self.answer(fault.get("status", 200), fault["raw"].encode(), fault)
+            return
+        if "status" in fault:
+            self.answer(fault["status"], b'{"error": {"message": "sent: %s"}}' % texts[0].encode()[:40], fault)
+            return
+        vectors = self.server.embed(texts)
+        if "dimension" in fault:
+            vectors = [row[: fault["dimension"]] for row in vectors]
+        if "scale" in fault:
+            vectors = [[value * fault["scale"] for value in row] for row in vectors]
+        if "uneven" in fault:
+            vectors[-1] = vectors[-1][:-1]
+        if "first" in fault:
+            vectors[0] = [float(fault["first"]) for _ in vectors[0]]
+        rows = [{"object": "embedding", "index": place, "embedding": row} for place, row in enumerate(vectors)]
+        rows = rows[::-1]  # an order is nowhere promised
+        if "short" in fault:
+            rows = rows[1:]
+        if "no_index" in fault:
+            rows = [{"embedding": row["embedding"]} for row in rows]
+        data = json.dumps({"object": "list", "data": rows, "model": "m"}).encode()
+        if "cut" in fault:
+            data = data[: len(data) // 2]
+        self.answer(200, data, fault)
+
+    def answer(self, status: int, body: bytes, fault: dict[str, Any] | None = None) -> None:
+        fault = fault or {}
+        statuses = self.server.state["statuses"]
+        statuses[str(status)] = statuses.get(str(status), 0) + 1
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body) + fault.get("missing", 0)))
+        for name, value in fault.get("headers", {}).items():
+            self.send_header(name, value)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+
+def main() -> None:
+    """Serve until killed."""
+    embedder = HashingEmbedder() if "hashing" in sys.argv[2:] else SentenceTransformerEmbedder()
+    embedder.encode(["ready"])
+    server = Server(embedder)
+    place = Path(sys.argv[1])
+    part = place.with_suffix(".part")
+    part.write_text(str(server.server_address[1]))
+    part.rename(place)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

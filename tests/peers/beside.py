@@ -1,0 +1,182 @@
+"""One turn after another through the live plugin and through profile ``upstream``, and what differs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from families import BETWEEN, SETTINGS, START, Family
+from plugin import Endpoint, Plugin
+
+MOST = 300
+RECEIPT = "openclaw-mem-engine:autoRecall.receipt "
+LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text>.*)$")
+
+
+class Answer(NamedTuple):
+    """What one side did with a turn: the ids in the block, its text (as a hash), the receipt and the rest of the log.
+
+    ``receipt`` is the JSON text as it was logged.
+    """
+
+    ids: list[str]
+    block: str
+    receipt: str
+    log: list[str]
+
+
+class Compared(NamedTuple):
+    """A family under one configuration: turns, those that are equal, and the first that is not."""
+
+    family: str
+    settings: str
+    turns: int
+    equal: int
+    injected: int
+    first: str
+
+
+def compare(
+    node: str, folder: Path, family: Family, place: Path, names: Iterable[str] = SETTINGS
+) -> Iterator[Compared]:
+    """Run every turn of a family under each configuration on both sides, in the folder ``place``.
+
+    The table is filled once; each configuration has a copy of it, for it may write into it.
+    """
+    endpoint = Endpoint()
+    try:
+        with Plugin(node, folder, family.settings, place / "filled", endpoint) as plugin:
+            _fill(plugin, endpoint, family)
+        for name in names:
+            settings, own = SETTINGS[name] | family.settings, place / name
+            shutil.copytree(place / "filled", own / "live")
+            with Plugin(node, folder, settings, own / "live", endpoint) as plugin:
+                live = list(_live(plugin, family))
+            yield _compared(family, name, live, _lab(family, settings, plugin.table, endpoint, own))
+    finally:
+        endpoint.close()
+
+
+def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) -> Compared:
+    if len(own) != len(live):
+        raise RuntimeError(f"{family.name}, {name}: {len(live)} turns of the plugin and {len(own)} of the lab")
+    differing = [at for at, (one, other) in enumerate(zip(live, own, strict=True)) if one != other]
+    first = _told(family, differing[0], live, own) if differing else ""
+    injected = sum(len(one.ids) for one in live)
+    return Compared(family.name, name, len(live), len(live) - len(differing), injected, first)
+
+
+def _fill(plugin: Plugin, endpoint: Endpoint, family: Family) -> None:
+    """Store the family's rows."""
+    endpoint.refused = family.refused
+    for rows in family.batches:
+        told, _ = plugin.ask("store", rows=rows, at=START)
+        if told["imported"] != len(rows):
+            raise RuntimeError(f"{family.name}: {told['imported']} of {len(rows)} rows were imported: {told}")
+    endpoint.refused = frozenset()
+    if family.raw:
+        plugin.ask("append", rows=family.raw)
+
+
+def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
+    """The plugin's answers."""
+    known = [row for rows in family.batches for row in rows] + family.raw
+    for at, prompt in enumerate(family.prompts):
+        now = START + (at + 1) * BETWEEN
+        if at in family.stored:
+            row = family.stored[at]
+            given = {name: row[name] for name in ("text", "category", "importance", "scope") if row[name] is not None}
+            told, _ = plugin.ask("remember", params=given, at=now - 1)
+            known.append(given | {"id": told["id"]})
+        text, log = plugin.ask("turn", prompt=prompt, at=now, session=f"turn-{at}")
+        receipts = [line[len(RECEIPT) :] for _, line in log if line.startswith(RECEIPT)]
+        others = [line for _, line in log if not line.startswith(RECEIPT)]
+        yield Answer(
+            _ids(text or "", known),
+            _hash(text or ""),
+            receipts[-1] if receipts else "{}",
+            others,
+        )
+
+
+def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
+    """The ids of the memories whose lines a block holds whole: text and category say which they are."""
+    from lab.engine.recall.wrap import escape
+
+    by_line = {(row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known)}
+    found = (LINE.match(line) for line in block.split("\n"))
+    ids = (by_line.get((one["category"], one["text"])) for one in found if one)
+    return [identity for identity in ids if identity]
+
+
+def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoint, place: Path) -> list[Answer]:
+    """The lab's answers, as ``lab replay`` gives them: a recording, the plugin's table and vectors, its provider."""
+    from lab.replay.plan import Asked
+    from lab.replay.run import run_replay
+    from lab.replay.tables import read_table
+
+    recording, arm = place / "turns.jsonl", place / "settings.json"
+    recording.write_text("".join(json.dumps(line) + "\n" for line in _recording(family)), "utf-8")
+    arm.write_text(json.dumps(settings), "utf-8")
+    asked = Asked(
+        str(recording),
+        "lab",
+        (f"engine={arm}",),
+        memories_from=str(table),
+        profile="upstream",
+        scope="tags",
+        recall_turns="user",
+        labels="recorded",
+        embedder=f"openai:text-embedding-3-small@{endpoint.url}/v1",
+        vectors="stored",
+    )
+    run = run_replay(asked, place / "run", kept=False).run
+    (conversation,) = run.done()
+    rows = read_table(run.receipts(conversation)).to_pylist()
+    return [
+        Answer(
+            row["item_id"][: row["injected"]],
+            row["block"],
+            row["receipt"],
+            list(row["log"]),
+        )
+        for row in sorted(rows, key=lambda row: row["seq"])
+    ]
+
+
+def _recording(family: Family) -> Iterator[dict[str, Any]]:
+    from datetime import UTC, datetime
+
+    def iso(at: int) -> str:
+        return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+
+    yield {"kind": "recording", "schema": "lab.recording.v1", "conversation": "peers", "language": "en"}
+    yield {"kind": "session", "session": "s", "time": iso(START + BETWEEN)}
+    for at, prompt in enumerate(family.prompts):
+        time = iso(START + (at + 1) * BETWEEN)
+        yield {"kind": "turn", "turn": f"t{at}", "role": "user", "text": prompt, "time": time}
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _told(family: Family, at: int, live: list[Answer], own: list[Answer]) -> str:
+    one, other = live[at], own[at]
+    parts = [f"turn {at}, {family.prompts[at]!r}"]
+    names = ("ids", "block", "log")
+    differing = [name for name in names if getattr(one, name) != getattr(other, name)]
+    parts += [f"{name}: plugin {getattr(one, name)}, lab {getattr(other, name)}" for name in differing]
+    if one.receipt != other.receipt:
+        theirs, ours = json.loads(one.receipt), json.loads(other.receipt)
+        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        parts += [f"receipt {key}: plugin {theirs.get(key)}, lab {ours.get(key)}" for key in keys]
+        if not keys:
+            parts.append(f"receipt, equal but for its text: plugin {one.receipt}, lab {other.receipt}")
+    # The log and the receipt are long; what differs first is what explains.
+    return "; ".join(part if len(part) <= MOST else part[:MOST] + "…" for part in parts)

@@ -1,0 +1,212 @@
+"""Stores and turns that are drawn from a seed: what could set the lab and the live plugin apart, a family each."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+DAY = 86_400_000
+START = 1_760_000_000_000
+BETWEEN = 60_000
+CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
+SCORES = (0.95, 0.85, 0.7, 0.55, 0.2, None)
+SCOPES = ("global", "global", "global", "team-oak", "team-elm")
+_WORDS = (
+    "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper gasket atlas willow copper margin basil "
+    "anchor tunnel ribbon quartz saddle beacon cedar novel puzzle rudder salmon thread vessel walnut yarn zinc "
+    "release backup meeting invoice password deploy ticket budget review draft plan week office door key lamp"
+)
+WORDS = _WORDS.split()
+SIGNS = "我們決定把窯爐的溫度調低一點今天下午三點在港口開會請記得帶上帳本和燈籠茶山的路很滑不要忘記"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A store, and how it is asked.
+
+    ``batches`` are added one after another, a fragment each; ``raw`` goes into the table as it is, not through the
+    plugin's import. The provider is down for the texts in ``refused``. ``stored`` are added between turns, by the
+    number of the turn that they precede. ``settings`` is merged into every configuration.
+    """
+
+    name: str
+    batches: list[list[Row]]
+    prompts: list[str]
+    raw: list[Row] = field(default_factory=list)
+    refused: frozenset[str] = frozenset()
+    stored: dict[int, Row] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+# Two policies, the Working Set on and off, budgets that cut, and receipts of both kinds.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "first": {"autoRecall": {"selectionMode": "tier_first_v1"}},
+    "quota": {"autoRecall": {"selectionMode": "tier_quota_v1"}},
+    # Under the default budget such a receipt leaves room for little else.
+    "quota-receipt": {"autoRecall": {"selectionMode": "tier_quota_v1"}, "receipts": {"verbosity": "high"}},
+    "first-set": {
+        "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 3},
+        "workingSet": {"enabled": True, "persist": False, "maxChars": 600},
+        "receipts": {"verbosity": "high", "maxItems": 8},
+        "budget": {"maxChars": 6000},
+    },
+    "quota-set-kept": {
+        "autoRecall": {"selectionMode": "tier_quota_v1", "maxItems": 6, "tierSearchMultiplier": 1},
+        "workingSet": {"enabled": True, "persist": True},
+    },
+    "quota-cut": {
+        "autoRecall": {"selectionMode": "tier_quota_v1"},
+        "workingSet": {"enabled": True, "persist": False},
+        "budget": {"maxChars": 700},
+    },
+    "first-tail": {
+        "autoRecall": {"selectionMode": "tier_first_v1", "tierSearchMultiplier": 3},
+        "budget": {"maxChars": 300, "overflowAction": "truncate_tail"},
+    },
+}
+
+
+class Draw:
+    """Draws rows and prompts from one seed."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.random = random.Random(f"{seed} {name}")
+
+    def text(self, words: int = 0) -> str:
+        """A sentence."""
+        chosen = self.random.choices(WORDS, k=words or self.random.randint(3, 11))
+        return " ".join(chosen).capitalize() + self.random.choice((".", "", " <now>.", " & more"))
+
+    def chinese(self) -> str:
+        """A sentence of signs, some of them with a word in Latin letters."""
+        signs = "".join(self.random.choices(SIGNS, k=self.random.randint(4, 16)))
+        return self.random.choice((signs, f"{signs}。", f"{signs} {self.random.choice(WORDS)} {signs[:3]}"))
+
+    def row(self, text: str = "", **values: Any) -> Row:
+        """A row for the plugin's import, from up to 60 days before the first turn."""
+        return {
+            "id": str(uuid.UUID(int=self.random.getrandbits(128), version=4)),
+            "text": text or self.text(),
+            "category": self.random.choice(CATEGORIES),
+            "importance": self.random.choice(SCORES),
+            "scope": self.random.choice(SCOPES),
+            "createdAt": START - self.random.randint(1, 60 * DAY),
+        } | values
+
+    def rows(self, count: int, make: Callable[[], str] | None = None, **values: Any) -> list[Row]:
+        """Rows in order of time."""
+        made = [self.row(make() if make else "", **values) for _ in range(count)]
+        return sorted(made, key=lambda row: row["createdAt"])
+
+    def batches(self, rows: list[Row]) -> list[list[Row]]:
+        """The same rows in parts of various sizes, single rows among them."""
+        parts, at = [], 0
+        while at < len(rows):
+            size = self.random.choice((1, 1, 2, 5, 20))
+            parts.append(rows[at : at + size])
+            at += size
+        return parts
+
+    def prompts(self, count: int, make: Callable[[], str] | None = None, near: list[Row] | None = None) -> list[str]:
+        """Prompts: some that repeat a row's words, some with a scope, some that ask for nothing."""
+        made = []
+        for _ in range(count):
+            prompt = (make or self.text)()
+            kind = self.random.random()
+            if near and kind < 0.4:
+                prompt = self.random.choice(near)["text"] + self.random.choice(("", "?", " again"))
+            if self.random.random() < 0.4:
+                prompt = (
+                    f"[SCOPE: {self.random.choice(('team-oak', 'team-elm', 'empty-room', 'Not a scope!'))}] {prompt}"
+                )
+            made.append(self.random.choice(("ok", "thanks!", "/help")) if kind > 0.95 else prompt)
+        return made
+
+
+def families(turns: int, seed: int = 13) -> list[Family]:
+    """Every family, asked as many ``turns`` under each configuration."""
+    made = []
+    for make in (_in_order, _out_of_order, _duplicates, _untimed, _unembedded, _scarce, _chinese, _growing):
+        draw = Draw(make.__name__, seed)
+        made.append(make(draw, turns))
+    return made
+
+
+def _in_order(draw: Draw, turns: int) -> Family:
+    rows = draw.rows(120)
+    return Family("in order of time", draw.batches(rows), draw.prompts(turns, near=rows))
+
+
+def _out_of_order(draw: Draw, turns: int) -> Family:
+    rows = draw.rows(120)
+    draw.random.shuffle(rows)
+    return Family("out of order of time", draw.batches(rows), draw.prompts(turns, near=rows))
+
+
+def _duplicates(draw: Draw, turns: int) -> Family:
+    """Each text in five rows. Their categories differ, so that a line of the block says which of them it is."""
+    texts = [draw.text() for _ in range(24)]
+    rows = [draw.row(text, category=category) for text in texts for category in CATEGORIES[:5]]
+    for row in rows:
+        row |= {"scope": "global", "importance": draw.random.choice((0.9, 0.6, None))}
+    draw.random.shuffle(rows)
+    return Family("one text in five rows", draw.batches(rows), draw.prompts(turns, near=rows))
+
+
+def _untimed(draw: Draw, turns: int) -> Family:
+    """A third of the rows have no time, or zero: only a table that something else wrote holds such rows."""
+    rows = draw.rows(100)
+    draw.random.shuffle(rows)
+    return Family(
+        "missing times", [rows[:20]], draw.prompts(turns, near=rows), [_as_stored(draw, row) for row in rows[20:]]
+    )
+
+
+def _as_stored(draw: Draw, row: Row) -> Row:
+    """A row as the table has it."""
+    from lab.conformance.embedding import embed
+    from lab.engine.memory import label_of_score
+
+    kind = draw.random.random()
+    time = None if kind < 0.2 else 0 if kind < 0.4 else row["createdAt"]
+    label = label_of_score(row["importance"])
+    vector = embed(row["text"]).tolist()
+    return row | {"createdAt": time, "importance_label": label, "trust_tier": "import", "vector": vector}
+
+
+def _unembedded(draw: Draw, turns: int) -> Family:
+    """The provider was down while a third of the rows were stored, and is for some of the prompts."""
+    rows = draw.rows(100)
+    draw.random.shuffle(rows)
+    refused = frozenset(row["text"] for row in rows[::3])
+    return Family("zero vectors", draw.batches(rows), draw.prompts(turns, near=rows[1::3]), refused=refused)
+
+
+def _scarce(draw: Draw, turns: int) -> Family:
+    """Scopes of one to three rows, filled up from others; one of them stands in no list."""
+    rows = [
+        draw.row(scope=scope) for scope in ("team-oak", "team-elm", "team-elm", "small:one", "small:one", "small:one")
+    ]
+    rows += draw.rows(60, scope="lab-notes") + draw.rows(40, scope="global")
+    policy = {"defaultScope": "small:one", "fallbackScopes": ["lab-notes", "team-oak", "global"]}
+    return Family("scarce scopes", draw.batches(rows), draw.prompts(turns, near=rows), settings={"scopePolicy": policy})
+
+
+def _chinese(draw: Draw, turns: int) -> Family:
+    rows = draw.rows(100, draw.chinese)
+    draw.random.shuffle(rows)
+    return Family("Chinese", draw.batches(rows), draw.prompts(turns, draw.chinese, rows))
+
+
+def _growing(draw: Draw, turns: int) -> Family:
+    """Rows that are stored between turns, after others that were imported."""
+    rows = draw.rows(40)
+    draw.random.shuffle(rows)
+    stored = {at: draw.row() for at in range(turns) if draw.random.random() < 0.6}
+    prompts = draw.prompts(turns, near=[*rows, *stored.values()])
+    return Family("stored between turns", draw.batches(rows), prompts, stored=stored)

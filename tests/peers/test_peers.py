@@ -1,0 +1,58 @@
+"""A few turns of the live plugin beside ``upstream``, where Node is there and ``LAB_PLUGIN`` names the plugin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture
+def peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the modules of this folder importable, as for the program."""
+    monkeypatch.syspath_prepend(HERE)
+
+
+@pytest.mark.usefixtures("peers")
+@pytest.mark.parametrize("number", range(8))
+def test_upstream_answers_each_family_as_the_live_plugin(tmp_path: Path, number: int) -> None:
+    from beside import compare
+    from families import families
+    from needs import Missing, find_node, find_plugin
+
+    try:
+        node, folder = find_node(), find_plugin(None)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    family = families(turns=12)[number]
+    found = list(compare(node, folder, family, tmp_path, ["first-set", "quota-set-kept", "quota-receipt"]))
+    assert [one.first for one in found] == ["", "", ""]
+    assert [one.equal for one in found] == [12, 12, 12]
+    assert all(one.injected for one in found)
+
+
+@pytest.mark.usefixtures("peers")
+def test_needs_without_node_or_plugin_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from needs import Missing, find_node, find_plugin
+
+    monkeypatch.delenv("LAB_PLUGIN", raising=False)
+    with pytest.raises(Missing, match="no plugin: give the folder of openclaw-mem-engine, or name it in LAB_PLUGIN"):
+        find_plugin(None)
+    with pytest.raises(Missing, match=r"holds no index\.ts"):
+        find_plugin(str(tmp_path))
+    (tmp_path / "index.ts").write_text("")
+    with pytest.raises(Missing, match="its packages are not installed; run npm ci --omit=dev there"):
+        find_plugin(str(tmp_path))
+    monkeypatch.setenv("LAB_NODE", str(tmp_path / "node"))
+    with pytest.raises(Missing, match="does not run"):
+        find_node()
+    monkeypatch.setenv("LAB_NODE", sys.executable)
+    with pytest.raises(Missing, match=r"is Python .* and a version from 22\.15 is needed"):
+        find_node()
+    monkeypatch.delenv("LAB_NODE")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Missing, match="no Node here"):
+        find_node()

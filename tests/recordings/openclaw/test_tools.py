@@ -1,0 +1,166 @@
+"""What memory tools did: direct calls, calls through tool search, failures, and memories that were forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.recordings.model import Recording
+from lab.recordings.readers import read_library
+from lab.recordings.write import recording_lines
+
+Read = Callable[[Any], Recording]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def from_log(log: Any) -> Recording:
+        path = tmp_path / "a.jsonl"
+        path.write_text(log.text(), "utf-8")
+        (recording,) = read_library(path, "openclaw").recordings
+        return recording
+
+    return from_log
+
+
+def notes(recording: Recording) -> list[str]:
+    return [note.removeprefix(f"{recording.conversation}: ") for note in recording.notes]
+
+
+def spans(recording: Recording) -> list[tuple[str, int, int | None]]:
+    return [(one.text, one.visible_from, one.visible_until) for one in recording.memories]
+
+
+def test_store_through_tool_search_counts_once(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.stores("The gate sticks", "row-1", wrapped=True)
+    log.says("user", "two")
+    recording = read(log)
+    (memory,) = recording.memories
+    assert (memory.key, memory.label) == (f"{log.id}/{log.id}/0001-0002#0", "nice_to_have")
+    assert (spans(recording), notes(recording)) == ([("The gate sticks", 1, None)], [])
+
+
+def test_store_whose_wrapper_answers_first_counts_once(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    made = {"action": "created", "id": "row-1"}
+    log.calls("memory_store", "c", {"text": "x y"}, wrapped=True)
+    log.answers("c", "tool_call", {"tool": {}, "result": {"details": made}})
+    log.effect("c", "memory_store", {"text": "x y"}, made)
+    assert spans(read(log)) == [("x y", 1, None)]
+
+
+def test_store_told_by_the_wrapper_alone_counts(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.calls("memory_store", "c", {"text": "x y"}, wrapped=True)
+    log.answers("c", "tool_call", {"tool": {}, "result": {"details": {"action": "created", "category": "Fact"}}})
+    (memory,) = read(log).memories
+    assert (memory.text, memory.category) == ("x y", "fact")
+
+
+def test_several_effects_of_one_call_are_memories_of_their_own(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.says("assistant", [{"type": "toolCall", "id": "c", "name": "tool_search_code", "arguments": {"code": "…"}}])
+    first = log.effect("c", "memory_store", {"text": "a b"}, {"action": "created", "id": "row-1"}, 1)
+    second = log.effect("c", "memory_store", {"text": "c d"}, {"action": "created", "id": "row-2"}, 2)
+    recording = read(log)
+    assert [one.key for one in recording.memories] == [f"{log.id}/{log.id}/{one}#0" for one in (first, second)]
+
+
+def test_effect_that_failed_stores_nothing(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    for number, (details, more) in enumerate([({"error": "readonly_mode"}, {}), ({}, {"isError": True})]):
+        log.calls("memory_store", f"c{number}", {"text": "x"}, wrapped=True)
+        log.effect(f"c{number}", "memory_store", {"text": "x"}, details, **more)
+    log.calls("memory_store", "c9", {"text": "x"})
+    log.answers("c9", "memory_store", {"action": "duplicate"})
+    recording = read(log)
+    assert (recording.memories, notes(recording)) == ((), ["calls of memory_store that stored nothing: 3"])
+
+
+def test_id_of_a_call_that_comes_again_is_another_call(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    for number in (1, 2):
+        log.calls("memory_store", "call_1", {"text": f"text {number}"}, wrapped=True)
+        log.effect("call_1", "memory_store", {"text": f"text {number}"}, {"action": "created", "id": f"row-{number}"})
+    assert [one.text for one in read(log).memories] == ["text 1", "text 2"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_forgotten_memory_is_invisible_from_the_next_turn(read: Read, new_log: Any, wrapped: bool) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.stores("The gate sticks", "row-1")
+    log.stores("The roof leaks", "row-2")
+    log.says("user", "two")
+    log.calls("memory_forget", "f", {"memoryId": "row-1"}, wrapped=wrapped)
+    told = {"action": "deleted", "id": "row-1"}
+    if wrapped:
+        log.effect("f", "memory_forget", {"memoryId": "row-1"}, told)
+    log.answers("f", "memory_forget", {"tool": {}, "result": {"details": told}} if wrapped else told)
+    log.says("user", "three")
+    recording = read(log)
+    assert spans(recording) == [("The gate sticks", 1, 2), ("The roof leaks", 1, None)]
+    assert notes(recording) == ["memories forgotten, which no turn recalls from then on: 1"]
+
+
+def test_forget_that_deletes_nothing_is_counted(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.stores("The gate sticks", "row-1")
+    results: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        ({"query": "gate"}, {"action": "candidates", "found": 1, "candidates": [{"id": "row-1", "text": "x"}]}, {}),
+        ({"memoryId": "row-1"}, {"error": "readonly_mode", "id": "row-1"}, {}),
+        ({"memoryId": "row-1"}, {"action": "deleted", "id": "row-1"}, {"isError": True}),
+        ({"memoryId": "row-9"}, {"action": "deleted", "id": "row-9"}, {}),
+    ]
+    for number, (given, details, more) in enumerate(results):
+        log.calls("memory_forget", f"f{number}", given)
+        log.answers(f"f{number}", "memory_forget", details, **more)
+    log.calls("memory_forget", "f8", {"memoryId": "row-1"})
+    recording = read(log)
+    assert spans(recording) == [("The gate sticks", 1, None)]
+    assert notes(recording) == [
+        "calls of memory_forget for memories that were stored elsewhere: 1",
+        "calls of memory_forget that deleted nothing: 2",
+        "calls of memory_forget that listed candidates and deleted nothing: 1",
+        "calls of memory_forget without a result, which count as not deleted: 1",
+    ]
+
+
+def test_forget_finds_a_row_by_what_recall_listed(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    log.calls("memory_store", "s", {"text": "The gate sticks"})
+    log.answers("s", "memory_store")
+    log.calls("memory_recall", "r", {"query": "gate"})
+    log.answers("r", "memory_recall", {"memories": [{"id": "row-7", "text": "The gate sticks"}]})
+    log.calls("memory_forget", "f", {"memoryId": "row-7"})
+    log.says("user", "two")
+    log.answers("f", "memory_forget")
+    assert spans(read(log)) == [("The gate sticks", 1, 2)]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_memory_that_no_turn_can_recall_is_left_out(read: Read, new_log: Any, turns: int) -> None:
+    log = new_log()
+    for _ in range(turns):
+        log.says("user", "one")
+    for row in ("row-1", "row-2"):
+        log.stores(f"The gate of {row} sticks", row)
+    log.calls("memory_forget", "f", {"memoryId": "row-1"})
+    log.answers("f", "memory_forget", {"action": "deleted", "id": "row-1"})
+    log.says("user", "two")
+    recording = read(log)
+    assert spans(recording) == [("The gate of row-2 sticks", turns, None)]
+    assert notes(recording) == ["memories forgotten before a turn could recall them, left out: 1"]
+    assert b"The gate of row-2 sticks" in recording_lines(recording)

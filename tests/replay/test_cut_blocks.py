@@ -1,0 +1,63 @@
+"""Blocks that the plugin's budget cuts: what the text no longer holds whole is not injected."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.engine.recall.budget import Budget, Slot, compose, pack
+
+LABEL = {"importance_label": "nice_to_have"}
+
+
+def _slots(*sizes: int) -> list[Slot]:
+    return [Slot(str(at), at, "fact", "unknown", "é" * size) for at, size in enumerate(sizes)]
+
+
+def _protected(maximum: int) -> Budget:
+    """Nothing is dropped: all slots are protected, so that only a cut is left."""
+    return Budget(True, maximum, 9, "truncate_oldest")
+
+
+@pytest.mark.parametrize("comment", ["", "<!-- 😀 -->"])
+def test_pack_cut_at_every_place_keeps_the_slots_that_end_before(comment: str) -> None:
+    slots = _slots(3, 0, 40)
+    lines = [f"{number}. [fact|unknown] {slot.text}" for number, slot in enumerate(slots, 1)]
+    for maximum in range(1, len(compose(slots, comment)) + 3):
+        packed = pack(slots, _protected(maximum), comment)
+        whole = packed.context.split("\n")
+        assert [slot.id for slot in packed.intact] == [slots[at].id for at in range(3) if lines[at] in whole]
+        assert packed.kept == tuple(slots)
+
+
+@pytest.mark.parametrize(("size", "whole"), [(100, 1), (400, 0)])
+def test_replay_of_a_cut_block_injects_what_stands_whole(desk: Any, size: int, whole: int) -> None:
+    long = "pears " + "x" * size
+    desk.say("cut", ("shop", [("user", "how many pears are there", (long, LABEL))] * 2))
+    config = desk.home / "config.json"
+    config.write_text(json.dumps({"budget": {"maxChars": 300}}), "utf-8")
+    row = desk.rows(desk.run("engine", config=str(config), profile="upstream"))[-1]
+    receipt = json.loads(row["receipt"])
+    assert (receipt["injectedCount"], row["injected"], len(row["item_key"])) == (1, whole, whole)
+    assert row["chars"] == min(300, receipt["budget"]["beforeChars"])
+
+
+def test_replay_at_high_verbosity_counts_no_item_behind_a_cut_comment(desk: Any) -> None:
+    memories = [(f"pears in crate {number}", LABEL) for number in range(5)]
+    desk.say("comment", ("shop", [("user", "how many pears are there", one) for one in memories] * 2))
+    config = desk.home / "config.json"
+    config.write_text(json.dumps({"autoRecall": {"maxItems": 5}, "receipts": {"verbosity": "high", "maxItems": 5}}))
+    row = desk.rows(desk.run("engine", config=str(config), profile="upstream"))[-1]
+    assert json.loads(row["receipt"])["injectedCount"] == 1
+    assert (row["injected"], row["item_key"], row["chars"]) == (0, [], 1800)
+
+
+def test_replay_of_upstream_prints_numbers_as_the_plugin_does(desk: Any) -> None:
+    desk.say("same", ("shop", [("user", "pears", ("pears", LABEL))] * 2))
+    text = desk.rows(desk.run("engine", profile="upstream"))[-1]["receipt"]
+    assert '"score":1,"distance":0}' in text
+    assert " " not in text
+    seed = desk.rows(desk.run("engine", out="seed"))[-1]["receipt"]
+    assert '"score":1.0,"distance":0.0}' in seed

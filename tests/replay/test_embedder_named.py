@@ -1,0 +1,146 @@
+"""A configuration that names another embedder than the run used: every face says so in its first lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lab.cli import compare as compare_verb
+from lab.cli.replay import score
+from lab.cli.verdict_tables import tell
+from lab.compare.paired import compare_arms
+from lab.engine.config import resolve
+from lab.engine.config_file import EMBEDDER, embedder_of
+from lab.gate.outputs import junit, summary
+from lab.gate.policy import read_policy
+from lab.gate.schema import verdict_schema
+from lab.gate.verdict import judge
+from lab.replay.embedders import config_note, embedder_notes
+from lab.replay.plan import plan_of
+from lab.replay.run_directory import RunDirectory, open_run
+from lab.report.build import build_report
+from tests.replay.conftest import Desk
+
+HOST = {"plugins": {"entries": {"openclaw-mem-engine": {"enabled": True, "config": {"autoRecall": {"maxItems": 4}}}}}}
+NOTE = (
+    "embedder: the configuration of arm live names text-embedding-3-small; this run used hashing (for tests alone), so "
+    "its figures are not those of that engine"
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (None, None),
+        ({}, None),
+        ({"autoRecall": {"maxItems": 4}}, None),
+        ({"lab": {"arm": "engine"}}, None),
+        ({"embedding": {"maxChars": 3000}}, "text-embedding-3-small"),
+        ({"embedding": {"model": "text-embedding-3-large"}}, "text-embedding-3-large"),
+        (HOST, "text-embedding-3-small"),
+        (HOST["plugins"], "text-embedding-3-small"),
+        ({"enabled": True, "config": {}}, "text-embedding-3-small"),
+        ({"config": {"embedding": {"model": "text-embedding-3-large"}}}, "text-embedding-3-large"),
+        ({"plugins": {"entries": {"another": {}}}}, None),
+        ("seed", None),
+    ],
+)
+def test_embedder_of_a_configuration_is_what_its_engine_runs_with(value: Any, found: str | None) -> None:
+    assert embedder_of(value) == found
+
+
+def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
+    assert resolve({}, "upstream").other["embedding"]["model"] == EMBEDDER
+
+
+def _arm(name: str, named: str | None = None) -> dict[str, Any]:
+    return {"name": name} | ({"embedder_named": named} if named else {})
+
+
+def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs() -> None:
+    small, large = "text-embedding-3-small", "text-embedding-3-large"
+    arms = [_arm("a", small), _arm("b"), _arm("c", small), _arm("d", large)]
+    both, other = embedder_notes({"embedder": {"model": "m"}, "arms": arms})
+    assert both.startswith(f"embedder: the configuration of arms a, c names {small}; this run used m, so its figures")
+    assert other.startswith(f"embedder: the configuration of arm d names {large}; ")
+    assert embedder_notes({"embedder": {"model": "m"}, "arms": arms}, ["b"]) == ()
+    assert embedder_notes({"embedder": {"model": small}, "arms": arms[:3]}) == ()
+    assert config_note(None) is config_note("all-MiniLM-L6-v2") is None
+    assert "names text-embedding-3-small; lab replay uses all-MiniLM-L6-v2" in str(config_note(small))
+
+
+@pytest.fixture
+def ran(desk: Desk) -> RunDirectory:
+    """Two arms over a small recording: ``live`` with the configuration of a host, ``hybrid`` with none."""
+    for name in ("first", "second"):
+        desk.say(name, ("global", [("user", f"the {name} port is 8080", "port 8080"), ("user", "which port is it?")]))
+        desk.judge(f"{name}/s1/t1#0", turn=f"{name}/s1/t2")
+    host = desk.home / "openclaw.json"
+    host.write_text(json.dumps(HOST | {"lab": {}}))
+    config = desk.home / "live.json"
+    config.write_text(json.dumps({"config": {"lab": {"arm": "engine"}}}))
+    return desk.run(f"live={config}", "hybrid").run
+
+
+def _after(text: str, lines: int) -> str:
+    """The first lines, unfolded."""
+    return " ".join("\n".join(text.splitlines()[:lines]).split())
+
+
+def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirectory) -> None:
+    arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
+    assert [arm.get("embedder_named") for arm in arms] == ["text-embedding-3-small", None]
+    assert embedder_notes(ran.manifest["resolved"]) == (NOTE,)
+    assert plan_of(ran).run_key() == ran.manifest["run_key"]
+
+
+def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
+    from lab.replay.plan import Asked
+    from lab.replay.run import run_replay
+
+    heard: list[str] = []
+    run_replay(Asked.of_manifest(ran.manifest["asked"]), desk.home / "again", announce=heard.append)
+    assert heard[0] == NOTE
+
+
+def test_score_and_compare_tell_it_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    score(ran.path, [], False)
+    assert _after(capsys.readouterr().out, 3).startswith(NOTE)
+    score(ran.path, [], False, True)
+    assert json.loads(capsys.readouterr().out)["embedder"] == [NOTE]
+    for form, begins in (("text", "live minus hybrid "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
+        compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form)
+        told = _after(capsys.readouterr().out, 5)
+        assert told.startswith(begins)
+        assert NOTE in told.replace("\\_", "_")
+    assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
+
+
+def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk) -> None:
+    policy = desk.home / "policy.toml"
+    policy.write_text(
+        'name = "mine"\nabout = "x"\n[comparison]\nbaseline = "hybrid"\ncandidate = "live"\n'
+        '[[guard]]\nmeasure = "RepeatRate"\nmargin = 0.02\n'
+    )
+    verdict = judge(read_policy(str(policy)), ran)
+    assert verdict.embedder == (NOTE,)
+    tell(verdict)
+    assert NOTE in _after(capsys.readouterr().out, 5)
+    assert NOTE in junit(verdict).decode().split("<testcase")[0]
+    assert NOTE in "".join(summary(verdict).splitlines(keepends=True)[:4])
+    jsonschema.validate(json.loads(json.dumps(verdict.as_json())), verdict_schema())
+
+
+def test_report_tells_it_below_its_title(ran: RunDirectory) -> None:
+    page, twin = _reported(build_report(ran))
+    assert NOTE in page.split("<main")[0]
+    assert NOTE in "".join(twin.splitlines(keepends=True)[:4])
+
+
+def _reported(files: Sequence[Path]) -> tuple[str, str]:
+    return files[0].read_text("utf-8"), files[1].read_text("utf-8")

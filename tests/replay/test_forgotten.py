@@ -1,0 +1,204 @@
+"""Memories that are forgotten: no arm recalls them from then on, in either store, and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.embedding.embedder import HashingEmbedder
+from lab.embedding.vectors import Vectors
+from lab.engine.memory import LABELS
+from lab.engine.store.tokens import words_under
+from lab.errors import UnusableInput
+from lab.golden.lint import probe_problems
+from lab.golden.model import Judgement, Probe
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.readers import read_library
+from lab.replay.explain import explain
+from lab.replay.loop import Answered, replay, rows_of
+from lab.replay.moments import moments
+from lab.replay.plan import Asked
+from lab.replay.promises import Promises
+from lab.replay.run import run_replay
+from lab.replay.tables import read_table
+from lab.sweep.saturation import saturation
+from lab.systems.arms import make_arm, parse_arms
+from lab.systems.contract import Retrieval
+from lab.systems.retrievers import STORES, StoreRetriever, make_store
+
+SPANS = ((0, None), (0, 2), (1, 4), (2, 2), (2, None), (3, 5), (3, None), (5, 6))
+ARMS = (
+    "tier_first_v1",
+    "tier_quota_v1",
+    "vector",
+    "bm25",
+    "hybrid",
+    "recency",
+    "random",
+    "oracle",
+    "seed_full",
+    "engine",
+)
+TURNS = tuple(Turn(f"c/s/{seq}", seq, "s", "user", f"crate {seq} of pears", 1000 + seq) for seq in range(6))
+MEMORIES = tuple(
+    Memory(
+        f"c/s#{number}",
+        text := f"pears in crate {number}",
+        text,
+        born,
+        number,
+        category=("fact", "preference", "decision")[number % 3],
+        label=LABELS[number % 2],
+        hard_rule=number == 2,
+        visible_until=until,
+    )
+    for number, (born, until) in enumerate(SPANS)
+)
+RECORDING = Recording("c", TURNS, MEMORIES)
+GOLD = tuple(Judgement(memory.key) for memory in MEMORIES)
+AFTER = Probe("c/after", "c", None, "pears", GOLD)
+
+
+def answers(store: str, names: tuple[str, ...], recording: Recording = RECORDING) -> list[Answered]:
+    rows = rows_of(recording, {memory.key: str(memory.label) for memory in recording.memories})
+    arms = [make_arm(spec, profile="seed", max_items=6, depth=50, seed=0) for spec in parse_arms(names)]
+
+    def make(retrieval: Retrieval) -> StoreRetriever:
+        texts = [*(turn.text for turn in TURNS), *(memory.index_text for memory in MEMORIES), "pears"]
+        embedder = HashingEmbedder()
+        vectors, words = Vectors(embedder), words_under(retrieval.text)
+        vectors.prepare(texts)
+        words.prepare(texts)
+        return StoreRetriever(make_store(store, embedder.dimension, retrieval.text), vectors, words)
+
+    happening = list(moments(recording, [AFTER], "all"))
+    return list(replay(recording, rows, happening, arms, make, scoping="open"))
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
+    promises = Promises(RECORDING)
+    seen: set[str] = set()
+    for answer in answers(store, ARMS):
+        there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.moment.seq)}
+        found = {item.key for item in answer.recall.items} | set(answer.recall.pinned)
+        assert found <= there, (answer.arm.name, answer.moment.seq)
+        assert answer.visible == len(there)
+        assert answer.hard_rules == ("c/s#2" in there)
+        assert promises.check(answer.recall, answer.moment.seq).future == 0
+        seen |= found
+        if answer.arm.name in ("vector", "recency", "hybrid", "random", "oracle"):
+            # The oracle sees the probe alone.
+            assert found == (there if answer.arm.name != "oracle" or answer.moment.probe else set())
+    assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
+
+
+def test_stores_agree_on_what_is_left() -> None:
+    exact, lance = (answers(store, ARMS) for store in STORES)
+    for mine, theirs in zip(exact, lance, strict=True):
+        assert mine.recall.items == theirs.recall.items, (mine.arm.name, mine.moment.seq)
+        assert mine.recall.context == theirs.recall.context
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_forgotten_is_as_if_it_had_never_been_there(store: str) -> None:
+    left = replace(RECORDING, memories=tuple(one for one in MEMORIES if one.visible_until is None))
+    names = ("vector", "bm25", "hybrid")
+    alone = [one.recall.items for one in answers(store, names, left) if one.moment.seq == 6]
+    assert [one.recall.items for one in answers(store, names) if one.moment.seq == 6] == alone
+
+
+def test_promise_is_broken_by_a_forgotten_memory() -> None:
+    (first, *_) = answers("exact", ("recency",))
+    assert {"c/s#0", "c/s#1"} == {item.key for item in first.recall.items}
+    assert [Promises(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
+
+
+def _recording(folder: Path) -> Path:
+    told = [("t1", "crate one"), ("t2", "crate two"), ("t3", "crate three of pears")]
+    lines = ['{"kind": "recording", "schema": "lab.recording.v1", "conversation": "c"}']
+    lines.append('{"kind": "session", "session": "s", "time": "2026-03-01T09:00:00+00:00"}')
+    for name, text in told:
+        lines.append(f'{{"kind": "turn", "turn": "{name}", "role": "user", "text": "{text}"}}')
+        after = ', "forgotten_after": "c/s/t2"' if name == "t1" else ""
+        lines.append(f'{{"kind": "memory", "text": "pears of {name}", "importance_label": "must_remember"{after}}}')
+    folder.mkdir()
+    path = folder / "c.jsonl"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
+    path = _recording(tmp_path / "in")
+    asked = Asked(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
+    first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
+    assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
+    # Another arm asks a live store for what was not kept.
+    other = run_replay(replace(asked, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
+    rows = read_table(other.receipts("c")).to_pylist()
+    by_turn = {(row["arm"], row["turn"]): row["item_key"] for row in rows}
+    assert by_turn["vector", "c/s/t2"] == ["c/s/t1#0"]
+    assert by_turn["vector", "c/s/t3"] == ["c/s/t2#0"]
+    assert not any(row["future"] for row in rows)
+
+
+def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
+    path = _recording(tmp_path / "in")
+    golden = tmp_path / "gold.jsonl"
+    golden.write_text(
+        '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
+        "utf-8",
+    )
+    asked = Asked(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
+    run = run_replay(asked, tmp_path / "run").run
+    assert explain(run, "c/s/t3", "hybrid").reasons == {"c/s/t1#0": "it had been forgotten"}
+    assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
+
+
+def test_saturation_forgets(tmp_path: Path) -> None:
+    path = _recording(tmp_path / "in")
+    golden = tmp_path / "gold.jsonl"
+    golden.write_text(
+        '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
+        "utf-8",
+    )
+    points = saturation(path, "lab", golden=golden, seeds=1)
+    assert points
+    assert all(point.hit == 0.0 for point in points)
+
+
+@pytest.mark.parametrize(
+    ("turn", "problem"),
+    [("c/s/t9", "forgotten_after 'c/s/t9' is no turn of the recording"), ("c/s/t1", None), ("", "is no turn")],
+)
+def test_end_of_a_memory_is_checked(tmp_path: Path, turn: str, problem: str | None) -> None:
+    path = _recording(tmp_path / "in")
+    path.write_text(path.read_text("utf-8").replace("c/s/t2", turn), "utf-8")
+    if problem is None:
+        assert read_library(path, "lab").recordings[0].memories[0].visible_until == 1
+        return
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "lab")
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:4: ")
+
+
+def test_end_before_the_birth_is_refused(tmp_path: Path) -> None:
+    path = _recording(tmp_path / "in")
+    text = path.read_text("utf-8")
+    late = '"text": "pears of t3", "importance_label": "must_remember"'
+    path.write_text(text.replace(late, f'{late}, "forgotten_after": "c/s/t1"'), "utf-8")
+    with pytest.raises(UnusableInput, match=r":8: forgotten_after 'c/s/t1' is before the memory is there"):
+        read_library(path, "lab")
+
+
+def test_probe_that_wants_a_forgotten_memory_is_a_known_memory() -> None:
+    probe = Probe("c/s/5", "c", "c/s/5", None, (Judgement("c/s#1"),))
+    assert probe_problems([RECORDING], [probe]) == []

@@ -1,0 +1,238 @@
+"""Memories with the vectors that a store holds: the same answers, refused where another embedder made them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab.embedding.embedder import HashingEmbedder, Role
+from lab.embedding.stored import stored_vectors
+from lab.embedding.vectors import Vectors
+from lab.engine.store.quiet import import_lancedb, quiet_lance
+from lab.errors import UnusableInput
+from lab.replay.explain import explain
+from lab.replay.memories_from import NOT_EMBEDDED, read_stored
+from lab.replay.plan import make_plan, plan_of
+from lab.report.explanation import explanation_text
+from lab.view.recorded import Recorded
+from tests.replay.conftest import Desk
+
+TEXTS = [f"host {number} listens on port {9000 + number}" for number in range(8)]
+ARMS = ("hybrid", "tier_first_v1")
+
+
+def _rows(texts: Sequence[str] = TEXTS) -> list[dict[str, Any]]:
+    """Rows of a table as the plugin writes them, with the vectors of the hashing embedder."""
+    return [
+        {
+            "id": f"0b0e9a3c-1111-4000-8000-{number:012}",
+            "text": text,
+            "category": "fact",
+            "importance": 0.9,
+            "importance_label": "nice_to_have",
+            "scope": "global",
+            "trust_tier": "user",
+            "createdAt": 1000.0 * number,
+            "vector": vector.tolist(),
+        }
+        for number, (text, vector) in enumerate(zip(texts, HashingEmbedder().encode(texts), strict=True))
+    ]
+
+
+def _table(folder: Path, rows: list[dict[str, Any]]) -> str:
+    import pyarrow as pa
+
+    width = len(rows[0]["vector"] or range(64))
+    plain = pa.Table.from_pylist([{name: value for name, value in row.items() if name != "vector"} for row in rows])
+    vectors = pa.array([row["vector"] for row in rows], pa.list_(pa.float32(), width))
+    with quiet_lance():
+        import_lancedb().connect(str(folder)).create_table(
+            "memories", plain.append_column("vector", vectors), on_bad_vectors="null"
+        )
+    return str(folder)
+
+
+@pytest.fixture
+def asked(desk: Desk) -> Desk:
+    """A conversation that says again what two rows of the table say."""
+    desk.say("c", ("global", [("user", TEXTS[3]), ("user", TEXTS[5])]))
+    return desk
+
+
+def test_stored_vectors_that_agree_give_the_same_receipts(asked: Desk) -> None:
+    table = _table(asked.home / "db", _rows())
+    embedded = asked.run(*ARMS, out="embedded", memories_from=table)
+    stored = asked.run(*ARMS, out="stored", memories_from=table, vectors="stored")
+    assert asked.rows(stored) == asked.rows(embedded)
+    resolved = stored.run.manifest["resolved"]
+    assert resolved["vectors"] == read_stored(Path(table), vectors=True).vectors.sha256
+    assert "vectors" not in embedded.run.manifest["resolved"]
+    assert plan_of(stored.run).run_key() == stored.run.manifest["run_key"]
+
+
+def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> None:
+    rows = _rows()
+    # By key, the sixth and later are not compared; here two of them have each other's vectors.
+    rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
+    table = _table(asked.home / "db", rows)
+    outcome = asked.run("vector", memories_from=table, vectors="stored")
+    assert outcome.embedded == 1, "a prompt; the other is among the five texts that were compared before"
+    last = asked.rows(outcome)[-1]
+    assert last["item_key"][0] == rows[7]["id"]
+    several = asked.run("vector", out="jobs", jobs=2, memories_from=table, vectors="stored")
+    assert asked.rows(several) == asked.rows(outcome)
+    cached = Vectors(HashingEmbedder())
+    assert cached.prepare(TEXTS) == 2
+
+
+def test_the_view_explains_with_the_stored_vectors_as_the_cli_does(asked: Desk) -> None:
+    rows = _rows()
+    rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
+    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+    key = asked.rows(outcome)[-1]["turn"]
+    told = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
+    assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == told
+    assert told.index(rows[7]["id"]) < told.index(rows[5]["id"])
+
+
+def test_two_rows_of_one_text_keep_their_vectors(asked: Desk) -> None:
+    rows = _rows([*TEXTS[:6], "same", "same"])
+    rows[7]["vector"] = rows[3]["vector"]
+    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+    assert set(asked.rows(outcome)[0]["item_key"][:2]) == {rows[3]["id"], rows[7]["id"]}
+
+
+def test_a_row_of_zeros_is_counted_and_not_compared(asked: Desk) -> None:
+    rows = _rows()
+    rows[0]["vector"] = [0.0] * 64
+    table = _table(asked.home / "db", rows)
+    found = read_stored(Path(table), vectors=True)
+    assert found.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
+    assert asked.run("vector", memories_from=table, vectors="stored").failures == ()
+
+
+class _Other(HashingEmbedder):
+    """Other vectors, or more numbers."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "other", "model": "another", "dimension": self.dimension}
+
+    def encode(self, texts: Sequence[str], role: Role = "document") -> np.ndarray:
+        return super().encode([text[::-1] for text in texts], role)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "said"),
+    [
+        (64, "5 of 5 stored vectors are not those of another (least cosine"),
+        (65, "its vectors have 64 numbers, and those of another 65; name the embedder that made them with --embedder"),
+    ],
+)
+def test_vectors_of_another_embedder_are_refused(
+    asked: Desk, monkeypatch: pytest.MonkeyPatch, dimension: int, said: str
+) -> None:
+    monkeypatch.setattr("lab.replay.plan.embedder_named", lambda _: _Other(dimension))
+    table = _table(asked.home / "db", _rows())
+    with pytest.raises(UnusableInput) as caught:
+        asked.run("vector", memories_from=table, vectors="stored")
+    assert str(caught.value).startswith(f"{table}: ")
+    assert said in str(caught.value)
+    assert "or replay without --vectors stored" in str(caught.value)
+
+
+def test_a_table_of_zeros_alone_is_refused(asked: Desk) -> None:
+    rows = [row | {"vector": [0.0] * 64} for row in _rows()]
+    with pytest.raises(UnusableInput, match="every vector is all zeros; replay without --vectors stored"):
+        asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+
+
+def test_stored_vectors_need_a_store_and_a_known_word(asked: Desk) -> None:
+    with pytest.raises(UnusableInput, match="vectors stored: needs a store to take them from; name one with --mem"):
+        make_plan(asked.asked("vector", vectors="stored"))
+    with pytest.raises(UnusableInput, match="unknown vectors 'kept'; known: embed, stored"):
+        make_plan(asked.asked("vector", vectors="kept"))
+
+
+def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "export.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_an_export_with_vectors_is_read_as_the_table_is(asked: Desk) -> None:
+    path, table = _export(asked.home, _rows()), _table(asked.home / "db", _rows())
+    one, other = read_stored(path, vectors=True).vectors, read_stored(Path(table), vectors=True).vectors
+    assert one.sha256 == other.sha256
+    assert one.of(list(one.rows)).tobytes() == HashingEmbedder().encode(TEXTS).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vector": ...}, "export.jsonl:2: holds no vector; --vectors stored needs one of every row"),
+        ({"vector": [1.0, float("inf")]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
+        ({"vector": "zeros"}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
+        ({"vector": [[1.0]]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
+        ({"vector": [1.0, 2.0]}, "export.jsonl:2: field 'vector': has 2 numbers, and rows before it 64"),
+    ],
+)
+def test_vectors_of_another_form_are_refused_with_their_row(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    rows = _rows()
+    spoilt = {name: value for name, value in (rows[1] | changes).items() if value is not ...}
+    path = _export(tmp_path, [rows[0], spoilt, *rows[2:]])
+    with pytest.raises(UnusableInput) as caught:
+        read_stored(path, vectors=True)
+    assert said in str(caught.value)
+    assert read_stored(path).vectors is None
+
+
+@pytest.mark.parametrize(("scale", "said"), [(3.0, "has length 3, "), (0.99, "has length 0.99, ")])
+def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float, said: str) -> None:
+    rows = _rows()
+    rows[6]["vector"] = [scale * value for value in rows[6]["vector"]]
+    table = _table(asked.home / "db", rows)
+    with pytest.raises(UnusableInput) as caught:
+        asked.run("vector", memories_from=table, vectors="stored")
+    assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
+    assert str(caught.value).endswith("store them normalised, or replay without --vectors stored")
+    assert asked.run("vector", memories_from=table).failures == ()
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("nulls", [[2], range(8)], ids=["one", "all"])
+def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls: Sequence[int], vectors: bool) -> None:
+    rows = [row | ({"vector": None} if number in nulls else {}) for number, row in enumerate(_rows())]
+    paths = [_export(tmp_path, rows), Path(_table(tmp_path / "db", rows))]
+    if vectors and len(nulls) == 8:
+        for path in paths:
+            with pytest.raises(UnusableInput, match="its rows hold no field 'vector'"):
+                read_stored(path, vectors=True)
+        return
+    one, other = (read_stored(path, vectors=vectors) for path in paths)
+    assert one.memories == other.memories
+    lacking = [] if len(nulls) == 8 else [rows[2]["id"]]
+    assert [memory.key for memory in one.memories if not memory.embedded] == lacking
+    assert [note.partition(": ")[2] for note in one.notes] == [note.partition(": ")[2] for note in other.notes]
+    assert [note for note in one.notes if NOT_EMBEDDED in note] == [f"{paths[0]}: {NOT_EMBEDDED}: 1"] * len(lacking)
+
+
+def test_an_export_without_vectors_is_told_as_such(tmp_path: Path) -> None:
+    path = _export(tmp_path, [{name: row[name] for name in row if name != "vector"} for row in _rows()])
+    with pytest.raises(UnusableInput, match="its rows hold no field 'vector'; --vectors stored takes a LanceDB folder"):
+        read_stored(path, vectors=True)
+
+
+def test_the_digest_of_stored_vectors_changes_with_a_bit_and_a_key() -> None:
+    rows = {"a": (np.array([1.0, 0.0]), "1"), "b": (np.array([0.0, 1.0]), "2")}
+    first = stored_vectors(Path("x"), rows).sha256
+    assert stored_vectors(Path("elsewhere"), dict(rows)).sha256 == first
+    assert stored_vectors(Path("x"), rows | {"b": (np.array([1e-7, 1.0]), "2")}).sha256 != first
+    assert stored_vectors(Path("x"), {"a": rows["a"], "c": rows["b"]}).sha256 != first

@@ -1,0 +1,177 @@
+"""Verdicts of policy stage-b on sound and damaged logs, and how often it errs over resampled ones.
+
+python tests/trials/canary_table.py FOLDER --logs 200 [--live ../shared/live/logs]
+
+Replays the shipped operators in profile upstream (about a minute a run, kept in FOLDER), damages what they log, and
+prints a table: the verdict and exit code of the log of a whole pool under either policy, and the shares of GO, NO-GO
+and NO-GO YET over so many logs of 300 to 1,000 recalls, sessions drawn with replacement, policies in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from canary_logs import (
+    POLICIES,
+    REPLAYS,
+    Pool,
+    console_of,
+    edited,
+    frozen,
+    lines_of,
+    no_limit,
+    no_quota,
+    other_scope,
+    over_budget,
+    replayed,
+    sampled,
+)
+
+from lab.audit.audit import audit
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS
+from lab.gate.policy import read_policy
+from lab.gate.verdict import Verdict, judge
+
+SMALLEST, LARGEST = 300, 1000
+SEED = 20261122
+SAYS = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET"}
+# How a log is written of a pool: one file or several.
+Write = Callable[[Path, Pool, random.Random], list[Path]]
+
+
+class Kind(NamedTuple):
+    """A kind of log: the pools that sessions are drawn from by policy, what breaks in them, how they are written.
+
+    ``then`` are the pools of the second half, where something breaks amid the log.
+    """
+
+    pools: dict[str, Pool]
+    edit: Callable[[Pool], Pool] = list
+    write: Write = lambda folder, pool, draw: [_written(folder / "gateway.log", lines_of(pool, draw=draw))]
+    then: Mapping[str, Pool] = MappingProxyType({})
+
+    def whole(self, policy: str) -> Pool:
+        """All sessions."""
+        return [*self.pools[policy], *self.then.get(policy, ())]
+
+    def sampled(self, policy: str, recalls: int, draw: random.Random) -> Pool:
+        """So many recalls or a few more, of sessions drawn with replacement."""
+        if policy not in self.then:
+            return sampled(self.pools[policy], recalls, draw)
+        return [pool for half in (self.pools, self.then) for pool in sampled(half[policy], recalls // 2, draw)]
+
+    def log(self, folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
+        """The files of a log."""
+        return self.write(folder, self.edit(pool), draw)
+
+
+def main() -> None:
+    """Make the pools, judge the logs, print the table."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("folder", type=Path)
+    asked.add_argument("--logs", type=int, default=200)
+    asked.add_argument("--live", type=Path, help="the folder with logs of real gateways")
+    asked.add_argument("--only", default="", help="rows whose name holds this")
+    given = asked.parse_args()
+    print("| log | tier_first_v1 | tier_quota_v1 | decided by | GO | NO-GO | NO-GO YET |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    kinds = {name: kind for name, kind in _kinds(given.folder).items() if given.only in name}
+    # Two trials may share the runs, and must not share the logs.
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        for name, kind in kinds.items():
+            _row(name, kind, Path(folder), given.logs)
+    if given.live:
+        for logs in _live(given.live):
+            verdict = _judged(logs)
+            names = " + ".join(path.name for path in logs)
+            print(f"| {names} | – | {_said(verdict)} | {_reasons([verdict])} | – | – | – |")
+
+
+def _kinds(folder: Path) -> dict[str, Kind]:
+    """Every kind of log by its name."""
+    made = {name: Kind(replayed(folder / "runs", name)) for name in REPLAYS}
+    sound = made["sound"]
+    # No quota is there to be broken under the other policy.
+    quota = Kind({"tier_quota_v1": sound.pools["tier_quota_v1"]})
+    return made | {
+        "text lane dies half-way": sound._replace(then=made["dead text lane"].pools),
+        "vector lane dies half-way": sound._replace(then=made["dead vector lane"].pools),
+        "blocks over the budget": sound._replace(edit=lambda pool: edited(pool, over_budget)),
+        "maxItems not kept": sound._replace(edit=lambda pool: edited(pool, no_limit)),
+        "mustMax not kept": quota._replace(edit=lambda pool: edited(pool, no_quota)),
+        "items of another scope": sound._replace(edit=lambda pool: edited(pool, other_scope)),
+        "stale answers": sound._replace(edit=frozen),
+        "paired injections in 45 %": sound._replace(write=_paired),
+        "cut off at both ends": sound._replace(write=_cut_off),
+        "file and console": sound._replace(write=_with_console),
+    }
+
+
+def _paired(folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
+    return [_written(folder / "gateway.log", lines_of(pool, twice=0.45, draw=draw))]
+
+
+def _cut_off(folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
+    lines = lines_of(pool, draw=draw)
+    return [_written(folder / "gateway.log", [lines[0][300:], *lines[1:-1], lines[-1][:-300]])]
+
+
+def _with_console(folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
+    lines = lines_of(pool, draw=draw)
+    return [_written(folder / "gateway.log", lines), _written(folder / "console.txt", console_of(lines, 8))]
+
+
+def _written(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def _row(name: str, kind: Kind, folder: Path, logs: int) -> None:
+    whole = {policy: _judged(kind.log(folder, kind.whole(policy), random.Random(SEED))) for policy in kind.pools}
+    counts, undecided = Counter[str](), Counter[str]()
+    for number in range(logs):
+        draw = random.Random(f"{SEED} {name} {number}")
+        policy = list(kind.pools)[number % len(kind.pools)]
+        pool = kind.sampled(policy, draw.randint(SMALLEST, LARGEST), draw)
+        verdict = _judged(kind.log(folder, pool, draw))
+        counts[verdict.status] += 1
+        undecided.update(one.measure for one in verdict.lines if one.critical and one.status == INCONCLUSIVE)
+    cells = [_said(whole[policy]) if policy in whole else "–" for policy in POLICIES]
+    shares = [f"{counts[status] / logs:.1%}" if logs else "–" for status in SAYS]
+    print(f"| {' | '.join([name, *cells, _reasons(list(whole.values())), *shares])} |", flush=True)
+    if undecided and not counts[FAIL]:
+        print(f"  undecided by {dict(undecided.most_common(3))}", file=sys.stderr, flush=True)
+
+
+def _judged(logs: list[Path]) -> Verdict:
+    return judge(read_policy("stage-b"), audit=audit([str(path) for path in logs]))
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{SAYS.get(verdict.status, 'NO-GO (could not measure)')}, {verdict.exit_code}"
+
+
+def _reasons(verdicts: list[Verdict]) -> str:
+    failed = {one.measure: None for verdict in verdicts for one in verdict.lines if one.critical and one.status == FAIL}
+    return ", ".join(failed) or "–"
+
+
+def _live(folder: Path) -> list[list[Path]]:
+    """Logs of real gateways, each by itself and beside its console."""
+    found = []
+    for log in sorted(folder.glob("gateway-*.log")):
+        console = folder / f"console-{log.stem.removeprefix('gateway-')}.txt"
+        found += [[log], [console], [log, console]] if console.exists() else [[log]]
+    return found
+
+
+if __name__ == "__main__":
+    main()
