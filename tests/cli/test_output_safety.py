@@ -103,8 +103,9 @@ def test_unexpected_exception_without_room_for_a_trace_still_ends_with_4(
 
     monkeypatch.setattr(cli, "app", fail)
     monkeypatch.setattr(cli, "set_up", lambda: None)
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+    with monkeypatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-        cli.main()
+        with pytest.raises(SystemExit) as end:
+            cli.main()
     assert end.value.code == 4
     assert "its traceback could not be kept" in capfd.readouterr().err
