@@ -10,8 +10,8 @@
         ├── CannotWrite           4   the disk is full or read-only: nothing more can be kept
         └── InUse                 4   another process is writing the same folder
 
-A message is one line that says what is wrong, where, and what would mend it. Verbs print it on stderr and end with
-the code; a traceback is for faults that nobody foresaw.
+A message is one line that says what is wrong, where, and what would mend it. Commands print it on stderr and end with
+the code. An unexpected exception ends with 4 as well, and its traceback is kept in a file that the line names.
 """
 
 from __future__ import annotations
