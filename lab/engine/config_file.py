@@ -25,16 +25,11 @@ EMBEDDER = "text-embedding-3-small"
 MOST_JSON5 = 200_000
 
 
-def read_config(path: Path) -> Any:
-    """The plugin's configuration in a file.
-
-    A file that is missing or no JSON, or that holds no configuration of the engine, is :class:`UnusableInput`.
-    """
-    return locate(read_value(path), str(path))
-
-
 def read_value(path: Path) -> Any:
-    """The JSON value in a file, with whatever stands around the plugin's configuration."""
+    """Return the JSON value in a file, with whatever stands around the plugin's configuration.
+
+    A file that is missing or no JSON is :class:`UnusableInput`.
+    """
     return parse_json(read_text(path), str(path))
 
 
@@ -55,11 +50,6 @@ def embedder_of(value: Any) -> str | None:
         return None
     named_model = section.get("model") if isinstance(section, Mapping) else None
     return str(named_model) if named_model else EMBEDDER
-
-
-def config_in(text: str, where: str) -> Any:
-    """The plugin's configuration in a text."""
-    return locate(parse_json(text, where), where)
 
 
 def locate(value: Any, where: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.engine.config import explain_config, resolve
-from lab.engine.config_file import config_in, locate, read_config
+from lab.engine.config_file import locate, parse_json, read_value
 from lab.errors import UnusableInput
 
 
@@ -64,7 +64,7 @@ def test_an_entry_without_a_configuration_leaves_the_defaults(entry: Any) -> Non
 def test_json5_is_read(tmp_path: Path) -> None:
     path = tmp_path / "openclaw.json"
     path.write_text("{plugins: {entries: {'openclaw-mem-engine': {config: {\n // mine\n dbPath: 'x',}}}}}", "utf-8")
-    assert read_config(path) == {"dbPath": "x"}
+    assert locate(read_value(path), str(path)) == {"dbPath": "x"}
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_json5_is_read(tmp_path: Path) -> None:
 )
 def test_a_text_that_is_neither_json_nor_json5_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
-        config_in(text, "f")
+        locate(parse_json(text, "f"), "f")
     assert str(caught.value) == message
