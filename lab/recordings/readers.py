@@ -36,6 +36,7 @@ class Format:
     default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
     many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
     ``gather`` finds and reads the files of a whole path, where one file alone does not say what to read.
+    ``from_tools``: its memories are those that the agent's own tool calls stored.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Format:
     depth: int = 1
     hidden: str = ""
     gather: Callable[[Path], openclaw.Gathered] | None = None
+    from_tools: bool = False
 
 
 FORMATS: dict[str, Format] = {
@@ -125,6 +127,7 @@ FORMATS: dict[str, Format] = {
             "user",
             "OpenClaw's sessions: ~/.openclaw, or what of it is given",
             gather=openclaw.gather,
+            from_tools=True,
         ),
         Format(
             "realmem",

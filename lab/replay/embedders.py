@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lab.embedding.embedder import DEFAULT_MODEL
-from lab.systems.arms import EMBEDDER_NAMED
 
 
 def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = None) -> tuple[str, ...]:
@@ -18,7 +17,7 @@ def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = N
     used = str(resolved["embedder"]["model"])
     by_model: dict[str, list[str]] = {}
     for arm in resolved["arms"]:
-        named = arm.get(EMBEDDER_NAMED)
+        named = arm.get("embedder")
         if named and named != used and (arms is None or arm["name"] in arms):
             by_model.setdefault(str(named), []).append(str(arm["name"]))
     return tuple(_note(names, model, used) for model, names in by_model.items())

@@ -14,7 +14,7 @@ from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
-from lab.replay.sources import Announce, open_sources, prepare, told_documents
+from lab.replay.sources import Announce, open_sources, prepare
 from lab.runs.directory import RunDirectory, Shard, create_or_resume
 
 
@@ -66,9 +66,7 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
     waiting = [one for one in plan.recordings if one.conversation in own and one.conversation not in skipped]
     done: list[str] = []
     problems: dict[str, str] = {}
-    sources = open_sources(plan)
-    for lane in sources.docs.values():
-        announce(told_documents(lane))
+    sources = open_sources(plan, announce)
     # Whether there are workers is known before hours are spent on embedding.
     with workers_for(len(waiting), jobs, dask) as workers:
         embedded = prepare(plan, [one for one in waiting if not (kept and served(plan, one))], sources, announce)
@@ -89,11 +87,13 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
 
 
 def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Write a conversation's two files, receipts last: they are what says that it is done. Or why there are none."""
+    """Write a conversation's files, receipts last: they are what says that it is done. Or why there are none."""
     if isinstance(found, str):
         return found
     try:
         write_whole(run.latency(conversation), found.latency)
+        if found.writes is not None:
+            write_whole(run.writes(conversation), found.writes)
         write_whole(run.receipts(conversation), found.receipts)
     except CannotWrite:
         raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import uuid
+from dataclasses import replace
 from typing import Any
 
-from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
+from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
 from lab.systems.openclaw.js import js_number
 from lab.utf16 import WHITESPACE
@@ -107,5 +108,26 @@ def normal_row(
         scope if isinstance(scope, str) and scope else "global",
         trust if isinstance(trust, str) and trust else "unknown",
         score,
-        hard_rule or _HARD_TAG.match(text) is not None,
+        hard_rule or is_hard_rule(text),
     )
+
+
+def is_hard_rule(text: str) -> bool:
+    """Whether a text begins with the tag of a hard rule (spec 16.5)."""
+    return _HARD_TAG.match(text) is not None
+
+
+def row_of(memory: Memory) -> Row:
+    """The row of a memory from outside."""
+    row = normal_row(
+        memory.key,
+        memory.text,
+        memory.index_text,
+        memory.created_at,
+        category=memory.category,
+        label=memory.label or UNKNOWN,
+        scope=memory.scope,
+        trust=memory.trust,
+        hard_rule=memory.hard_rule,
+    )
+    return replace(row, place=memory.place, embedded=memory.embedded)

@@ -138,8 +138,8 @@ class EngineConfig:
 
     @property
     def phased(self) -> bool:
-        """Whether the seeds' phases act: under the new policy alone, so that switching back switches them off."""
-        return not self.upstream and self.auto_recall.selection_mode == "tier_quota_v1"
+        """Whether the seeds' phases act: not under the old policy, so that switching back switches them off."""
+        return not self.upstream and self.auto_recall.selection_mode != "tier_first_v1"
 
     @property
     def max_items(self) -> int:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from lab.systems.openclaw.select.policies import POLICIES
+
 SEED, UPSTREAM = PROFILES = ("seed", "upstream")
 # The section of a configuration that is this project's own.
 LAB_KEY = "lab"
@@ -175,7 +177,7 @@ PLUGIN: dict[str, Knob | Section] = {
             "trivialMinChars": _whole(8, 2, 40),
             "includeUnknownFallback": _flag(True),
             "tierSearchMultiplier": _whole(2, 1, 6),
-            "selectionMode": _choice("tier_first_v1", "tier_quota_v1"),
+            "selectionMode": _choice(*POLICIES),
             "quotas": QUOTAS,
             "routeAuto": _ROUTE_AUTO,
             "repeatWindowTurns": _whole(6, 0, 50, only_seed=True),

@@ -50,6 +50,7 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
         except Exception as error:
             # Whatever breaks, the agent's turn goes on without memories (spec 4).
             stages.fail_open(turn, name, error)
+            turn.error = error
         turn.timings[name] = time.perf_counter_ns() - started
         if turn.done:
             break

@@ -15,9 +15,8 @@ from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.trivial import is_trivial
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.select.outcome import Picked, Selection
+from lab.systems.openclaw.select.policies import policy_named
 from lab.systems.openclaw.select.policy_loop import policy_loop_v0
-from lab.systems.openclaw.select.tier_first import tier_first_v1
-from lab.systems.openclaw.select.tier_quota import tier_quota_v1
 from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 from lab.utf16 import WHITESPACE
 
@@ -105,11 +104,9 @@ def choose(turn: Turn, places: int, search: Callable[[TierPlan], Any]) -> Select
     """The selection policy over one scope (spec 3)."""
     recall = turn.config.auto_recall
     plans = recall_plans(unknown_fallback=recall.include_unknown_fallback)
-    if recall.selection_mode != "tier_quota_v1":
-        return tier_first_v1(plans, places, search)
-    if turn.config.phases.tier_mode == "loop_v0":
+    if recall.selection_mode == "tier_quota_v1" and turn.config.phases.tier_mode == "loop_v0":
         return policy_loop_v0(places, recall.quota, search, strict_caps=recall.strict_caps)
-    return tier_quota_v1(plans, places, recall.quota, search, strict_caps=recall.strict_caps)
+    return policy_named(recall.selection_mode)(plans, places, recall, search)
 
 
 def mark_stale(turn: Turn, dropped: int) -> None:

@@ -75,7 +75,8 @@ class RecallState:
 
 @dataclass(slots=True)
 class Turn:
-    """The working copy that stages fill in. ``filter_scope`` None searches every scope; ``done`` ends the flow.
+    """The working copy that stages fill in. ``filter_scope`` None searches every scope; ``done`` ends the flow, and
+    ``error`` is what broke it.
 
     ``log`` are the level and text of what the plugin would log, the receipt apart.
     """
@@ -92,6 +93,7 @@ class Turn:
     filter_scope: str | None = None
     skip_reason: str | None = None
     done: bool = False
+    error: Exception | None = None
     selection: Selection = field(default_factory=lambda: Selection([], [], []))
     fallback: dict[str, Any] | None = None
     rejected: list[str] = field(default_factory=list)

@@ -11,7 +11,6 @@ from lab.systems.openclaw.recall.receipt import why_tier
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.score import Factors
 from lab.systems.openclaw.recall.turn import Turn
-from lab.utf16 import js_length
 
 WIDTH = 80
 LISTED = 3
@@ -145,11 +144,6 @@ def flow_json(turn: Turn) -> dict[str, Any]:
         "documents": [slot.id for slot in turn.docs],
         "log": [text for _, text in turn.log],
     }
-
-
-def injected_lines(text: str) -> list[str]:
-    """The injected block, each line set off."""
-    return ["", f"injected text, {js_length(text)} characters", *(f"| {line}" for line in text.split("\n"))]
 
 
 def _scope_mode(turn: Turn) -> str:
