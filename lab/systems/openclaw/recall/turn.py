@@ -75,9 +75,9 @@ class RecallState:
 
 @dataclass(slots=True)
 class Turn:
-    """The working copy that stages fill in. ``filter_scope`` None searches every scope; ``done`` ends the flow, and
-    ``error`` is what broke it.
+    """The working copy that stages fill in.
 
+    ``filter_scope`` None searches every scope; ``done`` ends the flow, and ``error`` is what broke it.
     ``log`` are the level and text of what the plugin would log, the receipt apart.
     """
 
