@@ -63,8 +63,8 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     """
     from lab.replay.embedders import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
-    from lab.systems.openclaw.config.host import check_host, host_of
     from lab.systems.openclaw.config.resolve import check_config, known_profile
+    from lab.systems.openclaw.upstream.host import check_host, host_of
 
     value, where = _parsed(file)
     meant = host_of(value, host)

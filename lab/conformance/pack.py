@@ -17,13 +17,13 @@ from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, j
 from lab.conformance.scripted import Scripted, shown_row
 from lab.conformance.values import Difference, difference
 from lab.retrieval.clamp import is_too_long
-from lab.systems.openclaw.config.plugin import resolve_embedding_clamp
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import glob_matches
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
-from lab.systems.openclaw.recall.flow import recall
-from lab.systems.openclaw.recall.hook import HookDedupe
+from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.upstream.hook import HookDedupe
+from lab.systems.openclaw.upstream.plugin import resolve_embedding_clamp
 
 Value = dict[str, Any]
 Run = Callable[[], Difference | None]

@@ -15,7 +15,7 @@ from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.promises import Checked, Promises, tokens
 from lab.systems.contract import Item
-from lab.systems.openclaw.js import js_json
+from lab.systems.openclaw.upstream.js import js_json
 from lab.utf16 import js_length
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from lab.systems.contract import Recall, Request, Retrieval
 from lab.systems.openclaw.config.resolve import describe
 from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
-from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.select.outcome import Selection

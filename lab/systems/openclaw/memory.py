@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
 from lab.retrieval.row import Row
-from lab.systems.openclaw.js import js_number
+from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
 
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.shape import named
-from lab.systems.openclaw.config.plugin import finite
+from lab.systems.openclaw.config.settle import finite
 from lab.systems.openclaw.config.table import SEED, Knob, Section
 from lab.utf16 import WHITESPACE
 

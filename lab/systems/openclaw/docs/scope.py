@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.systems.openclaw.js import text_or_blank
+from lab.systems.openclaw.upstream.js import text_or_blank
 from lab.utf16 import WHITESPACE
 
 GLOBAL = "global"

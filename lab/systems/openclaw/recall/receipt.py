@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from lab.retrieval.collation import id_order
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.js import js_json, round6, whole_count
 from lab.systems.openclaw.memory import normal_label
 from lab.systems.openclaw.select.outcome import Quota, TierCount
+from lab.systems.openclaw.upstream.js import js_json, round6, whole_count
 from lab.utf16 import WHITESPACE
 
 SCHEMA = "openclaw-mem-engine.recall.receipt.v1"

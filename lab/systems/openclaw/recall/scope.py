@@ -125,6 +125,11 @@ def scope_plan(primary: str, policy: ScopePolicy, *, allow_fallback: bool = True
     return plan
 
 
+def barred(policy: ScopePolicy, *, invalid: bool) -> str | None:
+    """Why fallbacks are not allowed: an ``invalid`` scope was asked for, and the policy does not let it fall back."""
+    return "invalid_scope" if invalid and policy.skip_fallback_on_invalid else None
+
+
 def resolve_scope(explicit: str | None, text: str, policy: ScopePolicy) -> tuple[str, Normalised]:
     """The scope of a call (spec 7.1): given explicitly, else tagged in the text, else the default.
 
