@@ -124,13 +124,15 @@ def docs_input(record: Value) -> Any:
     if name == "globMatches":
         return [glob_matches(given["glob"], path) for path in given["paths"]]
     given = without_undefined(given)
+    # The plugin takes any value for a scope: nothing at all (null) is blank.
+    scope = text_or_blank(given.get("scope"))
     if name == "normalizeScopeToken(docs)":
-        return scope_token(given.get("scope"))
+        return scope_token(scope)
     if name == "computeScopePushdownRepos":
-        return pushdown_repos(given.get("scope"), given.get("strategy"), _scope_map(given))
+        return pushdown_repos(scope, given.get("strategy"), _scope_map(given))
     if name == "matchesScope":
         repo, path = (text_or_blank(given["row"].get(key)) for key in ("repo", "path"))
-        return matches_scope(repo, path, given.get("scope"), given.get("strategy"), _scope_map(given))
+        return matches_scope(repo, path, scope, given.get("strategy"), _scope_map(given))
     raise unknown_function(name)
 
 

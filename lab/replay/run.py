@@ -16,6 +16,7 @@ from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare, told_documents
 from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.systems.openclaw.config.missing import missing_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest["resolved"]):
+    absent = missing_notes((spec.name, spec.config) for spec in plan.specs if spec.tiered)
+    for note in (*embedder_notes(run.manifest["resolved"]), *absent):
         announce(note)
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))

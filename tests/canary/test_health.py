@@ -11,8 +11,9 @@ from lab.canary.check import check_recall
 from lab.canary.repeats import Repeats
 from lab.canary.tally import Tally
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.budget import Budget, Slot, pack
+from lab.systems.openclaw.recall.budget import Budget, Slot
 from lab.systems.openclaw.recall.receipt import prompt_comment
+from lab.systems.openclaw.upstream.pack import pack
 
 Make = Callable[..., dict[str, Any]]
 SETTINGS = ReceiptSettings(True, "high", 6)

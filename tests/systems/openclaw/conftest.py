@@ -1,9 +1,11 @@
-"""Conversations through the recall flow over small real stores, and strategies that make such stores."""
+"""Conversations through the recall flow over small real stores, strategies that make such stores, and vectors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,3 +216,14 @@ class Kit:
 def kit() -> type[Kit]:
     """Rows, configurations, conversations and strategies."""
     return Kit
+
+
+@pytest.fixture(scope="session")
+def observed(shared: Callable[..., Path]) -> Callable[[str], list[dict[str, Any]]]:
+    """The records of one file of vectors; the test is skipped where the file is absent."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        lines = shared("parity", "visible", name).read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    return read

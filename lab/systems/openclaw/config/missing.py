@@ -86,7 +86,7 @@ def _absent(section: Section, given: Any, path: str) -> Iterator[tuple[str, str]
             yield from _absent(entry, value, at)
         elif value in entry.absent:
             told = value if isinstance(value, str) else str(value).lower()
-            yield at, f"{told} is {NOT_HERE}, and recall would be another; leave it out to replay the rest"
+            yield at, f"{told} is {NOT_HERE}; leave it out to replay the rest"
 
 
 def _says_more(section: Section, given: Any) -> bool:

@@ -31,26 +31,32 @@ def backbone(turn: SeedTurn) -> None:
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
-    turn.hard = [row for row in rules if row.trust_tier not in barred]
+    rules = [row for row in rules if row.trust_tier not in barred]
     turn.working_set = no_digest(enabled=settings.enabled)
-    if not settings.enabled:
-        return
-    recent = [row for row in listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS) if row.trust_tier not in barred]
-    built = turn.backbone = build_backbone(
-        turn.scope, turn.text, turn.prompt.now_ms, settings, recent, turn.hard, turn.config.todo_stale_ttl_days
-    )
-    dedupe = turn.config.auto_recall.dedupe_backbone
-    turn.hard = [row for row in turn.hard if not (row.id in built.pinned or (dedupe and built.holds_rule(row)))]
-    turn.pinned = built.slot
-    if built.slot:
-        turn.working_set |= {
-            "generated": True,
-            "id": built.slot.id,
-            "chars": js_length(built.slot.text),
-            "sections": built.sections,
-            "consumedCount": len(built.pinned),
-            "persisted": settings.persist and not turn.config.read_only,
-        }
+    if settings.enabled:
+        recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
+        recent = [row for row in recent if row.trust_tier not in barred]
+        built = turn.backbone = build_backbone(
+            turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
+        )
+        turn.pinned = built.slot
+        if built.slot:
+            turn.working_set |= {
+                "generated": True,
+                "id": built.slot.id,
+                "chars": js_length(built.slot.text),
+                "sections": built.sections,
+                "consumedCount": len(built.pinned),
+                "persisted": settings.persist and not turn.config.read_only,
+            }
+    turn.hard = [row for row in rules if not _pinned(turn, row)]
+
+
+def _pinned(turn: SeedTurn, rule: Row) -> bool:
+    """Whether the digest holds a hard rule: its own line, or one of the same words where duplicates are left out."""
+    if turn.backbone is None or rule.id in turn.backbone.pinned:
+        return turn.backbone is not None
+    return turn.config.auto_recall.dedupe_backbone and turn.backbone.holds_rule(rule)
 
 
 def select(turn: SeedTurn) -> None:

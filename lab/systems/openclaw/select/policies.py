@@ -20,7 +20,7 @@ Search = Callable[[TierPlan], Sequence[Candidate]]
 Choose = Callable[[Sequence[TierPlan], int, "AutoRecall", Search], Selection]
 
 
-def _tier_first(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:
+def _tier_first(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:  # noqa: ARG001
     return tier_first_v1(plans, places, search)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.recordings.model import IGNORE
 from lab.retrieval.row import Row
-from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.recall.markers import fallback_markers
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt
 from lab.systems.openclaw.recall.retrieve import Tiers
@@ -55,11 +55,7 @@ def memory_recall(
     mode, found = resolve_scope(scope, text, policy)
     receipt = _receipt(config, limit, mode, found)
     if not text:
-        if receipts.enabled:
-            receipt["lifecycle"] = lifecycle_receipt(
-                receipts, scope=found.scope, scope_mode=mode, skip_reason="no_query", rejected=["no_query"]
-            )
-        return Recalled("No recall query provided.", (), receipt, ())
+        return Recalled("No recall query provided.", (), receipt | _unasked(receipts, mode, found.scope), ())
     tiers = Tiers(memories.view, memories.rows, min(MAX_LIMIT, 2 * limit), memories.shared)
     why = barred(policy, invalid=found.invalid)
     selection, fallback = select_in_scopes(
@@ -94,6 +90,16 @@ def memory_recall(
         )
     log = fallback_markers(policy, found.scope, fallback, why)
     return Recalled((DARK if dark else "") + _view(hits), hits, receipt, tuple(log))
+
+
+def _unasked(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]:
+    """What a receipt says of a call without a question."""
+    if not receipts.enabled:
+        return {}
+    reason = "no_query"
+    return {
+        "lifecycle": lifecycle_receipt(receipts, scope=scope, scope_mode=mode, skip_reason=reason, rejected=[reason])
+    }
 
 
 def _receipt(config: EngineConfig, limit: int, mode: str, found: Normalised) -> dict[str, Any]:

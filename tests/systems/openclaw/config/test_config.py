@@ -10,6 +10,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
 from lab.systems.openclaw.config.settings import (
     AutoRecall,
@@ -19,11 +20,12 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
+from lab.systems.openclaw.config.settle import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
-from lab.systems.openclaw.upstream.plugin import finite, number_in_range, parse, parse_env_boolean, resolve_section
+from lab.systems.openclaw.upstream.plugin import parse, resolve_section
 
 KEY = "sk-FAKE-never-shown"
 SEED_KNOBS = {
@@ -59,7 +61,7 @@ def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
 @pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])
 def test_the_defaults_of_profile_seed(raw: Any) -> None:
     found = resolve(raw, "seed")
-    assert found == EngineConfig("seed", other=found.other)
+    assert found == EngineConfig("seed")
     assert (found.max_items, found.auto_recall.strict_caps, found.phases) == (6, True, Phases())
     assert found.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
     assert found.text == TextSettings("english", True, "index")
@@ -98,7 +100,7 @@ def test_every_section_lands_in_its_record() -> None:
             "includeUnknownFallback": False,
             "repeatPenalty": 1,
         },
-        "autoCapture": {"maxItemsPerTurn": 4, "todoStaleTtlDays": 30},
+        "autoCapture": {"todoStaleTtlDays": 30},
         "scopePolicy": {"defaultScope": "Team X", "fallbackScopes": ["team x", "b", "b"], "maxScopeLength": 8},
         "budget": {"maxChars": 900, "overflowAction": "truncate_tail"},
         "receipts": {"verbosity": "high"},
@@ -127,7 +129,6 @@ def test_every_section_lands_in_its_record() -> None:
     assert found.text == TextSettings("none", False, "scan")
     factors = ("relevance", "scope_match", "importance_prior", "novelty")
     assert found.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
-    assert found.other["autoCapture"]["maxItemsPerTurn"] == 4
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,13 @@ def test_every_section_lands_in_its_record() -> None:
         ("seed", recall(quotas={"mustMax": -1}), "autoRecall.quotas.mustMax", (0, "clamped from -1")),
         ("seed", recall(repeatWindowTurns=51), "autoRecall.repeatWindowTurns", (50, "clamped from 51")),
         ("seed", recall(repeatPenalty=1.5), "autoRecall.repeatPenalty", (1.0, "clamped from 1.5")),
-        ("seed", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (4, "clamped from 9")),
-        ("upstream", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (3, "clamped from 9")),
+        ("seed", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (4, NOT_HERE)),
+        (
+            "upstream",
+            {"autoCapture": {"todoStaleTtlDays": 99}},
+            "autoCapture.todoStaleTtlDays",
+            (90, "clamped from 99"),
+        ),
         ("seed", {"embedding": {"maxChars": 300}}, "embedding.headChars", (300, "clamped from 500")),
         (
             "seed",
@@ -154,10 +160,8 @@ def test_every_section_lands_in_its_record() -> None:
         ),
         ("seed", {"autoRecall": False}, "autoRecall.enabled", (False, "config")),
         ("seed", {"workingSet": True}, "workingSet.enabled", (False, "profile default")),
-        ("seed", {"gbrainMirror": True}, "gbrainMirror.enabled", (True, "config")),
-        ("seed", {"symbolicCanvas": True}, "symbolicCanvas.autoBuild.enabled", (True, "config")),
         ("seed", phases(score="rrf_only"), "lab.phases.score.recency", (False, "config")),
-        ("seed", {"dbPath": "~/db"}, "dbPath", ("~/db", "config")),
+        ("seed", {"dbPath": "~/db"}, "dbPath", ("~/db", NOT_HERE)),
     ],
 )
 def test_a_value_is_told_with_who_decided_it(profile: str, raw: Any, key: str, expected: tuple[Any, str]) -> None:
@@ -300,7 +304,7 @@ def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int
         ("seed", None),
         ("upstream", None),
         ("seed", SEED_KNOBS),
-        ("seed", {"embedding": {"maxBytes": 9, "model": "text-embedding-3-large"}, "tableName": "t", "readOnly": True}),
+        ("seed", {"embedding": {"maxBytes": 9, "model": "text-embedding-3-large"}, "readOnly": True}),
         ("seed", phases(score={"recency": False}, recencyWindowDays=7, hardRules=False)),
         ("upstream", {"docsColdLane": {"scopeMap": {"a": ["x"]}}, "autoRecall": {"routeAuto": {"dbPath": "x"}}}),
     ],
@@ -309,10 +313,8 @@ def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(pro
     found = resolve(raw, profile)
     described = found.describe()
     assert json.loads(json.dumps(described)) == described
-    assert set(described) >= {name for name, entry in PLUGIN.items() if isinstance(entry, Section)} | {
-        "lab",
-        "readOnly",
-    }
+    read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
+    assert set(described) == read | {"autoCapture", "lab", "readOnly"}
     assert resolve(described, profile) == found
     assert resolve(described, profile).describe() == described
 
@@ -320,7 +322,7 @@ def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(pro
 def test_a_configuration_made_by_hand_describes_itself() -> None:
     described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
     assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
-    assert described["autoCapture"]["maxItemsPerTurn"] == 2
+    assert described["autoCapture"] == {"todoStaleTtlDays": 7}
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,11 @@ from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.contract import Request
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.flow import recall
-from lab.systems.openclaw.recall.budget import Budget, Slot, pack, pack_well_formed
+from lab.systems.openclaw.recall.budget import Budget, Slot
 from lab.systems.openclaw.recall.turn import Prompt, RecallState, Turn
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
+from lab.systems.openclaw.seed.pack import pack_well_formed
+from lab.systems.openclaw.upstream.pack import pack
 from lab.utf16 import js_length
 
 HOSTILE = (

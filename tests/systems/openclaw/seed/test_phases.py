@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.seed.repeat import History, repeat_factor
-from lab.systems.openclaw.seed.score import BEST_RRF, Factors, importance_prior, recency, relevance, scope_match
+from lab.systems.openclaw.recall.history import History
+from lab.systems.openclaw.recall.turn import Factors
+from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
+from lab.systems.openclaw.seed.score import BEST_RRF, importance_prior, recency, relevance, scope_match
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 
@@ -199,8 +201,8 @@ def test_the_history_counts_turns_apart_by_session_and_forgets_none_for_novelty(
     assert dict(history.recent("one", 2)) == {"x": 1}
     assert dict(history.recent("one", 3)) == {"x": 2, "y": 1}
     assert (dict(history.recent("none", 3)), dict(history.recent("one", 0))) == ({}, {})
-    assert history.novelty("x") == pytest.approx(1 / (1 + 0.15 * math.log(4)))
-    assert history.novelty("unseen") == 1.0
+    assert novelty(history.times("x")) == pytest.approx(1 / (1 + 0.15 * math.log(4)))
+    assert novelty(history.times("unseen")) == 1.0
 
 
 # --- 16.3: the final score
