@@ -17,7 +17,7 @@ NOT_HERE = "not implemented here"
 _ALL = Section(PLUGIN, boolean=False)
 
 
-def missing(config: Any) -> tuple[str, ...]:
+def missing(config: object) -> tuple[str, ...]:
     """Paths of what a plugin's configuration asks for and nothing here reads; what is switched off asks for nothing."""
     return tuple(_asked(_ALL, config, ""))
 
@@ -42,7 +42,7 @@ def refused(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield path, f"{NOT_HERE}; leave it out of a configuration that is for the lab alone"
 
 
-def only_here(config: Any, section: Section = _ALL) -> Any:
+def only_here(config: object, section: Section = _ALL) -> Any:
     """A configuration without what nothing here reads."""
     if not isinstance(config, Mapping):
         return config
@@ -62,7 +62,7 @@ def _is_here(knob: Knob, section: Section) -> bool:
     return section.here if knob.here is None else knob.here
 
 
-def _asked(section: Section, given: Any, path: str) -> Iterator[str]:
+def _asked(section: Section, given: object, path: str) -> Iterator[str]:
     for value, at, entry in _entries(section, given, path):
         if isinstance(entry, Section) and entry.here:
             yield from _asked(entry, value, at)
@@ -70,7 +70,7 @@ def _asked(section: Section, given: Any, path: str) -> Iterator[str]:
             yield at
 
 
-def _asks(section: Section, given: Any) -> bool:
+def _asks(section: Section, given: object) -> bool:
     """Whether a section of a feature that is not here is on, and says anything that is not read all the same."""
     if settled("", section, given, SEED).get("enabled") is False:
         return False
@@ -80,7 +80,7 @@ def _asks(section: Section, given: Any) -> bool:
     )
 
 
-def _absent(section: Section, given: Any, path: str) -> Iterator[tuple[str, str]]:
+def _absent(section: Section, given: object, path: str) -> Iterator[tuple[str, str]]:
     for value, at, entry in _entries(section, given, path):
         if isinstance(entry, Section):
             yield from _absent(entry, value, at)
@@ -89,7 +89,7 @@ def _absent(section: Section, given: Any, path: str) -> Iterator[tuple[str, str]
             yield at, f"{told} is {NOT_HERE}; leave it out to replay the rest"
 
 
-def _says_more(section: Section, given: Any) -> bool:
+def _says_more(section: Section, given: object) -> bool:
     """Whether any key is there that the plugin does not know."""
     return any(
         entry.only_seed or (isinstance(entry, Section) and _says_more(entry, value))
@@ -97,7 +97,7 @@ def _says_more(section: Section, given: Any) -> bool:
     )
 
 
-def _entries(section: Section, given: Any, path: str) -> Iterator[tuple[Any, str, Knob | Section]]:
+def _entries(section: Section, given: object, path: str) -> Iterator[tuple[Any, str, Knob | Section]]:
     """Value, path and entry of the known keys that say something."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
         if key in section.keys and value is not None:

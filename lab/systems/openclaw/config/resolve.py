@@ -62,7 +62,7 @@ class Decided(NamedTuple):
     """
 
     key: str
-    value: Any
+    value: object
     by: str
 
 
@@ -79,7 +79,7 @@ class Checked(NamedTuple):
 
 
 def resolve(
-    raw: Any,
+    raw: object,
     profile: str,
     *,
     max_items: int | None = None,
@@ -99,7 +99,7 @@ def resolve(
     return _config(_decide(given, profile, max_items, environ)[0], profile)
 
 
-def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
+def check_config(raw: object, profile: str, *, where: str = "config") -> Checked:
     """Return everything that :func:`resolve` would refuse, one line each; else warnings and notes."""
     given = _given(raw, profile, where)
     problems = tuple(_problems(given, profile, where))
@@ -122,7 +122,7 @@ def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
 
 
 def explain_config(
-    raw: Any,
+    raw: object,
     profile: str,
     *,
     max_items: int | None = None,
@@ -169,7 +169,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     return found
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value on one line: words as they are, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -180,14 +180,14 @@ def known_profile(profile: str) -> None:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
 
 
-def _given(raw: Any, profile: str, where: str) -> Any:
+def _given(raw: object, profile: str, where: str) -> Any:
     """The configuration within what was handed over, with words that stand for objects replaced by them."""
     known_profile(profile)
     found = _expanded(_WHOLE, locate(raw, where))
     return {} if found is None else found
 
 
-def _expanded(section: Section, raw: Any) -> Any:
+def _expanded(section: Section, raw: object) -> Any:
     if isinstance(raw, str):
         return section.presets.get(raw, raw)
     if not isinstance(raw, Mapping):
@@ -196,7 +196,7 @@ def _expanded(section: Section, raw: Any) -> Any:
     return {key: _expanded(inner[key], value) if key in inner else value for key, value in raw.items()}
 
 
-def _problems(given: Any, profile: str, where: str) -> Iterator[str]:
+def _problems(given: object, profile: str, where: str) -> Iterator[str]:
     """What is wrong, line by line, each with the path of its key."""
     if not isinstance(given, Mapping):
         yield f"{where}: expected an object, found {named(given)}"
@@ -218,7 +218,7 @@ def _decide(
     values = settled("", _WHOLE, given, profile)
     decided = {one.key: one for one in _decisions(_WHOLE, given, values, "", profile)}
 
-    def overrule(section: dict[str, Any], key: str, path: str, value: Any, by: str) -> None:
+    def overrule(section: dict[str, Any], key: str, path: str, value: object, by: str) -> None:
         section[key] = value
         decided[path] = Decided(path, value, by)
 
@@ -234,7 +234,9 @@ def _decide(
     return values, list(decided.values())
 
 
-def _decisions(section: Section, given: Any, values: Mapping[str, Any], path: str, profile: str) -> Iterator[Decided]:
+def _decisions(
+    section: Section, given: object, values: Mapping[str, Any], path: str, profile: str
+) -> Iterator[Decided]:
     asked = given if isinstance(given, Mapping) else {}
     switched_on = given is True and section.true_is_on
     for key, entry in section.keys.items():
@@ -254,7 +256,7 @@ def _decisions(section: Section, given: Any, values: Mapping[str, Any], path: st
             yield Decided(at, values[key], _by(entry, asked, key, values[key], profile))
 
 
-def _by(knob: Knob, asked: Mapping[str, Any], key: str, value: Any, profile: str) -> str:
+def _by(knob: Knob, asked: Mapping[str, Any], key: str, value: object, profile: str) -> str:
     source = asked[key] if key in asked else knob.default_in(profile)
     source = list(source) if isinstance(source, tuple) else source
     if source == value:
@@ -292,7 +294,7 @@ def _made(kind: type[_Made], values: Mapping[str, Any]) -> _Made:
     return kind(**{name: _frozen(named_values[name]) for name in fields if name in named_values})
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     if isinstance(value, dict):
         return tuple((key, tuple(inner)) for key, inner in value.items())
     return tuple(value) if isinstance(value, list) else value

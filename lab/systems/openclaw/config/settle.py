@@ -24,7 +24,7 @@ def parse_env_boolean(raw: str | None) -> bool | None:
     return True if word in (*_TRUE, "y") else False if word in (*_FALSE, "n") else None
 
 
-def normal_boolean(raw: Any, fallback: bool) -> bool:
+def normal_boolean(raw: object, fallback: bool) -> bool:
     """A boolean as the plugin reads one: numbers but 0 are true (NaN, too), some words are either."""
     if isinstance(raw, bool | int | float):
         return bool(raw)
@@ -32,7 +32,7 @@ def normal_boolean(raw: Any, fallback: bool) -> bool:
     return True if word in _TRUE else False if word in _FALSE else fallback
 
 
-def number_in_range(raw: Any, fallback: float, low: float, high: float, whole: bool = False) -> float:
+def number_in_range(raw: object, fallback: float, low: float, high: float, whole: bool = False) -> float:
     """A number, or a string of one, floored where ``whole`` and clamped; ``fallback`` where it is none or endless."""
     value = finite(js_number(raw) if isinstance(raw, str) else raw)
     if value is None:
@@ -40,7 +40,7 @@ def number_in_range(raw: Any, fallback: float, low: float, high: float, whole: b
     return max(low, min(high, math.floor(value) if whole else value))
 
 
-def finite(raw: Any) -> float | None:
+def finite(raw: object) -> float | None:
     """A number that JavaScript holds as a finite one; None for anything else."""
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
@@ -50,7 +50,7 @@ def finite(raw: Any) -> float | None:
         return None
 
 
-def settled(name: str, section: Section, raw: Any, profile: str) -> dict[str, Any]:
+def settled(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
     """A section with every value decided under a profile. Keys without a value are left out."""
     given = raw if isinstance(raw, Mapping) else {}
     switched_on = raw is True and section.true_is_on
@@ -67,7 +67,7 @@ def settled(name: str, section: Section, raw: Any, profile: str) -> dict[str, An
     return present(_RELATED.get(name, _as_it_is)(values))
 
 
-def _settle(knob: Knob, raw: Any, profile: str) -> Any:
+def _settle(knob: Knob, raw: object, profile: str) -> Any:
     """One value: what is usable in ``raw``, clamped, or else the default."""
     default, high = knob.default_in(profile), knob.high_in(profile)
     if knob.kind == "flag":
@@ -100,7 +100,7 @@ def _settle(knob: Knob, raw: Any, profile: str) -> Any:
     return list(default) if knob.refill and not kept else kept
 
 
-def _scope_map(raw: Any, most: int) -> dict[str, list[str]]:
+def _scope_map(raw: object, most: int) -> dict[str, list[str]]:
     """Scopes and the path prefixes that belong to them; what is left of none is left out."""
     found: dict[str, list[str]] = {}
     for name, prefixes in raw.items() if isinstance(raw, Mapping) else ():
@@ -131,7 +131,7 @@ def _as_it_is(values: dict[str, Any]) -> dict[str, Any]:
 _RELATED = {"scopePolicy": _scopes_in_bounds, "embedding": _head_in_bounds}
 
 
-def strings_of(raw: Any) -> list[str]:
+def strings_of(raw: object) -> list[str]:
     """The strings of a list; of anything else none."""
     items: Iterable[Any] = raw if isinstance(raw, list | tuple) else ()
     return [one for one in items if isinstance(one, str)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.systems.openclaw.recall.scope import ScopePolicy
-from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.openclaw.upstream.js import Json, js_json
 
 NAME = "openclaw-mem-engine"
 
 
-def marker(name: str, value: Mapping[str, object]) -> str:
+def marker(name: str, value: Mapping[str, Json]) -> str:
     """One line of the log."""
     return f"{NAME}:{name} {js_json(value)}"
 
 
-def fallback_markers(policy: ScopePolicy, scope: str, found: Mapping[str, object], barred: str | None) -> list[str]:
+def fallback_markers(policy: ScopePolicy, scope: str, found: Mapping[str, Json], barred: str | None) -> list[str]:
     """What is logged of a fallback: that it was ``barred``, or which scopes it consulted (spec 4, step 11)."""
     if not policy.fallback_marker:
         return []

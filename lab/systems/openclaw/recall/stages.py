@@ -18,6 +18,7 @@ from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.policies import Search, policy_named
 from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.upstream.js import Json
 from lab.utf16 import WHITESPACE
 
 _Turn = TypeVar("_Turn", bound=Turn)
@@ -113,7 +114,7 @@ def mark_stale(turn: Turn, dropped: int) -> None:
     """Log that TODOs had outlived their days."""
     if dropped:
         days = turn.config.todo_stale_ttl_days
-        value = {"phase": "recall", "reason": "ttl", "dropped": dropped, "ttlDays": days}
+        value: dict[str, Json] = {"phase": "recall", "reason": "ttl", "dropped": dropped, "ttlDays": days}
         turn.log.append(("info", marker("todoGuardrail", value)))
 
 

@@ -38,7 +38,7 @@ class Recalled:
     log: tuple[str, ...]
 
 
-def clamp_limit(raw: Any) -> int:
+def clamp_limit(raw: object) -> int:
     """How many memories are wanted: whole, 1 to 50; 5 for what is no number. Nothing at all counts as 0, so 1."""
     number = to_number(raw)
     return min(MAX_LIMIT, max(1, math.floor(number))) if math.isfinite(number) else DEFAULT_LIMIT

@@ -65,7 +65,7 @@ class _Parts(NamedTuple):
     config: Any
 
 
-def host_of(value: Any, option: str | None = None) -> Host | None:
+def host_of(value: object, option: str | None = None) -> Host | None:
     """Return the host that a parsed file is for; None: a file of the lab, for no host.
 
     ``option`` is a version or ``none``. Without it, a file with the key ``plugins`` is for the host that wrote it last,
@@ -96,7 +96,7 @@ def _host(text: str, source: str) -> Host | None:
     return Host(text.removeprefix("v"), older[-1] if older else KNOWN_HOSTS[0], source)
 
 
-def check_host(value: Any, host: Host, *, where: str = "config") -> Checked:
+def check_host(value: object, host: Host, *, where: str = "config") -> Checked:
     """Return what a host refuses in a parsed file, where it would do nothing, and what the plugin changes."""
     parts = _parts(value)
     refused = tuple(f"{where}: {path}: the host refuses this: {what}" for path, what in _refused(parts, host))
@@ -117,7 +117,7 @@ def check_host(value: Any, host: Host, *, where: str = "config") -> Checked:
     return Checked((), (*(f"{where}: {one}" for one in warnings), *own.warnings, *ignored), notes, own.missing)
 
 
-def _parts(value: Any) -> _Parts:
+def _parts(value: object) -> _Parts:
     root = value if isinstance(value, Mapping) and "plugins" in value else None
     plugins = root["plugins"] if root is not None else _with(value, "entries")
     entries = plugins.get("entries") if isinstance(plugins, Mapping) else _with(value, ENTRY)
@@ -128,7 +128,7 @@ def _parts(value: Any) -> _Parts:
     return _Parts(root, plugins, entry, entry.get("config") if isinstance(entry, Mapping) else None)
 
 
-def _with(value: Any, key: str) -> Any:
+def _with(value: object, key: str) -> Any:
     return value if isinstance(value, Mapping) and key in value else None
 
 

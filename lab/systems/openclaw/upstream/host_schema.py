@@ -9,7 +9,6 @@ value. The section's keys and ranges are those of :mod:`lab.systems.openclaw.con
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from lab.shape import named
 from lab.systems.openclaw.config.check import in_short
@@ -87,7 +86,7 @@ META_OF = {
 ENGINE = _object(PLUGIN)
 
 
-def refusals(section: Section, raw: Any, path: str) -> Iterator[tuple[str, str]]:
+def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, str]]:
     """Yield path and complaint of everything that a host refuses in a section. No secret is repeated."""
     if isinstance(raw, bool) and section.boolean and not section.only_object:
         return
@@ -113,7 +112,7 @@ def refusals(section: Section, raw: Any, path: str) -> Iterator[tuple[str, str]]
             yield at, what
 
 
-def _refusal(knob: Knob, value: Any) -> str | None:
+def _refusal(knob: Knob, value: object) -> str | None:
     """Why a host refuses a value; None: it does not."""
     if knob.kind == "any":
         return None
@@ -144,7 +143,7 @@ def _refusal(knob: Knob, value: Any) -> str | None:
     return f"expected a string, found {named(value) if knob.kind == 'secret' else in_short(value)}"
 
 
-def _number_refusal(knob: Knob, value: Any) -> str | None:
+def _number_refusal(knob: Knob, value: object) -> str | None:
     low, high = knob.manifest or (knob.low, knob.high)
     kind = "a number" if knob.kind == "number" else "a whole number"
     number = finite(value)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
+from typing import TypeAlias
 
 from lab.utf16 import HALF, WHITESPACE
 
+# A value that JSON can hold.
+Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 _MICRO = Decimal("0.000001")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _RADIX = {"0x": 16, "0o": 8, "0b": 2}
@@ -30,7 +32,7 @@ def round6(value: float) -> float:
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
 
 
-def js_json(value: Any) -> str:
+def js_json(value: Json) -> str:
     """Return a value as JavaScript's ``JSON.stringify`` writes it: no spaces, 2 and not 2.0, half a pair escaped."""
     if isinstance(value, str):
         return HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
@@ -43,7 +45,7 @@ def js_json(value: Any) -> str:
     return f"[{','.join(map(js_json, value))}]"
 
 
-def js_text(value: Any) -> str:
+def js_text(value: Json) -> str:
     """Return a parsed JSON value as JavaScript's ``String`` makes a text of it; null, which is no text, is blank."""
     if isinstance(value, str) or value is None:
         return value or ""
@@ -54,7 +56,7 @@ def js_text(value: Any) -> str:
     return "[object Object]" if isinstance(value, Mapping) else ",".join(map(js_text, value))
 
 
-def text_or_blank(value: Any) -> str:
+def text_or_blank(value: Json) -> str:
     """Return JavaScript's ``String(value || "")``: what counts as false there (null, 0, NaN, false) is blank."""
     if value is None or value is False or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -104,7 +106,7 @@ def js_number(text: str) -> float | None:
     return float(trimmed) if _DECIMAL.fullmatch(trimmed) else None
 
 
-def to_number(value: Any) -> float:
+def to_number(value: object) -> float:
     """A parsed JSON value as JavaScript's ``Number`` makes one of it; NaN where it makes none."""
     if value is None:
         return 0.0

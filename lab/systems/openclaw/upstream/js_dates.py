@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import date
-from typing import Any
 
 from lab.systems.openclaw.upstream.js import to_number
 from lab.utf16 import WHITESPACE
@@ -25,7 +24,7 @@ _MOST_MS = 8.64e15
 _EPOCH_DAY, _DAYS_OF_400_YEARS = date(1970, 1, 1).toordinal(), 146_097
 
 
-def created_at_ms(value: Any) -> float:
+def created_at_ms(value: object) -> float:
     """Epoch milliseconds of a ``createdAt``, of any JSON type; 0 where there is no finite number to be had."""
     number = to_number(value)
     if math.isnan(number) and isinstance(value, str):

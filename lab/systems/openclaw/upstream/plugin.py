@@ -17,7 +17,7 @@ from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Knob, Section
 _NAME = "openclaw-mem-engine config"
 
 
-def parse(raw: Any) -> dict[str, Any]:
+def parse(raw: object) -> dict[str, Any]:
     """A whole configuration as the plugin's parser leaves it: no defaults, no clamps, wrong values left out.
 
     Raises :class:`UnusableInput` with the plugin's own message for unknown keys and sections of another type.
@@ -36,7 +36,7 @@ def parse(raw: Any) -> dict[str, Any]:
     return present(found)
 
 
-def resolve_section(name: str, raw: Any) -> dict[str, Any]:
+def resolve_section(name: str, raw: object) -> dict[str, Any]:
     """One section with every value decided, as the plugin decides it; whatever cannot be used is the default."""
     section = PLUGIN[name]
     if not isinstance(section, Section):
@@ -44,13 +44,13 @@ def resolve_section(name: str, raw: Any) -> dict[str, Any]:
     return settled(name, section, raw, UPSTREAM)
 
 
-def resolve_embedding_clamp(raw: Any) -> dict[str, Any]:
+def resolve_embedding_clamp(raw: object) -> dict[str, Any]:
     """The limits of what is embedded (spec 14.1): ``maxChars``, ``headChars``, and ``maxBytes`` (None: no limit)."""
     values = resolve_section("embedding", raw)
     return {"maxChars": values["maxChars"], "headChars": values["headChars"], "maxBytes": values.get("maxBytes")}
 
 
-def _picked(entry: Knob | Section, raw: Any, path: str) -> Any:
+def _picked(entry: Knob | Section, raw: object, path: str) -> Any:
     """What the parser keeps of a value; None: nothing."""
     if isinstance(entry, Knob):
         return _pick(entry, raw)
@@ -66,7 +66,7 @@ def _picked(entry: Knob | Section, raw: Any, path: str) -> Any:
     )
 
 
-def _pick(knob: Knob, raw: Any) -> Any:
+def _pick(knob: Knob, raw: object) -> Any:
     if knob.kind == "flag":
         return raw if isinstance(raw, bool) else None
     if knob.kind in ("whole", "number", "positive"):
@@ -80,7 +80,7 @@ def _pick(knob: Knob, raw: Any) -> Any:
     return raw if isinstance(raw, str) else None
 
 
-def _demand_shape(entry: Knob | Section, raw: Any, path: str) -> None:
+def _demand_shape(entry: Knob | Section, raw: object, path: str) -> None:
     if isinstance(entry, Section) and entry.wrong and raw is not None and not isinstance(raw, Mapping):
         raise UnusableInput(entry.wrong.format(path))
 
