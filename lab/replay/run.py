@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_whole
 from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes
+from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
@@ -58,7 +58,7 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest["resolved"]):
+    for note in (*embedder_notes(run.manifest["resolved"]), *missing_notes(plan.infos)):
         announce(note)
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
