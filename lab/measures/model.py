@@ -36,7 +36,8 @@ class Measure:
     A measure with ``cut`` looks at the first k items and is written ``NAME@k``. ``graded`` says that ``NAME(rel=2)@k``
     differs from it. ``missing`` is what an arm without a value counts as where the arm that it is compared with has
     one; None leaves the place out. Measures are listed by unit, then by ``order``, then by name; ``scores.parquet``
-    and every table keep that order. ``aliases`` are other names, in lower case.
+    and every table keep that order. ``aliases`` are other names, in lower case. ``sentence`` is a template that puts
+    the means of ``candidate`` and ``baseline`` in words; without one, a report gives the numbers.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Measure:
     cut: bool = False
     graded: bool = False
     missing: float | None = 0.0
+    sentence: str = ""
 
     @property
     def title(self) -> str:

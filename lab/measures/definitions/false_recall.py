@@ -20,5 +20,6 @@ MEASURE = ProbeMeasure(
     source=ITSELF,
     definition="Something was injected where nothing is needed; of the probes that want nothing.",
     probes="without gold",
+    sentence="something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
     order=130,
 )

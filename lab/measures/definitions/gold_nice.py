@@ -20,5 +20,6 @@ MEASURE = InjectedMeasure(
     range=YES,
     source=SEED_000,
     definition="A wanted memory labelled nice_to_have is injected among the first k; null where none is visible.",
+    sentence="a wanted nice one on {candidate:.0%} against {baseline:.0%}",
     order=100,
 )

@@ -29,5 +29,6 @@ MEASURE = TurnMeasure(
         "Share of a turn's items that were injected in any of the 6 recall turns before; null for an empty selection."
     ),
     over_probes="RepeatRate over the judged turns alone.",
+    sentence="{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
     order=10,
 )

@@ -21,5 +21,6 @@ MEASURE = TurnMeasure(
     definition=(
         "A memory is injected that one born since supersedes, before that one or without it; null where none is yet."
     ),
+    sentence="a superseded one at {candidate:.0%} of the turns with one, against {baseline:.0%}",
     order=140,
 )

@@ -18,5 +18,6 @@ MEASURE = RankMeasure(
     range=YES,
     definition="A wanted memory is among the first k; also called hit@k.",
     aliases=("hit",),
+    sentence="a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
     order=10,
 )

@@ -19,5 +19,6 @@ MEASURE = TurnMeasure(
     range=SHARE,
     source=SEED_001,
     definition="Share of the injected memories of another scope than the turn's; global ones are of every scope.",
+    sentence="{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
     order=80,
 )
