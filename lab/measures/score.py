@@ -20,7 +20,6 @@ from lab.measures.model import (
     ConversationMeasure,
     InjectedMeasure,
     ProbeMeasure,
-    RankMeasure,
     TurnMeasure,
     Which,
     name_over_probes,
@@ -131,7 +130,8 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     values = rank_measures(probes.ranked, limit.depth, limit.cutoffs)
     for name in limit.also:
         measure, level, k = parse(name)
-        values[name] = _ranked_at(probes.ranked.at_level(level), measure, k, limit.depth)
+        at_level = probes.ranked.at_level(level)
+        values[name] = measure.values(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
     with_gold = np.array([bool(one.grades) for one in golds], bool)
     among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
     where = [with_gold] * len(values)
@@ -154,20 +154,18 @@ def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) 
     """
     import numpy as np
 
+    nothing = np.full(len(judged.grades), np.nan)
     values = {
-        f"{one.name}@{k}": _ranked_at(judged, one, k, depth) for k in cutoffs for one in RANKED.values() if one.cut
+        f"{one.name}@{k}": one.values(judged, k) if k <= depth else nothing
+        for k in cutoffs
+        for one in RANKED.values()
+        if one.cut
     }
     return values | {
         one.name: np.where(judged.gold <= depth, one.values(judged, depth), np.nan)
         for one in RANKED.values()
         if not one.cut
     }
-
-
-def _ranked_at(judged: Judged, measure: RankMeasure, k: int, depth: int) -> Floats:
-    import numpy as np
-
-    return measure.values(judged, k) if k <= depth else np.full(len(judged.grades), np.nan)
 
 
 def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold]) -> Probes:
