@@ -173,7 +173,8 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
+    from lab.measures.catalogue import canonical
+    from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.embedders import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
@@ -199,8 +200,9 @@ def score(
 
 def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
     """Print the means that were asked for, or the headlines; return which those are."""
+    from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
-    from lab.measures.score import canonical, headlines
+    from lab.measures.score import headlines
     from lab.report.comparison import drawn
 
     known = {name for arm in summary["arms"].values() for name in arm["measures"]}

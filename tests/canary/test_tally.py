@@ -15,7 +15,8 @@ from lab.canary.repeats import Repeats
 from lab.canary.tally import Tally
 from lab.canary.windows import Windows
 from lab.errors import UnusableInput
-from lab.measures.repetition import repeat_rates, selections_of
+from lab.measures.definitions.repeat_rate import repeat_rates
+from lab.measures.repetition import selections_of
 
 Make = Callable[..., dict[str, Any]]
 FALLBACK = {
