@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key, ro
 from lab.embedding.stored import StoredVectors
 from lab.embedding.vectors import AGREE, Vectors
 from lab.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
-from lab.files import digest
+from lab.files import digest, private_folder
 from lab.recordings.model import Recording
 from lab.replay.plan import Plan
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
@@ -83,6 +84,8 @@ def _docs_lane(settings: DocsSettings, embedder: Embedder, vectors: VectorsOf) -
     roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
     model = role_key(embedder, DOCUMENT)
     place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    with suppress(OSError):  # what cannot be made is told where it is opened
+        private_folder(place.parent)
     embed, failures = _embed_with(vectors, DOCUMENT), list[LabError]()
 
     def heard(texts: Sequence[str]) -> np.ndarray:
