@@ -200,17 +200,18 @@ def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]
     """Says how many texts are embedded, at what rate, and what time remains, in proportion to their characters."""
     total, all_characters = len(texts), sum(len(text) + 1 for text in texts)
     done = characters = 0
-    started = time.perf_counter()
+    began = started = time.perf_counter()
     announce(f"embedding {total} texts")
 
     def progress(count: int) -> None:
-        nonlocal done, characters
+        nonlocal done, characters, started
         characters += sum(len(text) + 1 for text in texts[done : done + count])
         done += count
-        took = time.perf_counter() - started
         if not done:
-            announce(f"embedded 0 of {total} texts ({_span(took)} so far, in which the model is loaded)")
+            started = time.perf_counter()  # the rate is that of the model, once it is loaded
+            announce(f"embedded 0 of {total} texts ({_span(started - began)} so far, in which the model is loaded)")
             return
+        took = time.perf_counter() - started
         left = took * (all_characters / characters - 1)
         rate = f"{done / took:.0f} a second" if took else "at once"
         announce(f"embedded {done} of {total} texts ({rate}{f', {_span(left)} left' if done < total else ''})")
