@@ -20,7 +20,7 @@ from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.tables import read_table, write_table
-from lab.systems.openclaw.recall.flow import SEED
+from lab.systems.openclaw.flow import SEED
 from lab.utf16 import js_length
 from tests.playing import as_listed, listed_in
 

@@ -20,10 +20,10 @@ from lab.systems.openclaw.explain_lines import (
     stages_lines,
     suppression_lines,
 )
+from lab.systems.openclaw.recall.digest import PREFIX
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.select.tiers import recall_plans
 
 RUNNERS_UP = 3
