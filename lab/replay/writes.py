@@ -31,6 +31,7 @@ def alignments(recording: Recording, probes: Sequence[Probe], wrote: Sequence[Wr
     for one in wrote:
         for stored in (*one.writes.created, *one.writes.updated):
             alignment = aligner.align(stored.text, stored.sources)
+            found.pop((one.arm, stored.id), None)
             if alignment is not None:
                 found[one.arm, stored.id] = alignment
     return found
