@@ -95,10 +95,15 @@ def test_of_two_searches_of_a_turn_the_longer_counts_for_an_arm_that_paid_for_no
     made = open_run(tmp_path / "shared")
     for path in (tmp_path / "shared" / "latency").iterdir():
         path.unlink()
-    spent = (("first", "retrieve", 7), ("second", "retrieve", 5), ("tier_quota_v1", "search", 1))
+    # A stage that another arm alone has is none of this arm's.
+    spent = (("first", "retrieve", 7), ("second", "retrieve", 5), ("tier_quota_v1", "search", 1), ("first", "docs", 2))
+    spent += (("alone", "answer", 4),)
     rows = [{"arm": arm, "turn": "t", "stage": stage, "ns": ns * 10**6, "cold": False} for arm, stage, ns in spent]
     write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
-    assert warm_times(made) == {"tier_quota_v1": {"total": [8.0], "search": [1.0], "retrieve": [7.0]}}
+    found = warm_times(made)
+    assert found["tier_quota_v1"] == {"total": [8.0], "search": [1.0], "retrieve": [7.0]}
+    # A system that has no such stage is timed by its own alone.
+    assert found["alone"] == {"total": [4.0], "answer": [4.0]}
     (total,) = [one.spent for one in stages(made) if (one.arm, one.stage) == ("tier_quota_v1", "total")]
     assert (total.n, total.mean, total.p50) == (1, 8.0, None)
 
