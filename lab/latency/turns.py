@@ -44,8 +44,8 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     """Return milliseconds of the warm turns by arm and stage, turns in order; an arm without any is left out."""
     import numpy as np
 
-    booked = [_booked(run, name) for name in run.conversations if run.latency(name).is_file()]
-    searching = {arm for by_arm in booked for arm, by_stage in by_arm.items() if SEARCH in by_stage}
+    searching: set[str] = set()
+    booked = [_booked(run, name, searching) for name in run.conversations if run.latency(name).is_file()]
     found: dict[str, dict[str, list[float]]] = {}
     for by_arm in booked:
         # The longest search of each turn, for arms that paid for none.
@@ -66,8 +66,11 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def _booked(run: RunDirectory, conversation: str) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none."""
+def _booked(run: RunDirectory, conversation: str, searching: set[str]) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none.
+
+    Arms that search at any turn, a cold one too, are added to ``searching``.
+    """
     import numpy as np
 
     table = read_table(run.latency(conversation), ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
@@ -75,6 +78,8 @@ def _booked(run: RunDirectory, conversation: str) -> dict[str, dict[str, NDArray
     spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
     grid = np.full((len(arms), len(names), len(turns)), np.nan)
     grid[arm[warm], stage[warm], turn[warm]] = spent[warm]
+    if SEARCH in names:
+        searching |= {arms[number] or "" for number in set(arm[stage == names.index(SEARCH)].tolist())}
     there = ~np.isnan(grid).all(axis=2)
     return {
         arms[number] or "": {names[place] or "": grid[number, place] for place in np.flatnonzero(there[number])}
