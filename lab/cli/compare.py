@@ -146,9 +146,10 @@ def explain(
     from lab.replay.explain import explain as explain_turn
     from lab.report.explanation import explanation_json, explanation_text
     from lab.runs.directory import open_run
+    from lab.systems.contract import Detail
 
     opened = open_run(run)
-    found = explain_turn(opened, turn, arm or opened.arms[0])
+    found = explain_turn(opened, turn, arm or opened.arms[0], detail=Detail(with_text, full))
     if as_json:
         emit_json(explanation_json(found, with_text=with_text))
     else:

@@ -45,6 +45,7 @@ def replay(
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
+    source: options.Source = "given",
     labels: options.LabelMode = None,
     must_share: options.MustShare = None,
     nice_share: options.NiceShare = None,
@@ -101,6 +102,7 @@ def replay(
         faults=tuple(fault or ()),
         memories_from=str(memories_from) if memories_from else None,
         vectors=vectors,
+        source=source,
     )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     notes = embedder_notes(outcome.run.manifest["resolved"])
