@@ -1,9 +1,7 @@
 """What the warm turns of a replay took: every figure and rule on the latency of a run is computed here.
 
-A replay retrieves once for all arms that search alike, and its file may book that time to the first of them alone. It
-counts for each of them, whatever their order. Where a turn has several searches and the file does not say which of
-them an arm shares, the longest counts. Of an arm that searches, turns that searched nothing are left out; an arm that
-has no stage ``search`` shares nothing and is timed at every turn.
+A replay finds candidates once for all arms that search alike, and books that time to each of them. Of an arm that
+searches, turns that searched nothing are left out; an arm that has no stage ``search`` is timed at every turn.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-RETRIEVE, SEARCH, TOTAL = "retrieve", "search", "total"
+SEARCH, TOTAL = "search", "total"
 
 
 class Stage(NamedTuple):
@@ -48,16 +46,10 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     booked = [_booked(run, name, searching) for name in run.conversations if run.latency(name).is_file()]
     found: dict[str, dict[str, list[float]]] = {}
     for by_arm in booked:
-        # The longest search of each turn, for arms that paid for none.
-        searches = [one[RETRIEVE] for one in by_arm.values() if RETRIEVE in one]
         for arm, by_stage in by_arm.items():
-            nothing = np.full_like(next(iter(by_stage.values())), np.nan)
             timed = ~np.isnan(np.fmax.reduce(list(by_stage.values())))
             if arm in searching:
-                timed = ~np.isnan(by_stage.get(SEARCH, nothing))
-                longest = np.fmax.reduce([np.zeros_like(nothing), *searches])
-                own = by_stage.get(RETRIEVE, nothing)
-                by_stage[RETRIEVE] = np.where(np.isnan(own), longest, own)
+                timed &= ~np.isnan(by_stage.get(SEARCH, np.full_like(timed, np.nan, np.float64)))
             by_stage = {TOTAL: np.nansum(list(by_stage.values()), axis=0), **by_stage}
             for stage, spent in by_stage.items():
                 there = timed & ~np.isnan(spent)
