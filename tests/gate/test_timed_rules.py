@@ -58,10 +58,9 @@ def test_warm_turns_alone_count_and_a_shared_search_for_each(run: RunDirectory) 
     for arm, found in times.items():
         mine = [row for row in rows if row["arm"] == arm and not row["cold"]]
         assert len(found["total"]) == len(found["search"]) == sum(row["stage"] == "search" for row in mine)
-        # Both search alike, and the first pays.
-        shared = sum(row["ns"] for row in rows if row["stage"] == "retrieve" and not row["cold"])
-        own = sum(row["ns"] for row in mine if row["stage"] != "retrieve")
-        assert sum(found["total"]) == pytest.approx((own + shared) / 1e6)
+        assert sum(found["total"]) == pytest.approx(sum(row["ns"] for row in mine) / 1e6)
+        # Both search alike, whoever comes first.
+        assert found["retrieve"] == times[run.arms[0]]["retrieve"]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +87,21 @@ def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) ->
         assert line.low < 50 < line.high
 
 
-def test_of_two_searches_of_a_turn_the_longer_counts_for_an_arm_that_paid_for_none(
+def test_an_arm_is_timed_by_its_own_stages_and_without_a_search_at_every_turn(
     run: RunDirectory, tmp_path: Path
 ) -> None:
-    shutil.copytree(run.path, tmp_path / "shared")
-    made = open_run(tmp_path / "shared")
-    for path in (tmp_path / "shared" / "latency").iterdir():
+    shutil.copytree(run.path, tmp_path / "timed")
+    made = open_run(tmp_path / "timed")
+    for path in (tmp_path / "timed" / "latency").iterdir():
         path.unlink()
-    spent = (("first", "retrieve", 7), ("second", "retrieve", 5), ("tier_quota_v1", "search", 1))
+    # A stage that another arm alone has is none of this arm's.
+    spent = (("tier_quota_v1", "search", 1), ("tier_quota_v1", "retrieve", 7), ("alone", "answer", 4))
     rows = [{"arm": arm, "turn": "t", "stage": stage, "ns": ns * 10**6, "cold": False} for arm, stage, ns in spent]
     write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
-    assert warm_times(made) == {"tier_quota_v1": {"total": [8.0], "search": [1.0], "retrieve": [7.0]}}
+    assert warm_times(made) == {
+        "tier_quota_v1": {"total": [8.0], "search": [1.0], "retrieve": [7.0]},
+        "alone": {"total": [4.0], "answer": [4.0]},
+    }
     (total,) = [one.spent for one in stages(made) if (one.arm, one.stage) == ("tier_quota_v1", "total")]
     assert (total.n, total.mean, total.p50) == (1, 8.0, None)
 
