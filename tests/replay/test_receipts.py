@@ -25,7 +25,7 @@ from lab.retrieval.retrievers import StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Retrieval
-from lab.systems.openclaw.flow import SEED
+from lab.systems.openclaw.seed.flow import STAGES
 from lab.utf16 import js_length
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
@@ -147,7 +147,7 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     flows = {"seed_full", "quota_flow"}
     stages = {"search", "select", "wrap", "receipt"}
     assert {row["stage"] for row in rows if row["arm"] not in flows} == {"retrieve", *stages}
-    stages = {"search", *(name for name, _ in SEED)}
+    stages = {"search", *(name for name, _ in STAGES)}
     assert {row["stage"] for row in rows if row["arm"] in flows} == stages
     assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
     assert all(row["ns"] >= 0 for row in rows)
