@@ -14,7 +14,7 @@ from lab.cli import options
 
 
 class Option(NamedTuple):
-    """An option: its name on the command line, its annotation and default, its field of ``Asked``; may it be repeated?"""
+    """An option: name on the command line, annotation, default, field of ``Asked``, and whether it may be repeated."""
 
     name: str
     annotation: Any
