@@ -24,12 +24,14 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
-    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins. A disk that is
-    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`.
+    fsync for the file and one for its folder; without ``lasting`` neither is made, and a file that was written just
+    before the machine lost its power may be gone, or empty. Two writers of one path do not mix: the last rename wins.
+    A disk that is full or read-only is :class:`CannotWrite`, anything else that the system refuses
+    :class:`CannotMeasure`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,11 +42,13 @@ def whole_file(path: Path) -> Iterator[Path]:
     part = Path(name)
     try:
         yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
+        if lasting:
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
         os.chmod(part, 0o644)
         os.replace(part, path)
-        _flush(path.parent)
+        if lasting:
+            _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old state is kept") from error
     finally:
@@ -185,9 +189,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
     """Write ``data`` through :func:`whole_file`."""
-    with whole_file(path) as part:
+    with whole_file(path, lasting=lasting) as part:
         part.write_bytes(data)
 
 
@@ -203,6 +207,11 @@ def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
 def digest(value: Any) -> str:
     """sha256 of a JSON value with sorted keys: the identity of a set of arguments."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def sha256_bytes(data: bytes) -> str:
+    """sha256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:

@@ -46,11 +46,12 @@ def ablate(
     All rungs run over one retrieval, so that the ladder costs little more than one arm.
     """
     from lab.compare.ablation import ablation, measures_shown
-    from lab.measures.score import read_gold, score_and_write, summarise
+    from lab.measures.score import score_and_write, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
+    from lab.runs.gold import read_gold
     from lab.systems.openclaw.ladder import LADDER
 
     asked = Asked(
@@ -87,11 +88,11 @@ def ablate(
         )
         return
     shown = measures_shown(run.cutoff)
-    resolved = run.manifest["resolved"]
+    resolved = run.manifest.resolved
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
         f"{n} probes with gold in {len(run.conversations)} conversations of {path}; labels "
-        f"{resolved['labels']['mode']}, scope {resolved['scope']}"
+        f"{resolved.labels.mode}, scope {resolved.scope}"
     )
     if not n:
         emit_folded("Without gold nothing can be hit: give a golden set with --golden.")

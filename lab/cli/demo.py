@@ -25,10 +25,11 @@ def demo(
 ) -> None:
     """Replay, score and chart the shipped conversations."""
     from lab.compare.paired import compare_arms
-    from lab.measures.score import headlines, read_gold, score_and_write, summarise
+    from lab.measures.score import headlines, score_and_write, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.build import build_report
+    from lab.runs.gold import read_gold
     from lab.shelf import shipped
     from lab.sweep.saturation import saturation, write_points
 

@@ -72,6 +72,7 @@ def replay(
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
+    from lab.runs.records import to_json
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
@@ -103,24 +104,25 @@ def replay(
         vectors=vectors,
     )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
-    notes = embedder_notes(outcome.run.manifest["resolved"])
+    notes = embedder_notes(outcome.run.manifest.resolved)
     summary = None
     if and_score and not outcome.failures:
-        from lab.measures.score import read_gold, score_and_write, summarise
+        from lab.measures.score import score_and_write, summarise
+        from lab.runs.gold import read_gold
 
         summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
     if as_json:
         emit_json(
             {
                 "run": str(out),
-                "status": outcome.run.manifest["status"],
+                "status": outcome.run.manifest.status,
                 "conversations": {
                     "done": len(outcome.done),
                     "skipped": len(outcome.skipped),
                     "failed": len(outcome.failures),
                 },
                 "embedded": outcome.embedded,
-                "labels": outcome.run.manifest["resolved"]["labels"],
+                "labels": to_json(outcome.run.manifest.resolved.labels),
             }
             | ({"shard": str(outcome.run.shard)} if part else {})
             | ({"scores": summary} if summary else {})
@@ -153,7 +155,7 @@ def merge(
         emit_json(
             {
                 "run": str(out),
-                "status": merged.run.manifest["status"],
+                "status": merged.run.manifest.status,
                 "conversations": {"copied": merged.copied, "there": merged.there},
                 "notes": list(merged.notes),
             }
@@ -171,16 +173,17 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
+    from lab.measures.score import canonical, more_measures, score_and_write, score_run, summarise
     from lab.replay.embedders import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
+    from lab.runs.gold import read_gold
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
-    notes = embedder_notes(opened.manifest["resolved"])
+    notes = embedder_notes(opened.manifest.resolved)
     if as_json:
         emit_json(summary | ({"embedder": list(notes)} if notes else {}))
         return

@@ -15,7 +15,6 @@ from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 from lab.words import counted
 
 RETRIEVE, SEARCH = "retrieve", "search"
@@ -43,12 +42,12 @@ def warm_times(run: RunDirectory, arm: str) -> dict[str, list[float]]:
     """Milliseconds of an arm's warm turns by stage, and ``total``; turns that searched nothing are left out."""
     found: dict[str, list[float]] = {}
     for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
+        table = run.read_latency(conversation, ("arm", "turn", "stage", "ns", "cold"))
+        if table is None:
             continue
         turns: dict[str, dict[str, int]] = {}
         retrieved: dict[str, int] = {}
-        for row in read_table(path, ("arm", "turn", "stage", "ns", "cold")).to_pylist():
+        for row in table.to_pylist():
             if row["cold"]:
                 continue
             if row["stage"] == RETRIEVE:

@@ -17,6 +17,7 @@ from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory
+from lab.runs.records import to_json
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 
@@ -93,9 +94,7 @@ def judge(
         policy.rollback,
         str(against.path) if against else None,
         _receipts_judged(audit),
-        tuple(
-            dict.fromkeys(note for one in (run, against) if one for note in embedder_notes(one.manifest["resolved"]))
-        ),
+        tuple(dict.fromkeys(note for one in (run, against) if one for note in embedder_notes(one.manifest.resolved))),
     )
 
 
@@ -165,13 +164,14 @@ def _not_asked(
     return None
 
 
-def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> Any:
+def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object:
     """What a run resolved a key to, or the arm that is judged: ``arm.config.autoRecall.maxItems``."""
-    what, path, found = "a run", [key], run.manifest["resolved"]
+    what, path = "a run", [key]
+    found: object = to_json(run.manifest.resolved)
     if key.startswith("arm."):
         mine, name = locate(run, candidate)
         what, path = f"arm {name}", key.split(".")[1:]
-        found = next(arm for arm in mine.manifest["resolved"]["arms"] if arm["name"] == name)
+        found = to_json(mine.arm(name))
     for part in path:
         if not isinstance(found, Mapping) or part not in found:
             known = ", ".join(sorted(found)) if isinstance(found, Mapping) else "no parts"

@@ -15,7 +15,7 @@ from lab.measures.columns import padded
 from lab.measures.ranking import KNOWN, Judged, Measure, judge, precision
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Floats, Ints
+    from lab.columns import Floats, Ints
 
 Ranking = Mapping[str, float] | Sequence[str]
 NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lab.measures.columns import share
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Floats, Ints
+    from lab.columns import Floats, Ints
 
 
 def block_measures(told: Mapping[str, Floats], injected: Ints, pinned: Ints, foreign: Ints) -> dict[str, Floats]:

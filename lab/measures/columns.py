@@ -7,12 +7,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
+    from lab.columns import Floats, Ints
 
 
 def share(part: Floats | Ints, whole: Floats | Ints) -> Floats:

@@ -11,7 +11,7 @@ from lab.measures.columns import share
 from lab.measures.ranking import Judged, success
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Floats, Ints
+    from lab.columns import Floats, Ints
 
 
 def nice_presence(nice: Ints, visible_nice: Ints) -> Floats:

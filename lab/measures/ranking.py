@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lab.measures.columns import ragged
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Flags, Floats, Ints
+    from lab.columns import Flags, Floats, Ints
 
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.measures.columns import share
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Floats, Ints
+    from lab.columns import Floats, Ints
 
 WINDOW = 6
 # A sight is a memory and a turn in one number. Sights of two memories are further apart than any window.

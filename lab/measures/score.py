@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import read_json_lines
+from lab.errors import Incomplete, UnusableInput
 from lab.measures.batch import parse
 from lab.measures.block import block_measures, never_seen
 from lab.measures.catalogue import YES, entry_of
@@ -25,7 +24,6 @@ from lab.measures.injection import (
     wrong_scope,
 )
 from lab.measures.ranking import CUTOFFS, MEASURES, Judged, judge, r_precision, rank_measures
-from lab.measures.receipts import Receipts
 from lab.measures.repetition import (
     distinct_share,
     dominance,
@@ -34,31 +32,19 @@ from lab.measures.repetition import (
     numbered_selections,
     repeat_rates,
 )
-from lab.measures.table import Block, Builder, Scores, write_scores
+from lab.measures.table import Block, Builder
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import Gold, read_gold
+from lab.runs.receipts import Receipts, read_receipts
+from lab.runs.scores import Scores, read_scores, write_scores
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Ints
+    from lab.columns import Ints
 
 ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG", "map": "AP"}
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
-
-
-class Gold(NamedTuple):
-    """What the run's golden.jsonl says of one probe."""
-
-    conversation: str
-    grades: dict[str, int]
-    visible: dict[str, str]
-    forbidden: list[str]
-    slices: dict[str, str]
-
-    @property
-    def judged(self) -> dict[str, int]:
-        """Every judgement. A memory that misleads is judged, and not wanted."""
-        return dict.fromkeys(self.forbidden, 0) | self.grades
 
 
 def headlines(cutoff: int) -> tuple[str, ...]:
@@ -70,25 +56,6 @@ def canonical(name: str) -> str:
     """A measure under its own name: ``hit@5`` is Success@5, ``MRR`` and ``recall`` are RR and R."""
     stem, at, k = name.partition("@")
     return f"{ALIASES.get(stem.lower(), stem)}{at}{k}"
-
-
-def read_gold(run: RunDirectory) -> dict[str, Gold]:
-    """The probes of a run by id; :class:`CannotMeasure` for a line that is not as a replay writes it."""
-    path = run.path / "golden.jsonl"
-    found = {}
-    for number, line in read_json_lines(path):
-        try:
-            found[line["probe"]] = Gold(
-                line["conversation"],
-                {one["memory"]: int(one["grade"]) for one in line["relevant"]},
-                {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
-                list(line["forbidden"]),
-                dict(line["slices"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            told = f"damaged ({type(error).__name__}: {error})"
-            raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
-    return found
 
 
 class Limit(NamedTuple):
@@ -117,14 +84,25 @@ def _is_ranked(name: str) -> bool:
 
 
 def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
-    """Score a finished run, and write nothing; ``also`` are rank measures (:func:`more_measures`) besides its own."""
+    """The scores of a finished run; nothing is written.
+
+    They are read back where the run keeps them and they are current (:func:`lab.runs.scores.read_scores`). ``also`` are
+    rank measures (:func:`more_measures`) besides its own. Raises :class:`lab.errors.Incomplete` where conversations,
+    rows or probes are missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
+    """
     run.require_done()
+    if not also and (kept := read_scores(run)) is not None:
+        return kept
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
     limits = {arm: Limit(run.depths[arm], most, cutoffs, also) for arm, most in run.max_items.items()}
+    probes: dict[str, set[str]] = {}
+    for probe, one in gold.items():
+        probes.setdefault(one.conversation, set()).add(probe)
     builder = Builder()
     for conversation in run.conversations:
-        receipts = Receipts(run.receipts(conversation), conversation)
+        receipts = read_receipts(run, conversation)
+        _require_probes(run, conversation, receipts, probes.get(conversation, set()))
         first = builder.add_places(receipts.places)
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
@@ -133,13 +111,25 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
 
 
 def score_and_write(run: RunDirectory) -> Scores:
-    """Score a finished run, and keep every value in its ``scores.parquet``; a file that holds them is left alone."""
+    """Score a finished run, and keep every value in its ``scores.parquet``; a file that is current is left alone."""
+    run.require_done()
+    if (kept := read_scores(run)) is not None:
+        return kept
     scores = score_run(run)
     slices = {
         probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in read_gold(run).items()
     }
-    write_scores(scores, slices, run.path / "scores.parquet")
+    write_scores(run, scores, slices)
     return scores
+
+
+def _require_probes(run: RunDirectory, conversation: str, receipts: Receipts, wanted: set[str]) -> None:
+    lacking = wanted.difference(one for one in receipts.probe.tolist() if one is not None)
+    if lacking:
+        raise Incomplete(
+            f"{run.receipts(conversation)}: has no row for probe {min(lacking)} of golden.jsonl"
+            f"{f' and {len(lacking) - 1} more' if len(lacking) > 1 else ''}; run the replay again into another --out"
+        )
 
 
 def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limit: Limit) -> Block:

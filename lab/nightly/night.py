@@ -27,7 +27,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
-from lab.measures.score import read_gold, score_and_write, summarise
+from lab.measures.score import score_and_write, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
 from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
@@ -36,7 +36,9 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import Announce
 from lab.runs.code import code_key
-from lab.runs.directory import RunDirectory, file_name, open_run, packages
+from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.environment import packages
+from lab.runs.gold import read_gold
 from lab.words import counted
 
 NIGHTS = Path("reports/nightly")
@@ -373,4 +375,4 @@ def _commit(out: Path, plan: NightPlan) -> str | None:
         run = open_run(out / "sets" / file_name(plan.sets[0].name) / "run")
     except LabError:
         return None
-    return (run.manifest["environment"].get("git") or {}).get("commit")
+    return run.manifest.environment.commit

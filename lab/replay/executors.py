@@ -27,7 +27,7 @@ from lab.replay.loop import replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.sources import Handed, Sources, hand, prepare
-from lab.runs.directory import packages
+from lab.runs.environment import packages
 from lab.runs.tables import table_bytes
 
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
-from lab.files import dump_json, only_writer, write_whole
+from lab.files import dump_json, only_writer
 from lab.replay.candidates import served
 from lab.replay.embedders import embedder_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
@@ -15,7 +15,9 @@ from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare, told_documents
-from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.runs.directory import RunDirectory
+from lab.runs.manifest import Shard, resolved_of
+from lab.runs.resume import create_or_resume, finish, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,22 @@ def run_replay(
     plan = make_plan(asked)
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
-        run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable(), part)
+        run = create_or_resume(
+            out,
+            asdict(asked),
+            resolved_of(plan.resolved()),
+            plan.comparable(),
+            plan.recall_points(),
+            lambda: gold_of(plan),
+            part,
+            announce,
+        )
         return _replay_into(run, plan, jobs, dask, kept, announce)
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest["resolved"]):
+    for note in embedder_notes(run.manifest.resolved):
         announce(note)
-    write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
         announce(told)
@@ -81,20 +91,17 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
                 problems[conversation] = problem
                 announce(f"{conversation}: failed: {problem}")
     failures = [{"conversation": name, "phase": "replay", "reason": problems[name]} for name in own if name in problems]
-    run.write_failures(failures)
-    status = "complete" if len(run.done()) == len(own) else "incomplete"
-    if run.manifest["status"] != status:
-        run.write_manifest(status)
+    finish(run, failures)
     return Outcome(run, tuple(name for name in own if name in done), skipped, tuple(failures), embedded)
 
 
 def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Write a conversation's two files, receipts last: they are what says that it is done. Or why there are none."""
+    """Keep a conversation's two files; return why there are none."""
     if isinstance(found, str):
         return found
     try:
-        write_whole(run.latency(conversation), found.latency)
-        write_whole(run.receipts(conversation), found.receipts)
+        files = {run.latency(conversation): found.latency, run.receipts(conversation): found.receipts}
+        keep(run, conversation, files)
     except CannotWrite:
         raise
     except LabError as error:
@@ -102,14 +109,11 @@ def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | 
     return None
 
 
-def write_gold(plan: Plan, run: RunDirectory) -> None:
-    """Write the judgements that the run is scored with, keys alone.
+def gold_of(plan: Plan) -> bytes:
+    """The judgements that a run is scored with, as JSON Lines of keys alone.
 
     So a run can be scored where its recording is not.
     """
-    path = run.path / "golden.jsonl"
-    if path.exists():
-        return
     lines = []
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
@@ -136,4 +140,4 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
                     "slices": probe.slices,
                 }
             )
-    write_whole(path, b"".join(dump_json(line, indent=None) for line in lines))
+    return b"".join(dump_json(line, indent=None) for line in lines)

@@ -9,7 +9,6 @@ from lab.columns import codes_of, lists_of, numbers_of
 from lab.latency.quantiles import Quantile, quantile
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,9 +62,7 @@ def places(run: RunDirectory) -> Places:
     counts = {arm: np.zeros((PARTS, len(tiers)), np.int64) for arm in run.arms}
     turns = {}
     for conversation in run.conversations:
-        table = read_table(
-            run.receipts(conversation), ("arm", "recalls", "injected", "item_label"), ("arm", "item_label")
-        )
+        table = run.read_receipts(conversation, ("arm", "recalls", "injected", "item_label"), ("arm", "item_label"))
         recalls, injected = numbers_of(table["recalls"]), numbers_of(table["injected"])
         arms, names = codes_of(table["arm"])
         labels, begins = lists_of(table["item_label"])
@@ -93,7 +90,7 @@ def places(run: RunDirectory) -> Places:
 def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timeline:
     """What some arms injected in one conversation."""
     columns = ("arm", "recalls", "injected", "item_key", "item_label")
-    rows = read_table(run.receipts(conversation), columns).to_pylist()
+    rows = run.read_receipts(conversation, columns).to_pylist()
     return Timeline(
         conversation,
         {
@@ -136,10 +133,9 @@ def _timings(run: RunDirectory) -> Iterator[tuple[str, str, NDArray[np.float64]]
     import numpy as np
 
     for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
+        table = run.read_latency(conversation, ("arm", "stage", "ns", "cold"), ("arm", "stage"))
+        if table is None:
             continue
-        table = read_table(path, ("arm", "stage", "ns", "cold"), ("arm", "stage"))
         (arms, names), (parts, known) = codes_of(table["arm"]), codes_of(table["stage"])
         spent = numbers_of(table["ns"]).astype(np.float64)
         warm = ~numbers_of(table["cold"]).astype(bool)

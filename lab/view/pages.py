@@ -19,7 +19,7 @@ from lab.view.turns import Reader
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lab.measures.columns import Flags
+    from lab.columns import Flags
 
 CONVERSATIONS_A_PAGE, TURNS_A_PAGE = 100, 20
 SORTS = ("name", "turns", "probes", "flipped", "matching")
