@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lab.runs.directory import RunDirectory
 from lab.runs.directory import open_run as open_directory
 from lab.runs.manifest import Manifest
+from lab.runs.trial import trial, trial_line
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class Run:
         return self.directory.conversations
 
     def __repr__(self) -> str:
+        said = trial_line(trial(self.manifest))
         return (
             f"Run({str(self.path)!r}: {self.manifest.status}, {counted(len(self.conversations), 'conversation')}, "
-            f"arms {', '.join(self.arms)})"
+            f"arms {', '.join(self.arms)}{f', {said}' if said else ''})"
         )
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.errors import CannotMeasure
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def ablate(
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
     from lab.runs.gold import read_gold
+    from lab.runs.trial import trial
     from lab.systems.openclaw.ladder import LADDER
 
     asked = Asked(
@@ -82,14 +83,21 @@ def ablate(
     summary = summarise(scores, read_gold(run), run.arms)
     steps = ablation(scores, summary["arms"], run.cutoff)
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
+    reasons = trial(run.manifest)
     if as_json:
         emit_json(
-            {"run": str(out), "steps": [step.as_json() for step in steps], "figures": [str(file) for file in files]}
+            {
+                "run": str(out),
+                "trial": list(reasons),
+                "steps": [step.as_json() for step in steps],
+                "figures": [str(file) for file in files],
+            }
         )
         return
     shown = measures_shown(run.cutoff)
     resolved = run.manifest.resolved
     n = summary["arms"][steps[0].arm]["n"]
+    emit_trial(reasons)
     emit_folded(
         f"{n} probes with gold in {len(run.conversations)} conversations of {path}; labels "
         f"{resolved.labels.mode}, scope {resolved.scope}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
 
@@ -73,6 +73,7 @@ def replay(
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
     from lab.runs.records import to_json
+    from lab.runs.trial import trial
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
@@ -111,10 +112,12 @@ def replay(
         from lab.runs.gold import read_gold
 
         summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
+    reasons = trial(outcome.run.manifest)
     if as_json:
         emit_json(
             {
                 "run": str(out),
+                "trial": list(reasons),
                 "status": outcome.run.manifest.status,
                 "conversations": {
                     "done": len(outcome.done),
@@ -129,6 +132,7 @@ def replay(
             | ({"embedder": list(notes)} if notes else {})
         )
     else:
+        emit_trial(reasons)
         emit_notes(notes)
         emit(
             f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
@@ -178,15 +182,17 @@ def score(
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold
+    from lab.runs.trial import trial
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
-    notes = embedder_notes(opened.manifest.resolved)
+    notes, reasons = embedder_notes(opened.manifest.resolved), trial(opened.manifest)
     if as_json:
-        emit_json(summary | ({"embedder": list(notes)} if notes else {}))
+        emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return
+    emit_trial(reasons)
     emit_notes(notes)
     wanted = _show_means(summary, opened, measure or ())
     if slices:

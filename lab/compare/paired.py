@@ -21,6 +21,7 @@ from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.runs.records import to_json
 from lab.runs.scores import Scores, Values
+from lab.runs.trial import trial_of
 
 # What two runs must share, in the order in which differences are told.
 COMPARABLE = (
@@ -96,7 +97,7 @@ class Comparison:
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
     where they were not recorded. ``embedder`` holds notes on arms whose configuration names
-    another embedder.
+    another embedder, ``trial`` what makes their runs a trial.
     """
 
     baseline: str
@@ -111,6 +112,7 @@ class Comparison:
     slices: tuple[Slice, ...] = ()
     drawn_labels: str | None = None
     embedder: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
 
     @property
     def family(self) -> int:
@@ -120,6 +122,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
+            **({"trial": list(self.trial)} if self.trial else {}),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
@@ -195,6 +198,7 @@ def compare_arms(
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
         base_run.labels if base_run.labels_are_drawn else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
+        trial_of(base_run, cand_run),
     )
 
 

@@ -39,6 +39,7 @@ from lab.runs.code import code_key
 from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.runs.environment import packages
 from lab.runs.gold import read_gold
+from lab.runs.trial import trial_of
 from lab.words import counted
 
 NIGHTS = Path("reports/nightly")
@@ -97,6 +98,11 @@ class Night:
         return _bless(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
+    def trial(self) -> tuple[str, ...]:
+        """What makes the runs of its sets trials, each reason once."""
+        return tuple(dict.fromkeys(reason for one in self.sets for reason in one.verdict.trial))
+
+    @property
     def status(self) -> str:
         """The gravest of all sets."""
         return min((one.verdict.status for one in self.sets), key=GRAVITY.index)
@@ -110,6 +116,7 @@ class Night:
         """Plain values, as night.json has them."""
         return {
             "schema": KIND,
+            "trial": list(self.trial),
             "plan": self.plan,
             "about": self.about,
             "date": self.date,
@@ -213,8 +220,10 @@ def _night_of(
     again = exact = baseline = None
     means: dict[str, dict[str, float | None]] = {}
     primary: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     try:
         run = _replayed(one, folder / "run", jobs, announce, kept=True)
+        reasons = trial_of(run)
         # In other processes and in another order where there are several conversations: a set of Python has the order
         # of its process.
         announce(f"{one.name}: once more, with nothing kept")
@@ -245,6 +254,7 @@ def _night_of(
         overall(lines),
         tuple(lines),
         against=str(exact.before) if exact else None,
+        trial=reasons,
     )
     return SetNight(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
 

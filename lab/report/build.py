@@ -29,6 +29,7 @@ from lab.report.sections import Table, contract_table, meanings, slice_tables, s
 from lab.report.tables import markdown, markdown_table
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
+from lab.runs.trial import trial_line, trial_of
 from lab.words import counted
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
@@ -115,11 +116,14 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     primary = shown(comparison) if comparison else []
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
     known, arms = hashes(run), configs(run)
+    verdict, stale = verdict_model(run)
+    said = trial_line(trial_of(run))
     contract = contract_table(summary["arms"])
     return {
-        "title": "Recall report",
+        "title": f"Recall report ({said})" if said else "Recall report",
         "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
-        "verdict": verdict_model(run.path / "verdict.json"),
+        "verdict": verdict,
+        "stale": stale,
         "embedder": embedder_notes(resolved),
         "facts": facts,
         "arms": run.arms,

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.report import sections
 from lab.report.material import PARTS, TIER_OF, busiest, places, stages, timeline
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")

@@ -21,7 +21,7 @@ from lab.gate.line import FAIL, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.explain import explain
 from lab.report.build import build_report, sentence
 from lab.report.comparison import notes, shown
@@ -30,6 +30,7 @@ from lab.report.flipped import flipped
 from lab.report.reproduce import replay_command
 from lab.report.sections import verdict_model
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
 

@@ -15,11 +15,12 @@ from urllib.parse import quote
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.measures.receipts import Receipts
-from lab.measures.score import read_gold, score_run
+from lab.measures.score import score_run
 from lab.replay.explain import explain
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.receipts import read_receipts
 from lab.runs.tables import read_table
 from lab.view.app import Guard
 from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
@@ -154,7 +155,7 @@ def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
 
 def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walked: RunDirectory) -> None:
     (conversation, *_) = walked.conversations
-    receipts = Receipts(walked.receipts(conversation), conversation)
+    receipts = read_receipts(walked, conversation)
     gold = {probe: one for probe, one in read_gold(walked).items() if not one.grades}
     facts = facts_of(receipts, ["tier_first_v1"], gold)
     needless = (facts.marks["tier_first_v1"] & NEEDLESS) > 0
