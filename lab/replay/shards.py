@@ -16,14 +16,14 @@ from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, only_writer
 from lab.replay.executors import size
 from lab.replay.plan import Plan
-from lab.runs.directory import GOLDEN, LATENCY, RECEIPTS, WRITES, RunDirectory, open_run
+from lab.runs.directory import GOLDEN, RunDirectory, open_run
 from lab.runs.environment import decisive, tolerated
 from lab.runs.manifest import Shard
 from lab.runs.records import to_json
 from lab.runs.resume import finish, keep, resume_or_begin
 from lab.words import counted
 
-KINDS = (LATENCY, WRITES, RECEIPTS)
+FILES = (RunDirectory.latency, RunDirectory.writes, RunDirectory.receipts)
 
 
 class Merged(NamedTuple):
@@ -97,7 +97,7 @@ def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
             raise UnusableInput(f"{there}: is there already and differs from the shard's; choose another folder")
         if conversation in run.done():
             return False
-    pairs = [(getattr(one, kind)(conversation) for one in (run, shard)) for kind in KINDS]
+    pairs = [(file_of(run, conversation), file_of(shard, conversation)) for file_of in FILES]
     keep(run, conversation, {to: _bytes(shard.check(of)) for to, of in pairs if shard.name_of(of) in shard.digests})
     return True
 

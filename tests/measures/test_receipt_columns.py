@@ -10,6 +10,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import CannotMeasure
+from lab.runs.receipts import BLOCK, NUMBERS, TEXTS, Receipts
+from lab.runs.tables import read_table
 
 NICE, UNKNOWN = "nice_to_have", "unknown"
 LISTS = ("pinned", "item_key", "item_label", "item_scope")

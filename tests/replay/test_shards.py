@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
+from lab.errors import Altered, CannotMeasure, Incomplete, NotARun, OtherArguments, UnusableInput
 from lab.measures.score import score_run
 from lab.replay.executors import size
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.replay.shards import merge, parse_shard, shard_of
-from lab.runs.directory import Shard, open_run
+from lab.runs.directory import open_run
+from lab.runs.manifest import Shard
+from lab.runs.tables import read_table, table_bytes
 
 Files = Callable[[Path], dict[str, bytes]]
 LENGTHS = (2, 6, 3, 5, 4)
@@ -115,8 +117,12 @@ def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(
     whole = talk.run(out="whole")
     before = untimed(files_of(whole.run.path))
     whole.run.receipts("talk0").unlink()
-    assert merge(whole.run.path, shards(talk)).copied == 1
-    assert untimed(files_of(whole.run.path)) == before
+    merged = merge(whole.run.path, shards(talk))
+    assert merged.copied == 1
+    after = untimed(files_of(whole.run.path))
+    assert before.pop("manifest.json") != after.pop("manifest.json")
+    assert after == before
+    score_run(merged.run)
 
 
 @pytest.mark.parametrize(
