@@ -23,8 +23,6 @@ from lab.runs.records import to_json
 from lab.runs.resume import finish, keep, resume_or_begin
 from lab.words import counted
 
-FILES = (RunDirectory.latency, RunDirectory.writes, RunDirectory.receipts)
-
 
 class Merged(NamedTuple):
     """A run that was made of shards: how many conversations were copied, how many were there already, and notes."""
@@ -97,7 +95,7 @@ def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
             raise UnusableInput(f"{there}: is there already and differs from the shard's; choose another folder")
         if conversation in run.done():
             return False
-    pairs = [(file_of(run, conversation), file_of(shard, conversation)) for file_of in FILES]
+    pairs = zip(run.files(conversation), shard.files(conversation), strict=True)
     keep(run, conversation, {to: _bytes(shard.check(of)) for to, of in pairs if shard.name_of(of) in shard.digests})
     return True
 

@@ -99,6 +99,10 @@ class RunDirectory:
         """Where is, or will be, what the arms wrote in a conversation."""
         return self.path / WRITES / f"{file_name(conversation)}.parquet"
 
+    def files(self, conversation: str) -> tuple[Path, ...]:
+        """Where the files of a conversation are, or will be, the receipts last."""
+        return self.latency(conversation), self.writes(conversation), self.receipts(conversation)
+
     def recorded(self, conversation: str) -> Path:
         """Where the digests of a conversation's files are until the run has ended."""
         return self.path / DIGESTS / f"{file_name(conversation)}.json"
