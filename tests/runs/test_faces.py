@@ -47,10 +47,9 @@ def _unfolded(text: str) -> str:
 def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
     command, *options = words
     ended = lab(command, run.path, *options)
-    table = next(
-        place for place, line in enumerate(ended.out.splitlines()) if "─" in line or "|" in line or "&" in line
-    )
-    head = _unfolded("\n".join(ended.out.splitlines()[:table]))
+    lines = ended.out.splitlines()
+    table = next(place for place, line in enumerate(lines) if {"─", "|", "&"} & {*line})
+    head = _unfolded("\n".join(lines[:table]))
     assert SAID in head
     assert "trial" in lines[0]
 
