@@ -17,7 +17,7 @@ from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare, told_documents
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Shard, resolved_of
-from lab.runs.resume import create_or_resume, finish, keep
+from lab.runs.resume import Fresh, create_or_resume, finish, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,7 @@ def run_replay(
             asdict(asked),
             resolved_of(plan.resolved()),
             plan.comparable(),
-            plan.recall_points(),
-            lambda: gold_of(plan),
+            lambda: Fresh(gold_of(plan), plan.recall_points()),
             part,
             announce,
         )

@@ -20,7 +20,7 @@ from lab.runs.directory import GOLDEN, RunDirectory, open_run
 from lab.runs.environment import decisive, tolerated
 from lab.runs.manifest import Shard
 from lab.runs.records import to_json
-from lab.runs.resume import finish, keep, resume_or_begin
+from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 from lab.words import counted
 
 
@@ -75,7 +75,7 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
             )
     with only_writer(out):
         manifest = replace(first.manifest, shard=None)
-        run = resume_or_begin(out, manifest, lambda: golden[first.path])
+        run = resume_or_begin(out, manifest, lambda: Fresh(golden[first.path], manifest.recall_points))
         copied = 0
         for shard in shards:
             for conversation in shard.own:

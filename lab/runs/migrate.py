@@ -17,7 +17,7 @@ from lab.runs.gold import read_gold
 from lab.runs.manifest import COMPLETE, KIND, VERSION, Environment, Manifest, Migrated, Resolved, Shard
 from lab.runs.receipts import BLOCK, NUMBERS, TEXTS
 from lab.runs.records import from_json
-from lab.runs.resume import finish, keep, resume_or_begin
+from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 from lab.runs.tables import read_table
 from lab.shape import field
 
@@ -38,9 +38,8 @@ def migrate_run(source: Path, out: Path) -> RunDirectory:
     old = RunDirectory(source, replace(manifest, files=_digests(source)))
     points = {conversation: _recall_points(old, conversation) for conversation in manifest.own}
     _require_probes(old)
-    manifest = replace(manifest, recall_points=points)
     with only_writer(out):
-        run = resume_or_begin(out, manifest, (source / GOLDEN).read_bytes)
+        run = resume_or_begin(out, manifest, lambda: Fresh((source / GOLDEN).read_bytes(), points))
         for conversation in manifest.own:
             paths = [(run.latency(conversation), old.latency(conversation))]
             paths.append((run.receipts(conversation), old.receipts(conversation)))

@@ -12,7 +12,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from lab.errors import Altered, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_whole
@@ -34,19 +36,25 @@ from lab.runs.records import to_json
 Announce = Callable[[str], None]
 
 
+class Fresh(NamedTuple):
+    """What a run begins with: the bytes of golden.jsonl, and how many recall points each conversation has."""
+
+    golden: bytes
+    recall_points: Mapping[str, int]
+
+
 def create_or_resume(
     path: Path,
     asked: Mapping[str, object],
     resolved: Resolved,
     comparable: Mapping[str, object],
-    recall_points: Mapping[str, int],
-    golden: Callable[[], bytes],
+    fresh: Callable[[], Fresh],
     shard: Shard | None = None,
     announce: Announce = lambda _: None,
 ) -> RunDirectory:
     """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
 
-    ``golden`` gives the bytes of golden.jsonl. Raises :class:`OtherArguments` naming what differs, in the arguments or
+    ``fresh`` gives what a new run needs. Raises :class:`OtherArguments` naming what differs, in the arguments or
     in code and packages, :class:`UnusableInput` for a folder that holds something else, and :class:`Altered` for
     a file that is not as it was written.
     """
@@ -57,16 +65,16 @@ def create_or_resume(
         {name: list(one) if isinstance(one, tuple) else one for name, one in asked.items()},
         resolved,
         environment(),
-        dict(recall_points),
+        {},
         shard=shard,
     )
-    return resume_or_begin(path, manifest, golden, announce)
+    return resume_or_begin(path, manifest, fresh, announce)
 
 
 def resume_or_begin(
-    path: Path, manifest: Manifest, golden: Callable[[], bytes], announce: Announce = lambda _: None
+    path: Path, manifest: Manifest, fresh: Callable[[], Fresh], announce: Announce = lambda _: None
 ) -> RunDirectory:
-    """The run of a manifest at ``path``; see :func:`create_or_resume`."""
+    """The run of a manifest at ``path``, whose recall points ``fresh`` has; see :func:`create_or_resume`."""
     for folder in (path, *(path / name for name in (RECEIPTS, LATENCY, WRITES, DIGESTS, "figures"))):
         remove_leftovers(folder)
     if (path / MANIFEST).exists():
@@ -81,21 +89,22 @@ def resume_or_begin(
         else:
             for note in tolerated(run.manifest.environment, manifest.environment):
                 announce(f"{path}: goes on elsewhere than it began: {note}")
-            return _taken_up(run, golden)
+            return _taken_up(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
-    data = golden()
-    run = RunDirectory(path, manifest.ended(STARTED, {GOLDEN: sha256_bytes(data)}))
+    golden, points = fresh()
+    begun = replace(manifest, status=STARTED, recall_points=dict(points), files={GOLDEN: sha256_bytes(golden)})
+    run = RunDirectory(path, begun)
     _write_manifest(run)
-    write_whole(path / GOLDEN, data)
+    write_whole(path / GOLDEN, golden)
     return run
 
 
-def _taken_up(run: RunDirectory, golden: Callable[[], bytes]) -> RunDirectory:
+def _taken_up(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
     """A run that is there, its golden set in place and what is done of it checked."""
     path = run.path / GOLDEN
     if not path.exists():
-        data = golden()
+        data = fresh().golden
         if sha256_bytes(data) != run.digests.get(GOLDEN):
             raise Altered(f"{path}: is missing, and cannot be made again as it was; choose another --out")
         write_whole(path, data)

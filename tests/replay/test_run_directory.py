@@ -16,7 +16,7 @@ from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.environment import environment
 from lab.runs.manifest import Manifest, Resolved, resolved_of
-from lab.runs.resume import create_or_resume, keep
+from lab.runs.resume import Fresh, create_or_resume, keep
 
 Files = Callable[[Path], dict[str, bytes]]
 NAMES = (
@@ -79,7 +79,7 @@ def valid(*conversations: str, embedder: str = "one") -> Resolved:
 
 
 def created(path: Path, embedder: str = "one") -> RunDirectory:
-    return create_or_resume(path, {}, valid("a", embedder=embedder), {}, {"a": 1}, lambda: b"{}\n")
+    return create_or_resume(path, {}, valid("a", embedder=embedder), {}, lambda: Fresh(b"{}\n", {"a": 1}))
 
 
 @pytest.fixture
