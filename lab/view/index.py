@@ -13,7 +13,7 @@ from lab.errors import CannotMeasure, UnusableInput
 from lab.measures.ranking import judge
 from lab.measures.repetition import numbered_selections, repeat_rates
 from lab.report.pair import choose_pair
-from lab.runs.directory import GOLDEN, RunDirectory
+from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold, read_gold
 from lab.runs.receipts import Receipts, read_receipts
 
@@ -137,7 +137,7 @@ class Index:
         import numpy as np
 
         self.run, self.arms = run, run.arms
-        self.gold = read_gold(run) if (run.path / GOLDEN).exists() else {}
+        self.gold = read_gold(run)
         self.conversations = run.own
         self.damaged: dict[str, str] = {}
         self.turns: list[str] = []

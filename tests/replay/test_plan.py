@@ -239,5 +239,7 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
 def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
-    assert [arm.describe() for arm in plan_of(run).arms] == run.manifest["resolved"]["arms"]
+    (kept,) = run.manifest.resolved.arms
+    told = plan_of(run).arms[0].describe()
+    assert {name: getattr(kept, name) for name in told} == told
     assert plan_of(run).arms[0].describe()["seed"] == 7

@@ -56,7 +56,7 @@ def run(directory: RunDirectory) -> Run:
 def test_a_run_says_what_it_is(run: Run, directory: RunDirectory) -> None:
     assert run.arms == [FIRST, QUOTA, "hybrid"]
     assert run.conversations == directory.conversations
-    assert run.manifest["status"] == "complete"
+    assert run.manifest.status == "complete"
     assert repr(run) == f"Run({str(directory.path)!r}: complete, 3 conversations, arms {FIRST}, {QUOTA}, hybrid)"
 
 
@@ -214,5 +214,5 @@ def test_what_cannot_be_opened_or_read_is_one_sentence(
     with pytest.raises(CannotMeasure, match="damaged"):
         _ = broken.turns
     broken.directory.receipts(broken.conversations[0]).unlink()
-    with pytest.raises(UnusableInput, match="1 of 3 conversations are missing"):
+    with pytest.raises(CannotMeasure, match="1 of 3 conversations are missing"):
         _ = broken.items
