@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer
 from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes
+from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
-from lab.replay.sources import Announce, open_sources, prepare, told_documents
+from lab.replay.sources import Announce, open_sources, prepare
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Shard, resolved_of
 from lab.runs.resume import Fresh, create_or_resume, finish, keep
+from lab.systems.contract import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,17 @@ def run_replay(
     shard: Shard | None = None,
     kept: bool = True,
     announce: Announce = lambda _: None,
+    made: Mapping[str, Arm] | None = None,
 ) -> Outcome:
     """Replay what was asked, or a shard of it, into ``out``.
 
     ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
-    the replay. Without ``kept`` candidates that were kept are neither read nor written: every search is made. Raises
-    :class:`lab.errors.InUse` while another process writes into ``out``.
+    the replay. ``made`` are arms that are there already, by name. Without ``kept`` candidates that were kept are
+    neither read nor written: every search is made. Raises :class:`lab.errors.InUse` while another process writes into
+    ``out``.
     """
-    plan = make_plan(asked)
+    plan = make_plan(asked, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(
@@ -64,7 +68,7 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest.resolved):
+    for note in (*embedder_notes(run.manifest.resolved), *missing_notes(plan.infos)):
         announce(note)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
@@ -75,9 +79,7 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
     waiting = [one for one in plan.recordings if one.conversation in own and one.conversation not in skipped]
     done: list[str] = []
     problems: dict[str, str] = {}
-    sources = open_sources(plan)
-    for lane in sources.docs.values():
-        announce(told_documents(lane))
+    sources = open_sources(plan, announce)
     # Whether there are workers is known before hours are spent on embedding.
     with workers_for(len(waiting), jobs, dask) as workers:
         embedded = prepare(plan, [one for one in waiting if not (kept and served(plan, one))], sources, announce)
@@ -95,11 +97,13 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
 
 
 def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Keep a conversation's two files; return why there are none."""
+    """Keep a conversation's files; return why there are none."""
     if isinstance(found, str):
         return found
     try:
         files = {run.latency(conversation): found.latency, run.receipts(conversation): found.receipts}
+        if found.writes is not None:
+            files[run.writes(conversation)] = found.writes
         keep(run, conversation, files)
     except CannotWrite:
         raise

@@ -65,11 +65,15 @@ class ArmRecord:
     cutoff: int = field(metadata=_about("items that it injects at most"))
     config: Mapping[str, object]
     version: str | None = None
+    at_most: int | None = field(default=None, metadata=_about("items that it promises never to exceed"))
     writes: bool = field(default=False, metadata=_about("whether it captures memories of its own"))
+    stateful: bool = True
+    needs_gold: bool = False
+    labelled: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict, metadata=_about("sha256 of files that it reads, by name"))
+    embedder: str | None = field(default=None, metadata=_about("the embedding model that its configuration names"))
     seed: int | None = None
-    embedder_named: str | None = field(
-        default=None, metadata=_about("the embedding model that its configuration names")
-    )
+    missing: tuple[str, ...] = field(default=(), metadata=_about("what its configuration asks for in vain"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,6 @@ class Resolved:
     depth: int
     embedder: Mapping[str, object]
     faults: tuple[str, ...]
-    documents: Mapping[str, str]
     memories_from: str | None = None
     vectors: str | None = None
     source: str = field(default=GIVEN, metadata=_about("where memories come from: given, tools or captured"))

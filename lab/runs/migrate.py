@@ -99,10 +99,18 @@ def _resolved(value: dict[str, object], where: str) -> Resolved:
     arms = []
     for place, arm in enumerate(field(value, "arms", list, where)):
         one = f"{where}: arms[{place}]"
-        recall = field(field(arm, "config", dict, one), "autoRecall", dict, f"{one}: config")
-        arms.append(arm | {"cutoff": field(recall, "maxItems", int, f"{one}: config.autoRecall")})
+        config = field(arm, "config", dict, one)
+        if "cutoff" not in arm:
+            recall = field(config, "autoRecall", dict, f"{one}: config")
+            arm["cutoff"] = field(recall, "maxItems", int, f"{one}: config.autoRecall")
+        if value.get("documents") and config.get("docsColdLane", {}).get("enabled"):
+            arm["inputs"] = value["documents"]
+        if "embedder_named" in arm:
+            arm["embedder"] = arm.pop("embedder_named")
+        arms.append(arm)
     drawn = value.get("hard_rules", 0)
-    found = {"documents": {}, "categories": "recorded", **value, "arms": arms}
+    found = {"categories": "recorded", **value, "arms": arms}
+    found.pop("documents", None)
     return from_json(Resolved, found | ({"hard_rules": {"drawn": drawn}} if isinstance(drawn, int) else {}), where)
 
 
