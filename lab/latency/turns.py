@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.columns import codes_of, numbers_of
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 SEARCH, TOTAL = "search", "total"
@@ -43,7 +43,9 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     import numpy as np
 
     searching: set[str] = set()
-    booked = [_booked(run, name, searching) for name in run.conversations if run.latency(name).is_file()]
+    columns = ("arm", "turn", "stage", "ns", "cold")
+    tables = [run.read_latency(name, columns, ("arm", "turn", "stage")) for name in run.conversations]
+    booked = [_booked(table, searching) for table in tables if table is not None]
     found: dict[str, dict[str, list[float]]] = {}
     for by_arm in booked:
         for arm, by_stage in by_arm.items():
@@ -58,14 +60,13 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def _booked(run: RunDirectory, conversation: str, searching: set[str]) -> dict[str, dict[str, NDArray[np.float64]]]:
+def _booked(table: pa.Table, searching: set[str]) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none.
 
     Arms that search at any turn, a cold one too, are added to ``searching``.
     """
     import numpy as np
 
-    table = read_table(run.latency(conversation), ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
     (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
     spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
     grid = np.full((len(arms), len(names), len(turns)), np.nan)

@@ -10,11 +10,12 @@ import pytest
 
 from lab.compare.paired import compare_arms
 from lab.latency.turns import stages
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.recordings.model import TIER_OF
 from lab.report import sections
 from lab.report.material import PARTS, busiest, places, timeline
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")
