@@ -11,7 +11,7 @@ from lab.files import sha256_file
 from lab.recordings.model import Memory
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
+from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.resolve import describe, resolve
@@ -24,6 +24,7 @@ from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.recall.flow import recall
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
@@ -99,8 +100,22 @@ class _EngineArm:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has a past."""
+        """Whether it has a past, which the whole flow has."""
         return False
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        raise NotImplementedError
+
+    def group_key(self) -> str | None:
+        """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
+        return group_of(self.config, self.policy, flow=self.stateful)
+
+    def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> Many:
+        """One system in place of all arms of a group."""
+        configs = [arm.config for arm in arms if isinstance(arm, _EngineArm)]
+        return Many(Group(configs, self.policy, self.stateful), kit, memories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,11 @@ class PolicyArm(_EngineArm):
     def open(self, kit: Kit) -> PolicySystem:
         """It has no past."""
         return PolicySystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.system
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +162,11 @@ class FlowArm(_EngineArm):
     def open(self, kit: Kit) -> FlowSystem:
         """The engine without a past."""
         return FlowSystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.config.auto_recall.selection_mode
 
 
 class _Engine(MemorySystem):
