@@ -69,7 +69,7 @@ def writes_table(wrote: Sequence[Wrote], aligned: Aligned) -> pa.Table:
             "echo": booleans([is_echo(stored.text, one.context) for one, _, stored in rows]),
             "memory": strings([one.memory if one else None for one in found]),
             "rule": strings([one.rule if one else None for one in found]),
-            "score": numbers([one.score if one else float("nan") for one in found], "float64"),
+            "score": numbers([one.score if one else None for one in found], "float64"),
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})

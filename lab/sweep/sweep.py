@@ -117,6 +117,12 @@ def plan_sweep(asked: Asked, grid: Grid) -> Plan:
     specs = with_options(grid.specs(), asked)
     arms = tuple(map(make_arm, specs))
     infos = tuple(map(info_of, specs, arms))
+    for spec, info in zip(specs, infos, strict=True):
+        # Nobody but the lab reads a grid, so it may not ask for what nothing here does.
+        for path in info.missing:
+            raise UnusableInput(
+                f"{spec.where}: {path}: not implemented here, so no value of it changes anything; leave it out"
+            )
     return replace(base, specs=(*specs, *base.specs), arms=(*arms, *base.arms), infos=(*infos, *base.infos))
 
 

@@ -14,10 +14,12 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import Ask
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall import phases, stages
-from lab.systems.openclaw.recall.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.seed.stages import backbone
+from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Framer:
         # Whether tiers are ordered by a final score.
         self.rescored = flow and is_rescored(config)
         # Whether what was injected before changes anything.
-        self.repeats = flow and config.phased and config.phases.repeat
+        self.repeats = flow and config.active_phases.repeat
 
     def frame(self, ask: Ask, memories: Memories) -> Frame:
         """The frame of a moment."""
@@ -91,8 +93,8 @@ class Framer:
             found = [(at, one, one.score) for at, plan in enumerate(plans) for one in tiers.fused(plan, ask.scope)]
             return self._made(found, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
-        turn = Turn(prompt, config, memories, RecallState(), tiers)
-        for stage in (stages.scope, stages.trivial, stages.embedding, phases.backbone):
+        turn = SeedTurn(prompt, config, memories, RecallState())
+        for stage in (stages.scope, stages.trivial, stages.embedding, backbone):
             stage(turn)
             if turn.done:
                 return self._made([], memories, skipped=True)
@@ -100,7 +102,7 @@ class Framer:
         found = [
             (at, one.candidate, one.score if lane.rescored else one.candidate.score)
             for at, plan in enumerate(plans)
-            for one in lane.entries(turn.filter_scope, plan, tiers)
+            for one in lane.entries(turn.filter_scope, plan, turn.tiers)
         ]
         return self._made(found, memories, lane, hard=[row.id for row in turn.hard])
 

@@ -1,6 +1,6 @@
 """Selecting for many configurations at once: what differs within a group, what each injected before, who goes where.
 
-The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/recall/repeat.py``, which stay the
+The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/seed/repeat.py``, which stay the
 truth. Here ``c`` configurations choose from ``n`` candidates in one step.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Frame
 from lab.systems.openclaw.many.places import Arrange, Knobs, Offered, counted
-from lab.systems.openclaw.recall.repeat import repeat_factor
+from lab.systems.openclaw.seed.repeat import repeat_factor
 
 if TYPE_CHECKING:
     import numpy as np
