@@ -23,7 +23,7 @@ from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, info_of, make_plan, told_arm, with_options
+from lab.replay.plan import Asked, Plan, info_of, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.directory import file_name, require_same_arguments
 from lab.runs.tables import read_table, write_table
@@ -221,7 +221,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "embedder": plan.embedder.identity(),
         "draws": [list(draw) for draw in draws],
         # As a hash: written out, hundreds of configurations would be most of the manifest.
-        "grid": digest([told_arm(info) for info in plan.infos]),
+        "grid": digest([[one.name, one.system, one.version, one.config, one.inputs] for one in plan.infos]),
         # What the configurations say of an embedder (:mod:`lab.replay.embedders`).
         "arms": [
             {"name": grid.arm, "embedder": one} for one in dict.fromkeys(info.embedder for info in plan.infos) if one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from lab.errors import UnusableInput
@@ -115,7 +115,7 @@ class _EngineArm:
         """The policy that selects."""
         raise NotImplementedError
 
-    def group_key(self) -> str | None:
+    def group_key(self) -> Hashable | None:
         """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
         return group_of(self.config, self.policy, flow=self.stateful)
 

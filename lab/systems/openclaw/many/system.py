@@ -6,18 +6,15 @@ an array: quotas, caps, penalty, window, decay.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lab.files import digest
 from lab.recordings.model import Memory
 from lab.retrieval.found import Found, Retrieval
 from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
 from lab.systems.kit import Kit
-from lab.systems.openclaw.config.resolve import describe
-from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.frames import Framer, Known
 from lab.systems.openclaw.many.pack import Packer
@@ -28,17 +25,9 @@ from lab.systems.openclaw.select.policies import many_of
 if TYPE_CHECKING:
     import numpy as np
 
-# Paths that may differ within a group.
-FREE = (
-    ("autoRecall", "quotas"),
-    ("autoRecall", "repeatPenalty"),
-    ("autoRecall", "repeatWindowTurns"),
-    ("lab", "phases", "repeatDecay"),
-)
 
-
-def group_of(config: EngineConfig, policy: str, *, flow: bool) -> str | None:
-    """What the configurations of a group share, as a hash; None for one that is not done together with others.
+def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | None:
+    """What the configurations of a group share; None for one that is not done together with others.
 
     These are a policy that brings no fast path and, of flows, a digest, documents, fallback scopes, gated trust,
     novelty, receipts inside the prompt, a policy loop, and the plugin's own flow.
@@ -58,13 +47,12 @@ def group_of(config: EngineConfig, policy: str, *, flow: bool) -> str | None:
     )
     if beyond:
         return None
-    shared = copy.deepcopy(describe(config))
-    for *above, last in FREE:
-        place = shared
-        for key in above:
-            place = place.get(key, {})
-        place.pop(last, None)
-    return digest({"policy": policy, "flow": flow, "config": shared})
+    # What may differ within a group is made equal.
+    recall = replace(
+        config.auto_recall, quota=DEFAULT_QUOTA, strict_caps=True, repeat_penalty=0.0, repeat_window_turns=0
+    )
+    shared = replace(config, auto_recall=recall, phases=replace(config.phases, repeat_decay=""))
+    return policy, flow, repr(shared)
 
 
 @dataclass(frozen=True, slots=True)
