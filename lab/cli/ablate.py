@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.errors import CannotMeasure
 from lab.words import bracketed, signed
 
@@ -39,6 +39,7 @@ def ablate(
     limit: options.Limit = None,
     conversation: options.Conversations = None,
     config: options.Config = None,
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
@@ -48,6 +49,7 @@ def ablate(
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import read_gold, score_and_write, summarise
+    from lab.replay.embedders import embedder_notes
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.figures import save
@@ -73,6 +75,7 @@ def ablate(
         limit=limit,
         conversation=tuple(conversation or ()),
         config=str(config) if config else None,
+        embedder=embedder,
     )
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     if outcome.failures:
@@ -82,13 +85,16 @@ def ablate(
     summary = summarise(scores, read_gold(run), run.arms)
     steps = ablation(scores, summary["arms"], run.cutoff)
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
+    resolved = run.manifest["resolved"]
+    notes = embedder_notes(resolved)
     if as_json:
         emit_json(
             {"run": str(out), "steps": [step.as_json() for step in steps], "figures": [str(file) for file in files]}
+            | ({"embedder": list(notes)} if notes else {})
         )
         return
     shown = measures_shown(run.cutoff)
-    resolved = run.manifest["resolved"]
+    emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
         f"{n} probes with gold in {len(run.conversations)} conversations of {path}; labels "

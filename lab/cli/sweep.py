@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.errors import UnusableInput
 from lab.words import bracketed, counted, signed
 
@@ -64,11 +64,13 @@ def sweep(
     Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
     again, it goes on where it was.
     """
+    from lab.replay.embedders import embedder_notes
     from lab.replay.plan import Asked
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
     from lab.sweep.front import configurations, heat, reference, write_configurations
     from lab.sweep.grid import read_grid
+    from lab.sweep.sweep import read_manifest
     from lab.sweep.sweep import sweep as run
 
     if saturated and (labels or must_share is not None or nice_share is not None):
@@ -105,6 +107,7 @@ def sweep(
     axes = heat(found, swept)
     if axes:
         files += save(heat_figure(found, *axes), out / "figures" / "heat")
+    notes = embedder_notes(read_manifest(out)["resolved"])
     if as_json:
         emit_json(
             {
@@ -113,8 +116,10 @@ def sweep(
                 "hybrid": reference(swept),
                 "figures": [str(file) for file in files],
             }
+            | ({"embedder": list(notes)} if notes else {})
         )
         return
+    emit_notes(notes)
     _show(swept, found, reference(swept), top, out, files)
     if by_draw is not None:
         _show_draws(swept, by_draw)
