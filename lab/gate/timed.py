@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
-from lab.gate.keys import TOTAL
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
+from lab.latency.turns import warm_turns
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 from lab.words import counted
 
-RETRIEVE, SEARCH = "retrieve", "search"
 MILLION = 1e6
 # Milliseconds of warm turns, by stage.
 Times = Mapping[str, Sequence[float]]
@@ -40,29 +38,8 @@ def judge_latency(
 
 
 def warm_times(run: RunDirectory, arm: str) -> dict[str, list[float]]:
-    """Milliseconds of an arm's warm turns by stage, and ``total``; turns that searched nothing are left out."""
-    found: dict[str, list[float]] = {}
-    for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
-            continue
-        turns: dict[str, dict[str, int]] = {}
-        retrieved: dict[str, int] = {}
-        for row in read_table(path, ("arm", "turn", "stage", "ns", "cold")).to_pylist():
-            if row["cold"]:
-                continue
-            if row["stage"] == RETRIEVE:
-                # Of several searches of a turn the longest.
-                retrieved[row["turn"]] = max(row["ns"], retrieved.get(row["turn"], 0))
-            if row["arm"] == arm:
-                turns.setdefault(row["turn"], {})[row["stage"]] = row["ns"]
-        for turn, stages in turns.items():
-            if SEARCH not in stages:
-                continue
-            stages.setdefault(RETRIEVE, retrieved.get(turn, 0))
-            for stage, spent in {TOTAL: sum(stages.values()), **stages}.items():
-                found.setdefault(stage, []).append(spent / MILLION)
-    return found
+    """Milliseconds of an arm's warm turns by stage, and ``total`` (:func:`lab.latency.turns.warm_turns`)."""
+    return {stage: (spent / MILLION).tolist() for stage, spent in warm_turns(run).get(arm, {}).items()}
 
 
 def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Policy) -> Line:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.compare.paired import Comparison, Slice
+from lab.latency.turns import TOTAL
 from lab.report import figures
 from lab.report.comparison import shown, worse
 from lab.report.material import Places, Stage, busiest, places, stages, timeline
@@ -124,10 +125,15 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    means = {arm: {one.stage: one.mean for one in stages if one.arm == arm and one.stage != "total"} for arm in arms}
+    turns = {one.arm: one.n for one in stages if one.stage == TOTAL}
+    # A stage that some turns have not had took no time in these: so the stages add up to the turn.
+    means = {
+        arm: {one.stage: one.mean * one.n / turns[arm] for one in stages if one.arm == arm and one.stage != TOTAL}
+        for arm in arms
+    }
     notes = {
         one.arm: f"p50 {one.p50.value:.2f} ms" + (f", p95 {one.p95.value:.2f}" if one.p95 else ", n too small for p95")
         for one in stages
-        if one.stage == "total" and one.p50
+        if one.stage == TOTAL and one.p50
     }
     return {arm: own for arm, own in means.items() if own}, notes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
 from lab.latency.quantiles import Quantile, quantile
+from lab.latency.turns import TOTAL, warm_turns
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -110,44 +111,16 @@ def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timel
 
 def stages(run: RunDirectory) -> list[Stage]:
     """The timings of a run by arm and stage, ``total`` last; nothing where a run has none."""
-    import numpy as np
-
-    found: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
-    for arm, stage, spent in _timings(run):
-        found.setdefault((arm, stage), []).append(spent)
-    by_arm: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for (arm, stage), some in found.items():
-        by_arm.setdefault(arm, {})[stage] = np.concatenate(some)
+    timed = warm_turns(run)
     told = []
-    for arm in (one for one in run.arms if one in by_arm):
-        own = by_arm[arm]
-        if "total" not in own and len({len(values) for values in own.values()}) == 1:
-            own = own | {"total": np.sum(list(own.values()), axis=0)}
-        for stage in sorted(own, key=lambda one: (one == "total", one)):
+    for arm in (one for one in run.arms if one in timed):
+        own = timed[arm]
+        for stage in sorted(own, key=lambda one: (one == TOTAL, one)):
             ms = (own[stage] / MILLION).tolist()
             told.append(
                 Stage(arm, stage, len(ms), sum(ms) / len(ms), *(quantile(ms, share) for share in (0.5, 0.95, 0.99)))
             )
     return told
-
-
-def _timings(run: RunDirectory) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
-    """Nanoseconds of the warm turns of each conversation, by arm and stage, in the order of the turns."""
-    import numpy as np
-
-    for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
-            continue
-        table = read_table(path, ("arm", "stage", "ns", "cold"), ("arm", "stage"))
-        (arms, names), (parts, known) = codes_of(table["arm"]), codes_of(table["stage"])
-        spent = numbers_of(table["ns"]).astype(np.float64)
-        warm = ~numbers_of(table["cold"]).astype(bool)
-        for number, arm in enumerate(names[:-1]):
-            for part, stage in enumerate(known[:-1]):
-                chosen = spent[(arms == number) & (parts == part) & warm]
-                if len(chosen) and arm and stage:
-                    yield arm, stage, chosen
 
 
 def _shares(counts: Numbers) -> dict[str, float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
+from lab.retrieval.booking import SEARCH
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import phases, stages, upstream
 from lab.systems.openclaw.recall.retrieve import Tiers
@@ -36,27 +37,25 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
     """Run the flow of the configuration's profile and return the turn as it left it.
 
     What is injected is ``context``; it is empty where the prompt was passed over, where nothing was found, and where a
-    stage failed, which never raises. ``state`` is
-    changed: it remembers what was injected. Timings are nanoseconds by stage, searches apart under ``search``.
+    stage failed, which never raises. ``state`` is changed: it remembers what was injected. Timings are nanoseconds by
+    stage, as :mod:`lab.retrieval.booking` books them.
     """
     tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
     turn = Turn(prompt, config, memories, state, tiers)
     if not config.auto_recall.enabled:
         return turn
     for name, stage in UPSTREAM if config.upstream else SEED:
-        started = time.perf_counter_ns()
         try:
-            stage(turn)
+            tiers.booking.stage(name, partial(stage, turn))
         except Exception as error:
             # Whatever breaks, the agent's turn goes on without memories (spec 4).
             stages.fail_open(turn, name, error)
             turn.error = error
-        turn.timings[name] = time.perf_counter_ns() - started
         if turn.done:
             break
     if not config.upstream:
         phases.remember(turn)
+    turn.timings = tiers.booking.timings
     if not turn.done:
-        turn.timings["select"] -= tiers.waited
-        turn.timings["search"] = tiers.nanoseconds
+        turn.timings.setdefault(SEARCH, 0)
     return turn
