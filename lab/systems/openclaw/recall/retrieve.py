@@ -11,7 +11,7 @@ from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Found, Lane, lane_of, most_listed
+from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.select.tiers import TierPlan
 
 
@@ -105,5 +105,4 @@ class Tiers:
         if len(ids) == len(hits) > listed and "" not in ids:
             floor = sorted([hit[1] for hit in hits], reverse=True)[listed - 1] - 2e-6
             best = [hit for hit in hits if hit[1] >= floor]
-        top = lane_of([Found(rows[row].id, score, distance) for row, score, distance in best], listed).top
-        return Lane(ids, top)
+        return Lane(ids, best_listed([(rows[row].id, score, distance) for row, score, distance in best], listed))
