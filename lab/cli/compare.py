@@ -97,7 +97,8 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
 
 def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
-    from lab.report.tables import markdown, markdown_table
+    from lab.report.tables import markdown_table
+    from lab.words import markdown
 
     emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
     for note in found.embedder:

@@ -49,6 +49,13 @@ VectorSource = Annotated[
         "the one that made them; some of its texts are compared.",
     ),
 ]
+Source = Annotated[
+    str,
+    typer.Option(
+        help="Where memories come from. given: the recording, or --memories-from. tools: the agent's own tool calls. "
+        "captured: an arm that captures has what it captured, and nothing else."
+    ),
+]
 LabelMode = Annotated[
     str | None,
     typer.Option(
@@ -75,6 +82,9 @@ MaxItems = Annotated[
     int | None,
     typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
 ]
+StoreName = Annotated[str, typer.Option("--store", help="exact (for quality) or lancedb (the live path).")]
+Profile = Annotated[str, typer.Option(help="seed or upstream.")]
+Depth = Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")]
 Limit = Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")]
 Conversations = Annotated[
     list[str] | None, typer.Option("--conversation", help="Replay this conversation alone. Repeat for more.")

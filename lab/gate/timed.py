@@ -1,7 +1,6 @@
 """Latency rules: quantiles of a run's warm turns, by bounds that assume no distribution.
 
-A rule passes where the upper bound of the quantile lies within, fails where the lower bound lies beyond. A replay
-retrieves once for all arms that search alike: what that took counts for each of them.
+A rule passes where the upper bound of the quantile lies within, fails where the lower bound lies beyond.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ from lab.errors import UnusableInput
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
-from lab.latency.turns import warm_turns
+from lab.latency.turns import warm_times
 from lab.runs.directory import RunDirectory
 from lab.words import counted
 
-MILLION = 1e6
 # Milliseconds of warm turns, by stage.
 Times = Mapping[str, Sequence[float]]
 
@@ -27,19 +25,15 @@ def judge_latency(
 ) -> Iterator[Line]:
     """A line a rule. A stage that no turn has is :class:`UnusableInput`."""
     mine, arm = locate(run, policy.candidate)
-    times = warm_times(mine, arm)
+    times = warm_times(mine).get(arm, {})
     base: Times = {}
     if any(rule.at_most_ratio is not None for rule in rules):
-        base = warm_times(*locate(against or run, arm if against else policy.baseline))
+        other, baseline = locate(against or run, arm if against else policy.baseline)
+        base = warm_times(other).get(baseline, {})
     for rule in rules:
         if times and rule.stage not in times:
             raise UnusableInput(f"latency {rule.measure}: no warm turn has this stage; there are: {', '.join(times)}")
         yield _line(rule, times.get(rule.stage, ()), base.get(rule.stage, ()), policy)
-
-
-def warm_times(run: RunDirectory, arm: str) -> dict[str, list[float]]:
-    """Milliseconds of an arm's warm turns by stage, and ``total`` (:func:`lab.latency.turns.warm_turns`)."""
-    return {stage: (spent / MILLION).tolist() for stage, spent in warm_turns(run).get(arm, {}).items()}
 
 
 def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Policy) -> Line:

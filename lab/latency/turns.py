@@ -1,10 +1,16 @@
-"""What the turns of a run took: which stages add up to a turn, and which turns count."""
+"""What the warm turns of a replay took: every figure and rule on the latency of a run is computed here.
+
+What arms share is booked to each of them (:mod:`lab.retrieval.booking`, :mod:`lab.replay.seat`), so a turn is the sum
+of its stages. The first moment of a conversation, which pays for what is read once, is left out, and so are turns at
+which an arm looked for nothing: it passed them over, or failed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, numbers_of
+from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
 from lab.replay.seat import WHOLE
 from lab.retrieval.booking import SEARCH
 from lab.runs.directory import RunDirectory
@@ -12,44 +18,64 @@ from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-# The whole of a turn, beside its stages: their sum.
+# The whole of a turn, beside its stages.
 TOTAL = "total"
-# One of these has whoever looked for memories: a turn without either was passed over, or failed.
-LOOKED = (SEARCH, WHOLE)
+# Whoever looked for memories has one of these.
+LOOKED = {SEARCH, WHOLE}
 
 
-def warm_turns(run: RunDirectory) -> dict[str, dict[str, np.ndarray]]:
-    """Nanoseconds (int64) of the turns by arm and stage, in the order of the turns; ``total`` is the last stage.
+class Stage(NamedTuple):
+    """What a stage of an arm took over its warm turns; ``total`` is the whole turn."""
 
-    The first moment of each conversation is left out, which pays for what is read once, and so are turns at which an
-    arm looked for nothing. An arm, or a run, without timings has none.
-    """
+    arm: str
+    stage: str
+    spent: Spent
+
+
+def stages(run: RunDirectory) -> list[Stage]:
+    """Return every stage of every arm, ``total`` last; nothing where a run has no timings."""
+    times = warm_times(run)
+    return [
+        Stage(arm, stage, spent_of(times[arm][stage]))
+        for arm in run.arms
+        for stage in sorted(times.get(arm, ()), key=lambda one: (one == TOTAL, one))
+    ]
+
+
+def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
+    """Return milliseconds of the warm turns by arm and stage, turns in order; an arm without any is left out."""
     import numpy as np
 
-    found: dict[str, dict[str, list[np.ndarray]]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
+        if not run.latency(conversation).is_file():
             continue
-        table = read_table(path, ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
-        (arms, names), (turns, keys), (parts, known) = (codes_of(table[one]) for one in ("arm", "turn", "stage"))
-        warm = ~numbers_of(table["cold"]).astype(bool)
-        spent = np.full((len(names) * len(keys), len(known)), -1, np.int64)
-        spent[(arms * len(keys) + turns)[warm], parts[warm]] = numbers_of(table["ns"])[warm]
-        looked = [place for place, stage in enumerate(known) if stage in LOOKED]
-        for number, arm in enumerate(names[:-1]):
-            own = spent[number * len(keys) : (number + 1) * len(keys)]
-            own = own[(own[:, looked] >= 0).any(axis=1)]
-            if arm is None or not len(own):
+        for arm, by_stage in _booked(run, conversation).items():
+            searched = ~np.isnan([by_stage[stage] for stage in by_stage if stage in LOOKED]).all(axis=0)
+            if not searched.any():
                 continue
-            by_stage = found.setdefault(arm, {})
-            for place, stage in enumerate(known[:-1]):
-                values = own[:, place][own[:, place] >= 0]
-                if stage is not None and len(values):
-                    by_stage.setdefault(stage, []).append(values)
-            by_stage.setdefault(TOTAL, []).append(np.where(own < 0, 0, own).sum(axis=1))
-    return {
-        arm: {stage: np.concatenate(some) for stage, some in sorted(stages.items(), key=lambda one: one[0] == TOTAL)}
-        for arm, stages in found.items()
+            total = np.nansum(list(by_stage.values()), axis=0)
+            for stage, spent in {TOTAL: total, **by_stage}.items():
+                there = searched & ~np.isnan(spent)
+                if not there.any():
+                    continue
+                found.setdefault(arm, {}).setdefault(stage, []).extend((spent[there] / NS_PER_MS).tolist())
+    return found
+
+
+def _booked(run: RunDirectory, conversation: str) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none."""
+    import numpy as np
+
+    table = read_table(run.latency(conversation), ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
+    (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
+    spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
+    grid = np.full((len(arms), len(names), len(turns)), np.nan)
+    grid[arm[warm], stage[warm], turn[warm]] = spent[warm]
+    booked = {
+        name or "": {step or "": grid[number, place] for place, step in enumerate(names[:-1])}
+        for number, name in enumerate(arms[:-1])
     }
+    return {name: own for name, own in booked.items() if LOOKED & own.keys()}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 # Importance labels: what a memory may be graded as.
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
-
-
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
+# The tier that memories of a label belong to.
+TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import NICE, Memory, Recording, Turn
@@ -74,7 +74,7 @@ class Play:
     moments: Sequence[Moment]
     tools: Tools
     source: Source = "given"
-    faults: FaultPlan = FaultPlan()
+    faults: FaultPlan = field(default_factory=FaultPlan)
 
 
 class Reach:

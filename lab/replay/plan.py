@@ -192,11 +192,18 @@ def told_arm(info: ArmInfo) -> dict[str, Any]:
     return {**told, "config": dict(info.config)}
 
 
-def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, Any]] | None = None) -> Plan:
+def make_plan(
+    asked: Asked,
+    *,
+    judged: bool = True,
+    arms: Sequence[Mapping[str, Any]] | None = None,
+    made: Mapping[str, Arm] | None = None,
+) -> Plan:
     """Read what is named, check what was asked, and decide the defaults.
 
     Without ``judged`` no golden set is read, and the probes of the recordings are left out. ``arms`` are descriptions
-    that stand for the arms' configuration files. Raises :class:`UnusableInput` for what cannot be done.
+    that stand for the arms' configuration files; ``made`` are arms that are there already, by name. Raises
+    :class:`UnusableInput` for what cannot be done.
     """
     choices = (
         ("store", asked.store, STORES),
@@ -215,10 +222,11 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
     if asked.hard_rules < 0:
         raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
-    specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None) if arms is None else _specs_of(arms)
+    config = Path(asked.config) if asked.config else None
+    specs = parse_arms(asked.arms, config, made or {}) if arms is None else _specs_of(arms)
     specs = with_options(specs, asked)
-    made = tuple(make_arm(spec) for spec in specs)
-    infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, made, strict=True))
+    opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
+    infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
     _require_source(asked, library, infos)
     if not judged:
@@ -246,7 +254,7 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     embedder = embedder_named(asked.embedder)
-    return Plan(asked, library, recordings, specs, made, infos, labels, recall_turns, embedder, files, vectors)
+    return Plan(asked, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
 
 
 def with_options(specs: Sequence[ArmSpec], asked: Asked) -> tuple[ArmSpec, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_whole
 from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes
+from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
@@ -16,6 +17,7 @@ from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare
 from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.systems.contract import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,17 @@ def run_replay(
     shard: Shard | None = None,
     kept: bool = True,
     announce: Announce = lambda _: None,
+    made: Mapping[str, Arm] | None = None,
 ) -> Outcome:
     """Replay what was asked, or a shard of it, into ``out``.
 
     ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
-    the replay. Without ``kept`` candidates that were kept are neither read nor written: every search is made. Raises
-    :class:`lab.errors.InUse` while another process writes into ``out``.
+    the replay. ``made`` are arms that are there already, by name. Without ``kept`` candidates that were kept are
+    neither read nor written: every search is made. Raises :class:`lab.errors.InUse` while another process writes into
+    ``out``.
     """
-    plan = make_plan(asked)
+    plan = make_plan(asked, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable(), part)
@@ -54,7 +58,7 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest["resolved"]):
+    for note in (*embedder_notes(run.manifest["resolved"]), *missing_notes(plan.infos)):
         announce(note)
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))

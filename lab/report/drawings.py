@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.compare.paired import Comparison, Slice
-from lab.latency.turns import TOTAL
+from lab.latency.turns import TOTAL, Stage, stages
 from lab.report import figures
 from lab.report.comparison import shown, worse
-from lab.report.material import Places, Stage, busiest, places, stages, timeline
+from lab.report.material import Places, busiest, places, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
-from lab.words import counted
+from lab.words import counted, milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,15 +125,20 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    turns = {one.arm: one.n for one in stages if one.stage == TOTAL}
+    turns = {one.arm: one.spent.n for one in stages if one.stage == TOTAL}
     # A stage that some turns have not had took no time in these: so the stages add up to the turn.
     means = {
-        arm: {one.stage: one.mean * one.n / turns[arm] for one in stages if one.arm == arm and one.stage != TOTAL}
+        arm: {
+            one.stage: (one.spent.mean or 0.0) * one.spent.n / turns[arm]
+            for one in stages
+            if one.arm == arm and one.stage != TOTAL
+        }
         for arm in arms
     }
     notes = {
-        one.arm: f"p50 {one.p50.value:.2f} ms" + (f", p95 {one.p95.value:.2f}" if one.p95 else ", n too small for p95")
+        one.arm: f"p50 {milliseconds(p50.value)} ms, "
+        + (f"p95 {milliseconds(p95.value)}" if (p95 := one.spent.p95) else "n too small for p95")
         for one in stages
-        if one.stage == TOTAL and one.p50
+        if one.stage == TOTAL and (p50 := one.spent.p50)
     }
     return {arm: own for arm, own in means.items() if own}, notes

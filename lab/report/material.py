@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
-from lab.latency.quantiles import Quantile, quantile
-from lab.latency.turns import TOTAL, warm_turns
+from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-TIER_OF = {"must_remember": "must", "nice_to_have": "nice", "unknown": "unknown", "ignore": "ignore"}
 # Parts of a conversation in which its recall turns are counted.
 PARTS = 10
-MILLION = 1e6
 
 
 class Places(NamedTuple):
@@ -44,18 +41,6 @@ class Timeline(NamedTuple):
     tiers: dict[str, str]
 
 
-class Stage(NamedTuple):
-    """Milliseconds of a stage of an arm's warm turns; a quantile is None where n is too small for it."""
-
-    arm: str
-    stage: str
-    n: int
-    mean: float
-    p50: Quantile | None
-    p95: Quantile | None
-    p99: Quantile | None
-
-
 def places(run: RunDirectory) -> Places:
     """Count the tiers of everything that was injected at recall turns."""
     import numpy as np
@@ -72,7 +57,7 @@ def places(run: RunDirectory) -> Places:
         labels, begins = lists_of(table["item_label"])
         codes, known = codes_of(labels)
         # What carries no label, a document for instance, is unknown.
-        tier = np.array([tiers.index(TIER_OF.get(one or "", "unknown")) for one in known])[codes]
+        tier = np.array([tiers.index(TIER_OF.get(one or "", TIER_OF[UNKNOWN])) for one in known])[codes]
         most = 0
         for number, arm in enumerate(names[:-1]):
             rows = np.flatnonzero((arms == number) & recalls.astype(bool))
@@ -102,25 +87,11 @@ def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timel
             for arm in arms
         },
         {
-            key: TIER_OF.get(label, "unknown")
+            key: TIER_OF.get(label, TIER_OF[UNKNOWN])
             for row in rows
             for key, label in zip(row["item_key"], row["item_label"], strict=True)
         },
     )
-
-
-def stages(run: RunDirectory) -> list[Stage]:
-    """The timings of a run by arm and stage, ``total`` last; nothing where a run has none."""
-    timed = warm_turns(run)
-    told = []
-    for arm in (one for one in run.arms if one in timed):
-        own = timed[arm]
-        for stage in sorted(own, key=lambda one: (one == TOTAL, one)):
-            ms = (own[stage] / MILLION).tolist()
-            told.append(
-                Stage(arm, stage, len(ms), sum(ms) / len(ms), *(quantile(ms, share) for share in (0.5, 0.95, 0.99)))
-            )
-    return told
 
 
 def _shares(counts: Numbers) -> dict[str, float]:

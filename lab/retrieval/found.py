@@ -16,8 +16,8 @@ from lab.retrieval.tokens import TextSettings
 class Retrieval:
     """How a store is searched: arms with equal settings share candidates."""
 
-    text: TextSettings = TextSettings()
-    clamp: Clamp = Clamp()
+    text: TextSettings = field(default_factory=TextSettings)
+    clamp: Clamp = field(default_factory=Clamp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ class ArmInfo:
     it recalls. ``config`` is
     resolved, in plain JSON values, without secrets, and makes the same arm again. ``inputs`` are files that it reads:
     the sha256 of each by name. ``embedder`` is the embedding model that the configuration names, if it names
-    one; ``seed`` that of its draws, if it draws.
+    one; ``seed`` that of its draws, if it draws. ``missing`` are the keys of what
+    its configuration asks for and the system here does not have.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ArmInfo:
     inputs: Mapping[str, str] = field(default_factory=dict)
     embedder: str | None = None
     seed: int | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,13 @@ def version_of(system: str) -> str:
     return f"{point.dist.name} {point.dist.version}" if point is not None and point.dist else ""
 
 
-def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpec, ...]:
+def parse_arms(
+    texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
+) -> tuple[ArmSpec, ...]:
     """``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms that bring none.
 
     A name that is no system needs ``{"lab": {"arm": SYSTEM}}`` in its file: so one system runs under two
-    configurations.
+    configurations. Arms that are ``made`` already are named, and that is all.
     """
     if not texts:
         raise UnusableInput(
@@ -93,7 +95,8 @@ def parse_arms(texts: Sequence[str], shared: Path | None = None) -> tuple[ArmSpe
         )
     specs: list[ArmSpec] = []
     for text in texts:
-        spec = _parsed(text, shared)
+        there = (made or {}).get(text)
+        spec = ArmSpec(text, there.describe().system) if there is not None else _parsed(text, shared)
         if any(one.name == spec.name for one in specs):
             raise UnusableInput(f"arm {spec.name!r} is given twice")
         specs.append(spec)

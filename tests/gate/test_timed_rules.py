@@ -12,9 +12,10 @@ import pytest
 from lab.errors import UnusableInput
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
-from lab.gate.timed import judge_latency, warm_times
+from lab.gate.timed import judge_latency
 from lab.gate.verdict import judge
 from lab.latency.quantiles import least_n, quantile
+from lab.latency.turns import stages, warm_times
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
 
@@ -53,7 +54,7 @@ def judged(rule: Rule, run: RunDirectory) -> Line:
 def test_warm_turns_alone_count_and_their_stages_add_up(run: RunDirectory) -> None:
     rows = [row for name in run.conversations for row in read_table(run.latency(name)).to_pylist()]
     for arm in run.arms:
-        found = warm_times(run, arm)
+        found = warm_times(run)[arm]
         mine = [row for row in rows if row["arm"] == arm and not row["cold"]]
         searched = {row["turn"] for row in mine if row["stage"] == "search"}
         counted = [row for row in mine if row["turn"] in searched]
@@ -98,7 +99,9 @@ def test_a_turn_of_a_system_without_stages_counts_as_one(run: RunDirectory, tmp_
         for turn, stage, ns in spent
     ]
     write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
-    assert warm_times(made, "tier_quota_v1") == {"recall": [7.0, 5.0], "rest": [2.0], "total": [7.0, 7.0]}
+    assert warm_times(made) == {"tier_quota_v1": {"recall": [7.0, 5.0], "rest": [2.0], "total": [7.0, 7.0]}}
+    (total,) = [one.spent for one in stages(made) if (one.arm, one.stage) == ("tier_quota_v1", "total")]
+    assert (total.n, total.mean, total.p50) == (2, 7.0, None)
 
 
 def test_a_ratio_goes_by_bounds_that_err_half_as_often_each(timed: Timed) -> None:

@@ -10,11 +10,13 @@ from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
 from lab.retrieval.booking import Booking
+from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.config.file import embedder_of, locate
+from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import plan_ingest
@@ -22,10 +24,9 @@ from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
 from lab.systems.openclaw.explain import Told, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
-from lab.systems.openclaw.js import js_json
+from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.recall.flow import recall
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
@@ -33,6 +34,7 @@ from lab.systems.openclaw.recommended import recommended
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.policies import POLICIES, policy_named
 from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.upstream.js import js_json
 from lab.systems.spec import ArmSpec
 
 # The whole flow as the configuration says, nothing added and nothing taken away.
@@ -54,17 +56,22 @@ def make(spec: ArmSpec) -> PolicyArm | FlowArm:
     elif spec.system in RUNGS:
         config = RUNGS[spec.system].config(config)
     made = PolicyArm if spec.system in POLICIES else FlowArm
-    return made(spec.name, spec.system, config, spec.embedder or embedder_of(spec.raw))
+    absent = missing(locate(spec.config, spec.where))
+    return made(spec.name, spec.system, config, spec.embedder or embedder_of(spec.raw), absent)
 
 
 @dataclass(frozen=True, slots=True)
 class _EngineArm:
-    """The engine under a configuration. ``embedder`` is the model that the configuration names, if it names one."""
+    """The engine under a configuration. ``embedder`` is the model that the configuration names, if it names one.
+
+    ``missing`` are keys of what it asks for and nothing here reads.
+    """
 
     name: str
     system: str
     config: EngineConfig
     embedder: str | None = None
+    missing: tuple[str, ...] = ()
 
     def describe(self) -> ArmInfo:
         """Name and configuration."""
@@ -81,6 +88,7 @@ class _EngineArm:
             labelled=True,
             inputs={f"{file.repo}:{file.path}": sha256_file(file.file) for file in files},
             embedder=self.embedder,
+            missing=self.missing,
         )
 
     @property
@@ -271,7 +279,7 @@ class FlowSystem(_Engine):
             for one in turn.final
             if one.candidate.id in kept
         )
-        status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults else "ok"
+        status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
         return Recall(
             items,
             len(items),

@@ -9,8 +9,7 @@ from typing import Any
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.receipt import why_tier
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.score import Factors
-from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.turn import Factors, Turn
 
 WIDTH = 80
 LISTED = 3
@@ -33,8 +32,8 @@ def stages_lines(turn: Turn) -> list[str]:
         said.append(f"documents: {problem or turn.cold_lane['returned']}")
     lines = wrap(f"stages: {'; '.join(said)}", WIDTH)
     lines += _listed("cited", [slot.id.removeprefix("docs:") for slot in turn.docs], full=True)
-    rules = [row for row in turn.memories.listing.hard_rules(turn.filter_scope) if turn.config.phased]
-    if rules and turn.config.phases.hard_rules:
+    rules = turn.memories.listing.hard_rules(turn.filter_scope)
+    if rules and turn.config.active_phases.hard_rules:
         lines.append(f"hard rules: {len(rules) - len(turn.hard)} in the Working Set, {len(turn.hard)} as items")
     return lines
 
@@ -52,7 +51,7 @@ def digest_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
     if receipt.get("suppressedRecallCount"):
         lines.append(f"    selected and then left to it: {receipt['suppressedRecallCount']}")
     if with_text and full and turn.pinned:
-        kept = next((slot.text for slot in turn.kept if slot.id == turn.pinned.id), turn.pinned.text)
+        kept = (turn.digest or turn.pinned).text
         lines += [f"    | {line}" for line in kept.split("\n")]
     return lines
 

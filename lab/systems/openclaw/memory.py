@@ -6,11 +6,10 @@ import math
 import re
 import uuid
 from functools import lru_cache
-from typing import Any
 
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
-from lab.systems.openclaw.js import js_number
+from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
 
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
@@ -40,7 +39,7 @@ def engine_id(key: str) -> str:
     return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
 
 
-def importance_score(value: Any) -> float | None:
+def importance_score(value: object) -> float | None:
     """A finite number, or a string that JavaScript reads as one, clamped to 0..1; anything else is no score.
 
     A blank string counts as 0, as in JavaScript.
@@ -62,7 +61,7 @@ def label_of_score(score: float | None) -> str:
     return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
 
 
-def normal_label(value: Any) -> str | None:
+def normal_label(value: object) -> str | None:
     """A label or one of its aliases, however it is cased and spaced; None for anything else."""
     if not isinstance(value, str):
         return None
@@ -70,12 +69,12 @@ def normal_label(value: Any) -> str | None:
     return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
 
 
-def resolve_label(label: Any, score: Any = None) -> str:
+def resolve_label(label: object, score: object = None) -> str:
     """A recognised label beats the score; else the score decides."""
     return normal_label(label) or label_of_score(importance_score(score))
 
 
-def normal_category(value: Any) -> str:
+def normal_category(value: object) -> str:
     """A known category, trimmed and lower-cased; unknown ones become ``other``."""
     category = value.strip(WHITESPACE).lower() if isinstance(value, str) else ""
     return category if category in CATEGORIES else "other"
@@ -87,11 +86,11 @@ def normal_row(
     index_text: str,
     created_at: int,
     *,
-    category: Any,
-    label: Any,
-    scope: Any,
-    importance: Any = None,
-    trust: Any = "user",
+    category: object,
+    label: object,
+    scope: object,
+    importance: object = None,
+    trust: object = "user",
     hard_rule: bool = False,
     place: int | None = None,
     embedded: bool = True,
