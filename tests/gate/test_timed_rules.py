@@ -145,7 +145,7 @@ def test_no_timings_and_no_such_stage(timed: Timed) -> None:
     assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR
     told = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, must_have_data=False)
     assert judged(told, timed(0, tier_quota_v1=1)).status == SKIPPED
-    with pytest.raises(UnusableInput, match="no warm turn has this stage; there are: search, select, retrieve, total"):
+    with pytest.raises(UnusableInput, match="no warm turn has this stage; there are: total, search, select, retrieve"):
         judged(Rule("latency", "p50 serach", quantile=0.5, stage="serach", at_most_ms=1), timed(9, tier_quota_v1=1))
 
 

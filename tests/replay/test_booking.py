@@ -13,7 +13,8 @@ from lab.replay.plan import Asked, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.exact import ExactStore, ExactView
 from lab.systems.openclaw import finish
-from lab.systems.openclaw.recall import retrieve, stages
+from lab.systems.openclaw.recall import retrieve
+from lab.systems.openclaw.seed import hot_lane
 
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "tier_quota_v1", "bm25")
 # Nanoseconds of each piece of work. Whatever else is done takes none: sums say what was booked, and how often.
@@ -48,7 +49,7 @@ def timings(operators: Path, arms: tuple[str, ...]) -> dict[tuple[str, str], dic
         hands.slow(patch, ExactStore, "view", VIEW)
         hands.slow(patch, ExactView, "_search_text", TEXT)
         hands.slow(patch, retrieve, "fuse", FUSE)
-        hands.slow(patch, stages, "choose", CHOOSE)
+        hands.slow(patch, hot_lane, "by_policy", CHOOSE)
         hands.slow(patch, finish, "wrap", WRAP)
         return {(one.moment.key, one.arm): one.recall.timings for one in replay(play, plan.arms)}
 
