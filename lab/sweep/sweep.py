@@ -24,7 +24,9 @@ from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.retrieval.retrievers import StoreRetriever
-from lab.runs.directory import file_name, require_same_arguments
+from lab.runs.directory import file_name
+from lab.runs.environment import made_on
+from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.frames import Known
@@ -228,6 +230,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         # As a hash: written out, hundreds of configurations would be most of the manifest.
         "grid": digest([arm.describe() for arm in plan.arms]),
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
+        **made_on("sweep", "measures"),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
 
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, prepare
+from lab.runs.gold import read_gold
 from lab.sweep.frames import Known, group_key
 from lab.sweep.grid import Grid, grid_of
 from lab.sweep.many import Alone, Many, grouped
