@@ -61,7 +61,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     import pyarrow as pa
 
     promises = Promises(recording)
-    checked = [promises.check(one.recall, one.moment.seq) for one in answers]
+    checked = [promises.check(one.recall, one.moment.seq, fed=one.fed) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
     flat = [values for one in answers for values in _items(one, aligned)]
