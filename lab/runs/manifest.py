@@ -175,9 +175,7 @@ class Manifest:
     environment: Environment
     recall_points: Mapping[str, int]
     files: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(
-        default_factory=dict, metadata=_about("failed recalls by arm, where there are any")
-    )
+    failed: Mapping[str, int] = field(default_factory=dict, metadata=_about("failed recalls by arm"))
     shard: Shard | None = None
     migrated: Migrated | None = None
 
