@@ -64,10 +64,10 @@ def gather(run: RunDirectory) -> Material:
 
 def source_of(run: RunDirectory) -> str:
     """Where a figure comes from, in a line."""
-    resolved = run.manifest["resolved"]
+    resolved = run.manifest.resolved
     return (
-        f"recall lab, run {run.manifest['run_key'][:12]}: {resolved['format']} recordings, "
-        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved['embedder']['model']}"
+        f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
+        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved.embedder_model}"
     )
 
 

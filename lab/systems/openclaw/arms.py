@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from lab.errors import UnusableInput
@@ -13,7 +13,7 @@ from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
+from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
@@ -27,6 +27,7 @@ from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
@@ -108,8 +109,22 @@ class _EngineArm:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has a past."""
+        """Whether it has a past, which the whole flow has."""
         return False
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        raise NotImplementedError
+
+    def group_key(self) -> Hashable | None:
+        """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
+        return group_of(self.config, self.policy, flow=self.stateful)
+
+    def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> Many:
+        """One system in place of all arms of a group."""
+        configs = [arm.config for arm in arms if isinstance(arm, _EngineArm)]
+        return Many(Group(configs, self.policy, self.stateful), kit, memories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +134,11 @@ class PolicyArm(_EngineArm):
     def open(self, kit: Kit) -> PolicySystem:
         """It has no past."""
         return PolicySystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.system
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,11 @@ class FlowArm(_EngineArm):
     def open(self, kit: Kit) -> FlowSystem:
         """The engine without a past."""
         return FlowSystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.config.auto_recall.selection_mode
 
 
 class _Engine(MemorySystem):
