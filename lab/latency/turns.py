@@ -1,7 +1,8 @@
 """What the warm turns of a replay took: every figure and rule on the latency of a run is computed here.
 
-A replay finds candidates once for all arms that search alike, and books that time to each of them. Of an arm that
-searches, turns that searched nothing are left out; an arm that has no stage ``search`` is timed at every turn.
+What arms share is booked to each of them (:mod:`lab.retrieval.booking`, :mod:`lab.replay.seat`), so a turn is the sum
+of its stages. The first moment of a conversation, which pays for what is read once, is left out, and so are turns at
+which an arm looked for nothing: it passed them over, or failed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, numbers_of
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
+from lab.replay.seat import WHOLE
+from lab.retrieval.booking import SEARCH
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-SEARCH, TOTAL = "search", "total"
+# The whole of a turn, beside its stages.
+TOTAL = "total"
+# Whoever looked for memories has one of these.
+LOOKED = {SEARCH, WHOLE}
 
 
 class Stage(NamedTuple):
@@ -42,39 +48,34 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     """Return milliseconds of the warm turns by arm and stage, turns in order; an arm without any is left out."""
     import numpy as np
 
-    searching: set[str] = set()
-    columns = ("arm", "turn", "stage", "ns", "cold")
-    tables = [run.read_latency(name, columns, ("arm", "turn", "stage")) for name in run.conversations]
-    booked = [_booked(table, searching) for table in tables if table is not None]
     found: dict[str, dict[str, list[float]]] = {}
-    for by_arm in booked:
-        for arm, by_stage in by_arm.items():
-            timed = ~np.isnan(np.fmax.reduce(list(by_stage.values())))
-            if arm in searching:
-                timed &= ~np.isnan(by_stage.get(SEARCH, np.full_like(timed, np.nan, np.float64)))
-            by_stage = {TOTAL: np.nansum(list(by_stage.values()), axis=0), **by_stage}
-            for stage, spent in by_stage.items():
-                there = timed & ~np.isnan(spent)
-                if there.any():
-                    found.setdefault(arm, {}).setdefault(stage, []).extend((spent[there] / NS_PER_MS).tolist())
+    for conversation in run.conversations:
+        table = run.read_latency(conversation, ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
+        if table is None:
+            continue
+        for arm, by_stage in _booked(table).items():
+            searched = ~np.isnan([by_stage[stage] for stage in by_stage if stage in LOOKED]).all(axis=0)
+            if not searched.any():
+                continue
+            total = np.nansum(list(by_stage.values()), axis=0)
+            for stage, spent in {TOTAL: total, **by_stage}.items():
+                there = searched & ~np.isnan(spent)
+                if not there.any():
+                    continue
+                found.setdefault(arm, {}).setdefault(stage, []).extend((spent[there] / NS_PER_MS).tolist())
     return found
 
 
-def _booked(table: pa.Table, searching: set[str]) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none.
-
-    Arms that search at any turn, a cold one too, are added to ``searching``.
-    """
+def _booked(table: pa.Table) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none."""
     import numpy as np
 
     (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
     spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
     grid = np.full((len(arms), len(names), len(turns)), np.nan)
     grid[arm[warm], stage[warm], turn[warm]] = spent[warm]
-    if SEARCH in names:
-        searching |= {arms[number] or "" for number in set(arm[stage == names.index(SEARCH)].tolist())}
-    there = ~np.isnan(grid).all(axis=2)
-    return {
-        arms[number] or "": {names[place] or "": grid[number, place] for place in np.flatnonzero(there[number])}
-        for number in np.flatnonzero(there.any(axis=1))
+    booked = {
+        name or "": {step or "": grid[number, place] for place, step in enumerate(names[:-1])}
+        for number, name in enumerate(arms[:-1])
     }
+    return {name: own for name, own in booked.items() if LOOKED & own.keys()}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lab.compare.paired import compare_arms
@@ -14,9 +17,9 @@ from lab.measures.score import score_run, summarise
 from lab.recordings.model import TIER_OF
 from lab.report import sections
 from lab.report.material import PARTS, busiest, places, timeline
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
-from lab.runs.tables import read_table
+from lab.runs.tables import read_table, write_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")
 
@@ -66,10 +69,24 @@ def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
     assert found[ARMS[1], "total"].p99 is None
 
 
-def test_a_shared_search_counts_alike_for_every_arm_that_shares_it(run: RunDirectory) -> None:
-    means = {one.arm: one.spent.mean for one in stages(run) if one.stage == "retrieve"}
-    assert means[ARMS[0]] == means[ARMS[1]]
-    assert means[ARMS[0]]
+def test_what_a_turn_took_does_not_depend_on_the_order_of_the_arms(
+    run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
+) -> None:
+    """What arms share is booked to each of them (tests/replay/test_booking.py); the file's order says nothing."""
+    shutil.copytree(run.path, tmp_path / "turned")
+    turned = open_run(tmp_path / "turned")
+    for name in turned.conversations:
+        rows = read_table(turned.latency(name)).to_pylist()
+        retrieved: dict[str, list[int]] = {}
+        for row in rows:
+            if row["stage"] == "retrieve":
+                retrieved.setdefault(row["arm"], []).append(row["ns"])
+        assert retrieved[ARMS[0]] == retrieved[ARMS[1]]
+        write_table(pa.Table.from_pylist(sorted(rows, key=lambda row: row["arm"], reverse=True)), turned.latency(name))
+    turned = resealed(tmp_path / "turned")
+    assert {(one.arm, one.stage): one.spent.mean for one in stages(turned)} == {
+        (one.arm, one.stage): one.spent.mean for one in stages(run)
+    }
 
 
 def test_tables_are_cut_and_say_what_shows_the_rest(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
