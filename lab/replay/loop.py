@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple
 
 from lab.recordings.model import NICE, Memory, Recording, Turn
 from lab.replay.moments import Moment
-from lab.replay.seat import Failure, Given, Seat, booked, timed
+from lab.replay.seat import Failure, Given, Seat, booked
+from lab.replay.shared import Retrieved, SharedSearch
 from lab.retrieval.faults import FaultPlan
-from lab.systems.contract import Arm, Ask, Candidates, Recall, Retriever, Writes
+from lab.systems.contract import Arm, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.wrap import escape
@@ -204,31 +205,31 @@ class _Stage:
         self._play, self._seats, self._reach, self._heard = play, seats, reach, heard
         self._until = births(play.memories)
         self._told = any(seat.info.needs_gold for seat in seats)
-        self._retrievers: dict[Hashable, Retriever] = {}
+        self._searches: dict[Hashable, SharedSearch] = {}
         for seat in seats:
             shared = seat.shared
-            if shared is not None and shared.retrieval_key not in self._retrievers:
-                self._retrievers[shared.retrieval_key] = shared.open_retriever()
+            if shared is not None and shared.retrieval_key not in self._searches:
+                self._searches[shared.retrieval_key] = SharedSearch(shared)
 
     def expect(self, moments: Sequence[Moment]) -> None:
         """Say what will be asked."""
         texts = [moment.text for moment in moments]
-        for retriever in self._retrievers.values():
-            retriever.expect(texts)
+        for search in self._searches.values():
+            search.expect(texts)
 
     def advance(self, seq: int) -> None:
         """Hand over what was born and forgotten by a turn."""
         born, gone = self._until(seq)
         if born:
-            for each in (*self._retrievers.values(),):
-                each.observe(born)
+            for search in self._searches.values():
+                search.observe(born)
             for seat in self._seats:
                 seat.remember(born)
             self._reach.add(born)
         if gone:
             keys = [memory.key for memory in gone]
-            for each in (*self._retrievers.values(),):
-                each.forget(keys)
+            for search in self._searches.values():
+                search.forget(keys)
             for seat in self._seats:
                 seat.forget(keys)
             self._reach.remove(gone)
@@ -237,20 +238,21 @@ class _Stage:
         """Ask every arm."""
         ask = ask_of(moment, self._play.tools.scoping, self._play.faults)
         told = replace(ask, grades=moment.probe.grades) if self._told and moment.probe else ask
-        found: dict[Hashable, tuple[Candidates, int]] = {}
+        asked: dict[Hashable, Retrieved] = {}
         reachable, nice, rules = self._reach.of(ask.scope)
         # Where scopes are not enforced, the recorded one still says what is a turn's own.
         home = ask.scope or moment.scope or GLOBAL
         for seat in self._seats:
             shared = seat.shared
             key = shared.retrieval_key if shared is not None else None
-            if key is not None and key not in found:
-                retriever = self._retrievers[key]
-                found[key] = timed(lambda retriever=retriever: retriever.retrieve(ask))  # type: ignore[misc]
-            candidates, retrieved = found[key] if key is not None else (None, None)
+            if key is not None and key not in asked:
+                search = self._searches.get(key)
+                asked[key] = search.retrieve(ask) if search else Failure("other_retrieval_key", "retrieval_key")
+            found = asked[key] if key is not None else None
+            candidates, retrieved = (found, None) if found is None or isinstance(found, Failure) else found
             recall, failure = seat.ask(told if seat.info.needs_gold else ask, candidates)
             recall = booked(recall, retrieved)
-            self._heard(Heard(seat.system, ask, candidates))
+            self._heard(Heard(seat.system, ask, None if isinstance(candidates, Failure) else candidates))
             kept = 0
             bound = rules if seat.fed and recall.status not in ("skipped", "failed") else []
             if bound:
@@ -265,8 +267,8 @@ class _Stage:
         """Close everything."""
         for seat in self._seats:
             seat.close()
-        for retriever in self._retrievers.values():
-            retriever.close()
+        for search in self._searches.values():
+            search.close()
 
 
 def ask_of(moment: Moment, scoping: str, faults: FaultPlan) -> Ask:

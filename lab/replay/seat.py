@@ -91,19 +91,21 @@ class Seat:
         if self.fed and system is not None:
             self._guarded("forget", lambda: system.forget(keys))
 
-    def ask(self, ask: Ask, found: Candidates | None) -> tuple[Recall, Failure | None]:
-        """What the system answers, or a failed recall and why."""
-        if self.broken:
-            return _failed(self.broken), self.broken
+    def ask(self, ask: Ask, found: Candidates | Failure | None) -> tuple[Recall, Failure | None]:
+        """What the system answers, or a failed recall and why; ``found`` may be why there are no candidates."""
+        failure = self.broken or (found if isinstance(found, Failure) else None)
+        if failure:
+            return _failed(failure), failure
         system = self.system
         assert system is not None  # noqa: S101 - else it is broken
+        candidates = None if isinstance(found, Failure) else found
         try:
-            answer, spent = timed(lambda: system.recall(ask) if found is None else self._selected(ask, found))
+            answer, spent = timed(lambda: system.recall(ask) if candidates is None else self._selected(ask, candidates))
             self._check(answer, ask)
         except LabError:
             raise
         except Exception as error:  # a system may raise anything
-            failure = _failure(error, "recall")
+            failure = failure_of(error, "recall")
             return _failed(failure), failure
         if not answer.timings and answer.status != "skipped":
             answer = replace(answer, timings={WHOLE: spent})
@@ -176,7 +178,7 @@ class Seat:
             raise
         except Exception as error:  # a system may raise anything
             if stage != "close":
-                self.broken = _failure(error, stage)
+                self.broken = failure_of(error, stage)
             return None
 
 
@@ -201,7 +203,8 @@ def _failed(failure: Failure) -> Recall:
     return Recall(status="failed", receipt={"failed": failure._asdict()})
 
 
-def _failure(error: Exception, stage: str) -> Failure:
+def failure_of(error: Exception, stage: str) -> Failure:
+    """Kind, stage and place of what was raised, and none of its words."""
     if isinstance(error, Broken):
         return Failure(str(error), stage)
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,0 +1,73 @@
+"""A retriever that several arms share, fed and asked here and nowhere else.
+
+Where it raises, the arms that share it have no candidates: the recall fails, and all later ones too where it broke as
+it was fed, for nobody knows what it holds by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from lab.errors import LabError
+from lab.recordings.model import Memory
+from lab.replay.seat import Failure, failure_of, timed
+from lab.systems.contract import Ask, Candidates, Retriever, SharedRetrieval
+
+T = TypeVar("T")
+Retrieved = tuple[Candidates, int] | Failure
+
+
+class SharedSearch:
+    """The retriever of one key; ``broken`` is why it cannot be asked any more."""
+
+    def __init__(self, system: SharedRetrieval) -> None:
+        self.broken: Failure | None = None
+        self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
+
+    def observe(self, memories: Sequence[Memory]) -> None:
+        """Feed it what is born."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            self._guarded("retriever.observe", lambda: retriever.observe(memories))
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Take away what is forgotten."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            self._guarded("retriever.forget", lambda: retriever.forget(keys))
+
+    def expect(self, texts: Sequence[str]) -> None:
+        """Say what will be asked."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            self._guarded("retriever.expect", lambda: retriever.expect(texts))
+
+    def retrieve(self, ask: Ask) -> Retrieved:
+        """The candidates and the nanoseconds that finding them took, or why there are none."""
+        if self.broken or self._retriever is None:
+            return self.broken or Failure("no_retriever", "open_retriever")
+        retriever = self._retriever
+        try:
+            return timed(lambda: retriever.retrieve(ask))
+        except LabError:
+            raise
+        except Exception as error:  # a retriever may raise anything
+            return failure_of(error, "retrieve")
+
+    def close(self) -> None:
+        """Close it; what breaks here has been measured already."""
+        if self._retriever is not None:
+            self._guarded("close", self._retriever.close)
+
+    def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
+        if self.broken:
+            return None
+        try:
+            return call()
+        except LabError:
+            raise
+        except Exception as error:  # a retriever may raise anything
+            if stage != "close":
+                self.broken = failure_of(error, stage)
+            return None
