@@ -29,13 +29,14 @@ MOST_JSON5 = 200_000
 
 
 @contextmanager
-def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
+def whole_file(path: Path, *, lasting: bool = True, private: bool = False) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
-    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins. A disk that is
-    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`. With
-    ``private``, the file and its folder are for their owner alone.
+    fsync for the file and one for its folder; without ``lasting`` neither is made, and a file that was written just
+    before the machine lost its power may be gone, or empty. Two writers of one path do not mix: the last rename wins.
+    A disk that is full or read-only is :class:`CannotWrite`, anything else that the system refuses
+    :class:`CannotMeasure`. With ``private``, the file and its folder are for their owner alone.
     """
     try:
         if private:
@@ -48,11 +49,13 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     part = Path(name)
     try:
         yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
+        if lasting:
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
         os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
-        _flush(path.parent)
+        if lasting:
+            _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old state is kept") from error
     finally:
@@ -206,9 +209,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
+def write_whole(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
     """Write ``data`` through :func:`whole_file`."""
-    with whole_file(path, private=private) as part:
+    with whole_file(path, lasting=lasting, private=private) as part:
         part.write_bytes(data)
 
 
@@ -224,6 +227,11 @@ def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
 def digest(value: Any) -> str:
     """sha256 of a JSON value with sorted keys: the identity of a set of arguments."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def sha256_bytes(data: bytes) -> str:
+    """sha256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:

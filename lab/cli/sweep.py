@@ -70,7 +70,7 @@ def sweep(
     Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
     again, it goes on where it was.
     """
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.embedders import other_embedders
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
     from lab.sweep.front import configurations, heat, reference, write_configurations
@@ -92,7 +92,9 @@ def sweep(
     axes = heat(found, swept)
     if axes:
         files += save(heat_figure(found, *axes), out / "figures" / "heat")
-    notes = embedder_notes(read_manifest(out)["resolved"])
+    resolved = read_manifest(out)["resolved"]
+    named = [(one["name"], one["embedder"]) for one in resolved["arms"]]
+    notes = other_embedders(resolved["embedder"]["model"], named)
     if as_json:
         emit_json(
             {

@@ -14,10 +14,13 @@ from lab.compare.statistics import Estimate, clustered, holm, sign_flips
 from lab.errors import NotComparable, UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, entry_of
 from lab.measures.names import require_measure
-from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, read_gold, score_run
-from lab.measures.table import Scores, Values
+from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.gold import read_gold
+from lab.runs.records import to_json
+from lab.runs.scores import Scores, Values
+from lab.runs.trial import trial_of
 
 # What two runs must share, in the order in which differences are told.
 COMPARABLE = (
@@ -93,7 +96,7 @@ class Comparison:
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
     where they were not recorded. ``embedder`` holds notes on arms whose configuration names
-    another embedder.
+    another embedder, ``trial`` what makes their runs a trial.
     """
 
     baseline: str
@@ -108,6 +111,7 @@ class Comparison:
     slices: tuple[Slice, ...] = ()
     drawn_labels: str | None = None
     embedder: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
 
     @property
     def family(self) -> int:
@@ -117,6 +121,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
+            **({"trial": list(self.trial)} if self.trial else {}),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
@@ -192,15 +197,16 @@ def compare_arms(
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
         base_run.labels if base_run.labels_are_drawn else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
+        trial_of(base_run, cand_run),
     )
 
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
     """Which configurations of the two arms name another embedder than their run used."""
     if base_run is cand_run:
-        return embedder_notes(base_run.manifest["resolved"], (base_arm, cand_arm))
+        return embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm))
     both = ((base_run, base_arm), (cand_run, cand_arm))
-    return tuple(dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest["resolved"], (arm,))))
+    return tuple(dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,))))
 
 
 def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
@@ -236,9 +242,9 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
 
 def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     """Refuse two runs that did not judge the same things."""
-    if one.manifest["comparable_key"] == other.manifest["comparable_key"]:
+    if one.manifest.comparable_key == other.manifest.comparable_key:
         return
-    left, right = one.manifest["resolved"], other.manifest["resolved"]
+    left, right = to_json(one.manifest.resolved), to_json(other.manifest.resolved)
     reasons = [
         f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
     ]
@@ -246,7 +252,7 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {told}")
 
 
-def _both(left: Any, right: Any) -> str:
+def _both(left: object, right: object) -> str:
     """Two values that differ, briefly: what differs within them, and the first places of a hash."""
     if isinstance(left, dict) and isinstance(right, dict):
         names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
@@ -255,7 +261,7 @@ def _both(left: Any, right: Any) -> str:
     return f"{_brief(left)} / {_brief(right)}"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, list):

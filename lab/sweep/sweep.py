@@ -25,7 +25,9 @@ from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
 from lab.replay.plan import Asked, Plan, info_of, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
-from lab.runs.directory import file_name, require_same_arguments
+from lab.runs.directory import file_name
+from lab.runs.environment import made_on
+from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.grid import Grid, flat, knobs_of
@@ -227,6 +229,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
             {"name": grid.arm, "embedder": one} for one in dict.fromkeys(info.embedder for info in plan.infos) if one
         ],
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
+        **made_on("sweep", "measures"),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

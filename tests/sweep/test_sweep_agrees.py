@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
 from lab.replay.plan import Asked, Plan, info_of, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.runs.gold import read_gold
 from lab.sweep.grid import Grid, grid_of
 from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.sweep import sweep

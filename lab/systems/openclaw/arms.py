@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
+from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
@@ -216,12 +217,12 @@ class PolicySystem(_Engine):
 
     def select(self, ask: Ask, found: Found) -> Recall:
         """Choose, then build the injected block and the receipt."""
-        started = time.perf_counter_ns()
-        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared)
-        selection = self.choose(tiers, ask.scope)
-        elapsed = time.perf_counter_ns() - started
-        spent = {"search": tiers.nanoseconds, "select": elapsed - tiers.waited}
-        recall = finish(self.arm.system, ask, selection, tiers.told(RECEIPTS), found, self.config.max_items, spent)
+        booking = Booking()
+        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, booking)
+        selection = booking.stage("select", lambda: self.choose(tiers, ask.scope))
+        recall = finish(
+            self.arm.system, ask, selection, lambda: tiers.told(RECEIPTS), found, self.config.max_items, booking
+        )
         return replace(recall, receipt_text=js_json(recall.receipt)) if self.config.upstream else recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
