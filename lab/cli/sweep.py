@@ -70,12 +70,11 @@ def sweep(
     Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
     again, it goes on where it was.
     """
-    from lab.replay.embedders import other_embedders
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
     from lab.sweep.front import configurations, heat, reference, write_configurations
     from lab.sweep.grid import read_grid
-    from lab.sweep.sweep import read_manifest
+    from lab.sweep.sweep import notes_of
     from lab.sweep.sweep import sweep as run
 
     if saturated and (asked.labels or asked.must_share is not None or asked.nice_share is not None):
@@ -92,9 +91,7 @@ def sweep(
     axes = heat(found, swept)
     if axes:
         files += save(heat_figure(found, *axes), out / "figures" / "heat")
-    resolved = read_manifest(out)["resolved"]
-    named = [(one["name"], one["embedder"]) for one in resolved["arms"]]
-    notes = other_embedders(resolved["embedder"]["model"], named)
+    notes = notes_of(out)
     if as_json:
         emit_json(
             {

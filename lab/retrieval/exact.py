@@ -203,7 +203,7 @@ def nearest(rough: np.ndarray, places: np.ndarray | None, limit: int, band: floa
     values = rough if places is None else rough[places]
     bound: Any = most
     groups = len(values) // GROUP
-    if groups >= limit:
+    if 0 < limit <= groups:
         # The lowest of each of so many groups: as many values at least are not above the last of them.
         least = values[: groups * GROUP].reshape(GROUP, groups).min(axis=0)
         bound = np.partition(least, limit - 1)[limit - 1] + band

@@ -22,6 +22,7 @@ from lab.files import digest, dump_json, only_writer, read_json, remove_leftover
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
+from lab.replay.embedders import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Asked, Plan, info_of, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
@@ -261,6 +262,14 @@ def read_manifest(out: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
         raise NotARun(f"{path}: is no manifest of a sweep that this version reads; choose another --out")
     return manifest
+
+
+def notes_of(out: Path) -> tuple[str, ...]:
+    """One sentence for each embedder that the configurations of a sweep name and it did not use."""
+    resolved = read_manifest(out)["resolved"]
+    return other_embedders(
+        str(resolved["embedder"]["model"]), [(one["name"], one["embedder"]) for one in resolved["arms"]]
+    )
 
 
 def read_sweep(out: Path) -> Swept:

@@ -90,7 +90,7 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
 
 @pytest.mark.parametrize("flow", [False, True])
 @pytest.mark.parametrize("policy", FAST)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     conversations(),
     some.lists(configurations(), min_size=1, max_size=4),

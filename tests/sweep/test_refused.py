@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.embedders import embedder_notes
 from lab.replay.plan import Asked
 from lab.sweep import saturation as of_saturation
 from lab.sweep import sweep as of_sweep
 from lab.sweep.grid import grid_of
-from lab.sweep.sweep import read_manifest, sweep
+from lab.sweep.sweep import notes_of, sweep
 from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
@@ -88,5 +87,5 @@ def test_another_embedder_than_the_configurations_name_is_told(operators: Path, 
     value = {**GRID, "arm": "tier_quota_v1", "config": {"embedding": {"model": "text-embedding-3-small"}}}
     asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
     sweep(asked, grid_of(value, "here"), tmp_path / "sweep")
-    (note,) = embedder_notes(read_manifest(tmp_path / "sweep")["resolved"])
+    (note,) = notes_of(tmp_path / "sweep")
     assert note.startswith("embedder: the configuration of arm tier_quota_v1 names text-embedding-3-small; ")
