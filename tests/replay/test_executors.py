@@ -20,7 +20,7 @@ from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, 
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import hand, open_sources, prepare
-from lab.runs.directory import packages
+from lab.runs.environment import packages
 
 Files = Callable[[Path], dict[str, bytes]]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "oracle")
