@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -21,6 +22,10 @@ from lab.shape import named
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+# Characters. JSON5 is read slowly, and a file past this is no configuration but something else by mistake.
+MOST_JSON5 = 200_000
 
 
 @contextmanager
@@ -253,6 +258,26 @@ def read_json(path: Path, *, once: bool = False) -> Any:
     With ``once``, an object that names a field twice is refused, as in :func:`read_json_lines`.
     """
     return _parse(read_text(path), path, 1, pairs=_once if once else None)
+
+
+def parse_json(text: str, where: str) -> Any:
+    """The value of a JSON or JSON5 text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if len(text) > MOST_JSON5:
+            raise UnusableInput(f"{where}: not JSON: {error}") from None
+    import json5
+
+    try:
+        return json5.loads(text)
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+    except ValueError as error:
+        found = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
+        line, what = found.groups() if found else ("1", str(error))
+        cut = " (the file seems cut off)" if "end of input" in what or not text.strip() else ""
+        raise UnusableInput(f"{where}:{line}: not JSON, nor JSON5: {what}{cut}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.asking import asks
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.errors import CannotMeasure
 from lab.words import bracketed, signed
 
@@ -55,6 +55,7 @@ def ablate(
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
+    from lab.replay.embedders import embedder_notes
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
@@ -72,6 +73,8 @@ def ablate(
     steps = ablation(scores, summary["arms"], run.cutoff)
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
     reasons = trial(run.manifest)
+    resolved = run.manifest.resolved
+    notes = embedder_notes(resolved)
     if as_json:
         emit_json(
             {
@@ -80,10 +83,11 @@ def ablate(
                 "steps": [step.as_json() for step in steps],
                 "figures": [str(file) for file in files],
             }
+            | ({"embedder": list(notes)} if notes else {})
         )
         return
     shown = measures_shown(run.cutoff)
-    resolved = run.manifest.resolved
+    emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
     emit_trial(reasons)
     emit_folded(

@@ -127,7 +127,8 @@ def _measured(job: Job) -> Measured:
     asked = job.wanted.asked
     if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
         return Measured(samples, about)
-    arms = range(len(job.wanted.plan.arms))
+    # A table of a system's own cannot be opened again.
+    arms = [number for number, arm in enumerate(job.wanted.plan.arms) if arm.name not in about["alone"]]
     seen: list[dict[str, Any]] = []
     for turn in range(asked.cold):
         job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")

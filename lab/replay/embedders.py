@@ -15,12 +15,16 @@ def embedder_notes(resolved: Resolved, arms: Collection[str] | None = None) -> t
     ``resolved`` is that of a manifest; ``arms`` are those to look at, by default all. Empty where nothing differs, and
     where no configuration speaks of an embedder. Model names are compared, for that is all that a configuration says.
     """
-    used = resolved.embedder_model
+    named = [(arm.name, arm.embedder) for arm in resolved.arms if arms is None or arm.name in arms]
+    return other_embedders(resolved.embedder_model, named)
+
+
+def other_embedders(used: str, named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """The same of arms by name, each with the model that its configuration names, where ``used`` was the embedder."""
     by_model: dict[str, list[str]] = {}
-    for arm in resolved.arms:
-        named = arm.embedder
-        if named and named != used and (arms is None or arm.name in arms):
-            by_model.setdefault(named, []).append(arm.name)
+    for arm, model in named:
+        if model and model != used:
+            by_model.setdefault(model, []).append(arm)
     return tuple(_note(names, model, used) for model, names in by_model.items())
 
 
