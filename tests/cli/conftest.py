@@ -106,5 +106,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, lab: Lab, make_set: Callable
     done = lab(
         *("replay", "datasets/tiny", "--format", "lab", *arms, "--out", "run", "--embedder", "hashing"), cwd=folder
     )
-    assert (done.returncode, done.stdout) == (0, "run: 2 done, 0 skipped, 0 failed. Next: lab score run\n"), done.stderr
+    said = "trial: embedder hashing, which is for tests\nrun: 2 done, 0 skipped, 0 failed. Next: lab score run\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
     return folder

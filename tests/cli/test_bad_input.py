@@ -322,9 +322,10 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
         ("{}", "run/manifest.json: is no manifest of a run"),
         ("[]", "run/manifest.json: is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 3"),
+        ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 4"),
         # What a manifest must hold, and this one does not.
-        ('{"kind": "lab.run", "schema_version": 3}', "run/manifest.json"),
+        ('{"kind": "lab.run", "schema_version": 4}', "run/manifest.json: has no field 'sha256'"),
+        ('{"kind": "lab.run", "schema_version": 3}', "`lab migrate run OUT` brings it forward"),
     ],
 )
 def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:
@@ -332,9 +333,11 @@ def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, 
     assert message in refused("score", "run")
 
 
-def test_a_run_that_is_not_finished_is_not_scored(refused: Refused, here: Path) -> None:
+def test_a_run_that_is_not_finished_is_not_scored(lab: Lab, here: Path) -> None:
     (here / "run" / "receipts" / "den.parquet").unlink()
-    assert "run: 1 of 2 conversations are missing; run the same replay again" in refused("score", "run")
+    done = lab("score", "run", cwd=here)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "run: 1 of 2 conversations are missing; run the same replay again" in done.stderr
 
 
 def test_an_explanation_of_a_recording_that_changed_is_refused(refused: Refused, here: Path) -> None:

@@ -66,7 +66,6 @@ def valid(*conversations: str, embedder: str = "one") -> Resolved:
             ),
             "recordings": {},
             "golden": {},
-            "documents": {},
             "conversations": conversations,
             "labels": {"mode": "recorded"},
             "hard_rules": {"drawn": 0},

@@ -259,8 +259,9 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     run = open_run(copy_of(hostile))
     verdict = judge(read_policy("rollout"), run)
     write_whole(run.path / "verdict.json", dump_json(verdict.as_json()))
-    model = verdict_model(run.path / "verdict.json")
+    model, stale = verdict_model(run)
     assert model is not None
+    assert stale is None
     assert model["headline"] == headline(verdict)
     assert len(model["rules"].rows) == len(verdict.lines)
     # What fails and decides nothing stands beside the verdict all the same.

@@ -324,7 +324,8 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(
         table = read_table(copied.receipts(conversation))
         own = [row for row, arm in enumerate(table["arm"].to_pylist()) if arm == copied.arms[0]]
         write_table(table.take(own), copied.receipts(conversation))
-    client = client_of(resealed(copied.path, lambda manifest: manifest["resolved"]["arms"].__delitem__(slice(1, None))))
+    alone = resealed(copied.path, lambda manifest: manifest["resolved"]["arms"].__delitem__(slice(1, None)))
+    client = client_of(alone)
     for address in ("/", "/?show=missed", "/?show=repeated", "/turns?conversation=plain"):
         page = client.get(address)
         assert page.status_code == 200
@@ -340,7 +341,7 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(
         True,
     )
     shutil.rmtree(copied.path / "receipts")
-    assert "cannot be read" in client_of(copied).get("/").text
+    assert "cannot be read" in client_of(alone).get("/").text
 
 
 def links(page: str) -> list[str]:
