@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
@@ -211,8 +212,24 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def require_finite(path: Path) -> None:
+    """Refuse a device, a socket and a named pipe: reading them may never end. A missing file is left to the reader.
+
+    A pipe that the shell made, ``/dev/stdin`` or ``<(command)``, has a writer, so it is taken.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    piped = stat.S_ISFIFO(mode) and path.as_posix().startswith(("/dev/", "/proc/"))
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise UnusableInput(f"{path}: is {kind}, not a file; copy what it gives into a file first")
+
+
 def read_text(path: Path) -> str:
-    """The UTF-8 text of ``path``; a missing file, a folder or other bytes are :class:`UnusableInput`."""
+    """The UTF-8 text of ``path``; a missing file, a folder, a device or other bytes are :class:`UnusableInput`."""
+    require_finite(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -235,8 +252,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The table in ``path``; what is not TOML is :class:`UnusableInput` with line and column."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # A number of more digits than Python converts is no TOMLDecodeError.
         raise UnusableInput(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise UnusableInput(f"{path}: TOML is nested too deeply") from None
 
 
 def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:

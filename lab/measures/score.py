@@ -83,9 +83,9 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
                 {one["memory"]: int(one["grade"]) for one in line["relevant"]},
                 {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
                 list(line["forbidden"]),
-                dict(line["slices"]),
+                {name: expect(value, str, f"slices.{name}") for name, value in line["slices"].items()},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UnusableInput) as error:
             told = f"damaged ({type(error).__name__}: {error})"
             raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
     return found
