@@ -137,7 +137,7 @@ def measures_page() -> str:
 
 def knobs_page() -> str:
     """Every knob of the engine with its default in each profile."""
-    from lab.engine.config_table import LAB, PLUGIN
+    from lab.systems.openclaw.config.table import LAB, PLUGIN
 
     lines = [KNOBS]
     alone = {name: knob for name, knob in PLUGIN.items() if not hasattr(knob, "keys")}

@@ -14,8 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.replay.run_directory import RunDirectory
-from lab.replay.run_directory import open_run as open_directory
+from lab.runs.directory import RunDirectory
+from lab.runs.directory import open_run as open_directory
 from lab.words import counted
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def test_other_names_are_refused() -> None:
 def test_a_name_is_loaded_when_it_is_first_used_and_no_sooner() -> None:
     code = (
         "import sys, lab; before = [name for name in sys.modules if name.startswith('lab.')]; lab.open_run; "
-        "print(before, 'lab.replay.run_directory' in sys.modules, 'lab.report' in sys.modules)"
+        "print(before, 'lab.runs.directory' in sys.modules, 'lab.report' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] True False"

@@ -51,7 +51,7 @@ def ablate(
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
-    from lab.systems.ladder import LADDER
+    from lab.systems.openclaw.ladder import LADDER
 
     asked = Asked(
         str(path),

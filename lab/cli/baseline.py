@@ -51,7 +51,7 @@ def bless(
     from lab.errors import UnusableInput
     from lab.nightly.baselines import bless as keep
     from lab.nightly.blessed_night import is_night, runs_of_night
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     if is_night(run):
         if name is not None:

@@ -162,8 +162,8 @@ def _present(embedders: list[str] | None) -> tuple[dict[str, set[str]], dict[str
         roles_of,
     )
     from lab.embedding.housekeeping import Maker, describe
-    from lab.engine.store.tokens import TextSettings, words_key
     from lab.replay.candidates import search_key
+    from lab.retrieval.tokens import TextSettings, words_key
 
     models = [embedder_named(name) for name in embedders or [DEFAULT_MODEL]]
     settings = [TextSettings(stops, stem) for stops in ("english", "none") for stem in (True, False)]

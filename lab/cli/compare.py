@@ -52,8 +52,8 @@ def compare(
     difference is shown, what would have been found is.
     """
     from lab.compare.paired import compare_arms, locate
-    from lab.replay.run_directory import open_run
     from lab.report.comparison import shown
+    from lab.runs.directory import open_run
 
     if format not in FORMATS:
         raise UnusableInput(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
@@ -143,8 +143,8 @@ def explain(
 ) -> None:
     """Explain one turn: why each memory has its place, or lost it."""
     from lab.replay.explain import explain as explain_turn
-    from lab.replay.run_directory import open_run
     from lab.report.explanation import explanation_json, explanation_text
+    from lab.runs.directory import open_run
 
     opened = open_run(run)
     found = explain_turn(opened, turn, arm or opened.arms[0])

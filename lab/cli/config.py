@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 
 def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     """Print every value of a resolved configuration, and what decided it."""
-    from lab.engine.config import describe, explain_config, resolve, shown
+    from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
 
     raw, where = _read(file)
     decided = explain_config(raw, profile, where=where, environ=os.environ)
@@ -61,10 +61,10 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     Only the parts meta and plugins are checked. Any other file is checked for the
     lab alone, unless --host is given.
     """
-    from lab.engine.config import check_config, known_profile
-    from lab.engine.config_file import embedder_of, locate
-    from lab.engine.config_host import check_host, host_of
     from lab.replay.embedders import config_note
+    from lab.systems.openclaw.config.file import embedder_of, locate
+    from lab.systems.openclaw.config.host import check_host, host_of
+    from lab.systems.openclaw.config.resolve import check_config, known_profile
 
     value, where = _parsed(file)
     meant = host_of(value, host)
@@ -107,7 +107,7 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
 
 def _read(file: str) -> tuple[Any, str]:
     """Return the engine's configuration in a file or on standard input, and how to name it."""
-    from lab.engine.config_file import locate
+    from lab.systems.openclaw.config.file import locate
 
     value, where = _parsed(file)
     return locate(value, where), where
@@ -115,8 +115,8 @@ def _read(file: str) -> tuple[Any, str]:
 
 def _parsed(file: str) -> tuple[Any, str]:
     """Return the whole value in a file or on standard input, and how to name it."""
-    from lab.engine.config_file import parse_json
     from lab.files import read_text
+    from lab.systems.openclaw.config.file import parse_json
 
     if file != STDIN:
         return parse_json(read_text(Path(file)), file), file

@@ -29,7 +29,7 @@ def diff(
     Exit codes: 0 where nothing differs, 1 where anything does, 3 where the runs cannot be compared.
     """
     from lab.compare.changes import changes
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     found = changes(open_run(before), open_run(after))
     if as_json:

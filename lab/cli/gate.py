@@ -127,7 +127,7 @@ def judge(
     from lab.gate.outputs import policy_of, summary, workflow_commands, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as {inconclusive_as!r}: known are {', '.join(KEPT)}")

@@ -218,7 +218,7 @@ def _of_run(
     from lab.compare.paired import compare_arms
     from lab.golden.changes import marks
     from lab.measures.judged import judged_shares
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     run = open_run(path)
     judged = {probe.id: {*marks(probe), *zeros.get(probe.id, ())} for probe in golden.probes}

@@ -79,8 +79,8 @@ def audit(
 
     Lines of others are passed over. Nothing but counts, shares and places comes out, never a text of a memory.
     """
-    from lab.audit.audit import audit as read
-    from lab.audit.audit import nothing_found, require_replaceable
+    from lab.canary.audit import audit as read
+    from lab.canary.audit import nothing_found, require_replaceable
     from lab.files import dump_json, write_whole
 
     if out is not None:
@@ -105,7 +105,7 @@ def audit(
 
 
 def _show(found: dict[str, Any], out: Path | None) -> None:
-    from lab.audit.notes import notes
+    from lab.canary.notes import notes
 
     recalls, damage = found["recalls"], found["damage"]
     emit(

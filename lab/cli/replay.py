@@ -14,7 +14,7 @@ from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
 
 if TYPE_CHECKING:
-    from lab.replay.run_directory import RunDirectory
+    from lab.runs.directory import RunDirectory
 
 
 # The question of the lab, and the plainest search beside it.
@@ -173,8 +173,8 @@ def score(
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.embedders import embedder_notes
-    from lab.replay.run_directory import open_run
     from lab.report.comparison import sliced_over
+    from lab.runs.directory import open_run
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())

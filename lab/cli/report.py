@@ -34,8 +34,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""
-    from lab.replay.run_directory import open_run
     from lab.report.build import build_report
+    from lab.runs.directory import open_run
 
     files = build_report(open_run(run), baseline, candidate, with_text=with_text, turns=turns)
     if as_json:

@@ -27,7 +27,7 @@ def list_runs(
     from lab.errors import UnusableInput
     from lab.nightly.baselines import is_object
     from lab.nightly.blessed_night import night_of
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
@@ -84,7 +84,7 @@ def remove(
     """Remove a run. A folder that is no run is refused, and so is a run that was blessed."""
     from lab.files import cannot_write, only_writer
     from lab.nightly.baselines import require_no_object
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     opened = open_run(run)
     require_no_object(opened.path)

@@ -54,7 +54,7 @@ def export(
     White space in names is percent-escaped. Scores fall from place to place, so that every tool keeps the order.
     """
     from lab.measures.export import export_run
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
 
     files = export_run(open_run(run), format, out, with_text=with_text)
     if as_json:

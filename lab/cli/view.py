@@ -38,7 +38,7 @@ def view(
 
     The page is for this machine alone and changes nothing. Ctrl-C ends it.
     """
-    from lab.replay.run_directory import open_run
+    from lab.runs.directory import open_run
     from lab.view.app import make_app
     from lab.view.index import Index
     from lab.view.pages import Viewer

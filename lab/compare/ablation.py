@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.compare.paired import Difference, paired_differences
 from lab.measures.table import Scores
-from lab.systems.ladder import LADDER
+from lab.systems.openclaw.ladder import LADDER
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from lab.columns import codes_of, numbers
 from lab.compare.moved import moved
 from lab.compare.paired import require_comparable
 from lab.errors import CannotMeasure, NotComparable
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

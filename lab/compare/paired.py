@@ -18,7 +18,7 @@ from lab.measures.ranking import KNOWN
 from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores, Values
 from lab.replay.embedders import embedder_notes
-from lab.replay.run_directory import RunDirectory, open_run
+from lab.runs.directory import RunDirectory, open_run
 
 # What two runs must share, in the order in which differences are told.
 COMPARABLE = (

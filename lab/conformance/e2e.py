@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.conformance.embedding import DIMENSION, embed
-from lab.engine.config import resolve
-from lab.engine.js import WHITESPACE
-from lab.engine.memory import Row
-from lab.engine.recall.flow import recall
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.engine.settings import EngineConfig
-from lab.engine.store.contract import Filter, Hit, Lanes, Query, View
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.listing import Listing
-from lab.engine.store.tokens import ScanWords, TextSettings
+from lab.retrieval.contract import Filter, Hit, Lanes, Query, View
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import ScanWords, TextSettings
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.utf16 import WHITESPACE
 
 Record = Mapping[str, Any]
 Searches = Mapping[tuple[str, str, str, int], Record]

@@ -7,22 +7,23 @@ from typing import Any
 
 from lab.conformance.records import Skip
 from lab.conformance.values import UNDEFINED
-from lab.engine.capture.receipt import capture_receipt
-from lab.engine.js import js_length, round6, to_number
-from lab.engine.memory import importance_score, label_of_score, normal_label, resolve_label
-from lab.engine.recall.budget import Budget, Slot, compose, pack
-from lab.engine.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
-from lab.engine.recall.select.outcome import Quota, TierCount
-from lab.engine.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
-from lab.engine.recall.working_set import (
+from lab.systems.openclaw.capture.receipt import capture_receipt
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.js import round6, to_number
+from lab.systems.openclaw.memory import importance_score, label_of_score, normal_label, resolve_label
+from lab.systems.openclaw.recall.budget import Budget, Slot, compose, pack
+from lab.systems.openclaw.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
+from lab.systems.openclaw.recall.working_set import (
     WorkingSetLimits,
     WorkingSetRow,
     build_working_set,
     normal_line,
     open_questions,
 )
-from lab.engine.recall.wrap import escape, line, wrap
-from lab.engine.settings import ReceiptSettings
+from lab.systems.openclaw.recall.wrap import escape, line, wrap
+from lab.systems.openclaw.select.outcome import Quota, TierCount
+from lab.utf16 import js_length
 
 Value = dict[str, Any]
 # Keys that a plain object has from birth, so that the plugin's table of aliases finds them.

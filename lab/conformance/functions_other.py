@@ -9,8 +9,9 @@ from typing import Any
 
 from lab.conformance.functions_inject import unknown_function
 from lab.conformance.values import UNDEFINED
-from lab.engine.clamp import Clamp, clamp, is_too_long
-from lab.engine.config_plugin import (
+from lab.errors import UnusableInput
+from lab.retrieval.clamp import Clamp, clamp, is_too_long
+from lab.systems.openclaw.config.plugin import (
     normal_boolean,
     number_in_range,
     parse,
@@ -18,13 +19,13 @@ from lab.engine.config_plugin import (
     resolve_embedding_clamp,
     resolve_section,
 )
-from lab.engine.docs.globs import glob_matches, read_tool_input
-from lab.engine.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.engine.js import js_text, js_utf8, text_or_blank
-from lab.errors import UnusableInput
-from lab.sidecar.heuristic import grade_observation
-from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
-from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
+from lab.systems.openclaw.docs.globs import glob_matches, read_tool_input
+from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
+from lab.systems.openclaw.js import js_text, text_or_blank
+from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
+from lab.utf16 import js_utf8
 
 Value = dict[str, Any]
 

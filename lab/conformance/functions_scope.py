@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.conformance.values import UNDEFINED
-from lab.engine.recall.scope import (
+from lab.systems.openclaw.recall.scope import (
     ScopePolicy,
     find_tag,
     normalise,
@@ -14,7 +14,7 @@ from lab.engine.recall.scope import (
     scope_token,
     strip_decorations,
 )
-from lab.engine.recall.trivial import is_trivial
+from lab.systems.openclaw.recall.trivial import is_trivial
 
 Value = dict[str, Any]
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from lab.conformance.functions_scope import policy_of
 from lab.conformance.values import UNDEFINED
-from lab.engine.collation import id_order
-from lab.engine.js_dates import created_at_ms
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall.fuse import fuse
-from lab.engine.recall.receipt import REASONS
-from lab.engine.recall.scope import scope_plan
-from lab.engine.recall.scoped import select_in_scopes
-from lab.engine.recall.select.outcome import Quota, Selection, TierCount, by_rank
-from lab.engine.recall.select.tier_first import tier_first_v1
-from lab.engine.recall.select.tier_quota import tier_quota_v1
-from lab.engine.recall.tiers import TierPlan
-from lab.engine.store.contract import Hit, Lanes
+from lab.retrieval.collation import id_order
+from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.fusion import fuse
+from lab.retrieval.row import Candidate, Row
+from lab.systems.openclaw.js_dates import created_at_ms
+from lab.systems.openclaw.recall.receipt import REASONS
+from lab.systems.openclaw.recall.scope import scope_plan
+from lab.systems.openclaw.recall.scoped import select_in_scopes
+from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, by_rank
+from lab.systems.openclaw.select.tier_first import tier_first_v1
+from lab.systems.openclaw.select.tier_quota import tier_quota_v1
+from lab.systems.openclaw.select.tiers import TierPlan
 
 Value = dict[str, Any]
 

@@ -16,14 +16,14 @@ from lab.conformance.functions_select import tier_quota
 from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, judge, said, tally
 from lab.conformance.scripted import Scripted, shown_row
 from lab.conformance.values import Difference, difference
-from lab.engine.clamp import is_too_long
-from lab.engine.config_plugin import resolve_embedding_clamp
-from lab.engine.docs.globs import glob_matches
-from lab.engine.docs.scope import matches_scope, pushdown_repos
-from lab.engine.recall.flow import recall
-from lab.engine.recall.hook import HookDedupe
-from lab.engine.recall.turn import Memories, Prompt, RecallState
-from lab.engine.settings import EngineConfig
+from lab.retrieval.clamp import is_too_long
+from lab.systems.openclaw.config.plugin import resolve_embedding_clamp
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.docs.globs import glob_matches
+from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
+from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.recall.hook import HookDedupe
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 
 Value = dict[str, Any]
 Run = Callable[[], Difference | None]

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from lab.conformance.embedding import DIMENSION, embed
 from lab.conformance.records import Folder, Record
 from lab.conformance.turns import SEARCHES, corpus_of
-from lab.engine.js import WHITESPACE
-from lab.engine.memory import Row
-from lab.engine.store.lance import quoted
-from lab.engine.store.quiet import import_lancedb, quiet_lance
-from lab.engine.store.tokens import storable
 from lab.errors import UnusableInput
+from lab.retrieval.lance import quoted
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import storable
+from lab.utf16 import WHITESPACE
 
 
 class Agreement(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lab.engine.collation import id_order
-from lab.engine.memory import Row
-from lab.engine.store.contract import Filter, Hit, Lanes
-from lab.engine.store.listing import Listing
+from lab.retrieval.collation import id_order
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.row import Row
+from lab.systems.openclaw.listing import Listing
 
 # A row that the engine wrote has no words and lies far off, unless a case says otherwise.
 WRITTEN = (0.0, 2.0)

@@ -11,9 +11,10 @@ from lab.conformance.e2e import CLOSE, Table, plugin_config
 from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from lab.conformance.turns import table_of
 from lab.conformance.values import Difference, difference
-from lab.engine.js import js_length, js_utf8, round6
-from lab.engine.tools import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
 from lab.errors import UnusableInput
+from lab.systems.openclaw.js import round6
+from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
+from lab.utf16 import js_length, js_utf8
 
 # A text longer than this stands in its record as a digest.
 LONGEST = 1200

@@ -10,12 +10,12 @@ from lab.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config
 from lab.conformance.records import FAILED, SKIPPED, Folder, Outcome, Record, Skip, VectorFile, expected, judge, said
 from lab.conformance.scripted import shown_row
 from lab.conformance.values import Difference, difference
-from lab.engine.collation import id_order
-from lab.engine.memory import Row
-from lab.engine.recall.hook import HookDedupe
-from lab.engine.settings import EngineConfig
-from lab.engine.store.contract import Filter
 from lab.errors import UnusableInput
+from lab.retrieval.collation import id_order
+from lab.retrieval.contract import Filter
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.recall.hook import HookDedupe
 
 CORPUS, SEARCHES = "e2e_corpus.jsonl", "e2e_searches.jsonl"
 _OF_A_SEARCH = {"pid", "scope", "labels", "limit", "fts", "vec"}

@@ -19,7 +19,7 @@ from lab.errors import UnusableInput
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, read_gold, score_run
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 from lab.words import counted
 
 KINDS = ("guard", "improve", "limit")

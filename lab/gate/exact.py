@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.gate.line import FAIL, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 
 def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory) -> Iterator[Line]:

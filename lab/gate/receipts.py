@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.audit.audit import SCHEMA
-from lab.audit.damage import KINDS
-from lab.audit.notes import BY_SESSION, mixed_sessions
+from lab.canary.audit import SCHEMA
+from lab.canary.damage import KINDS
+from lab.canary.notes import BY_SESSION, mixed_sessions
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line

@@ -14,8 +14,8 @@ from lab.gate.keys import TOTAL
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 from lab.words import counted
 
 RETRIEVE, SEARCH = "retrieve", "search"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from lab.audit.audit import nothing_found
+from lab.canary.audit import nothing_found
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.gate.compared import KINDS, evidence, judge_compared
@@ -16,7 +16,7 @@ from lab.gate.policy import Policy, Rule
 from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
 from lab.replay.embedders import embedder_notes
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from lab.engine.store.lance import VECTOR_INDEXES, VectorIndex
 from lab.errors import UnusableInput
 from lab.latency.memories import EXCHANGED, NOISE
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.systems.retrievers import STORES
+from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
+from lab.retrieval.retrievers import STORES
 
 SIZES = (1_000, 10_000, 100_000)
 CADENCES = ("1", "16", "128", "never")

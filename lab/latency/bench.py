@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.embedding.embedder import QUERY
-from lab.engine.docs.lane import DocsLane
-from lab.engine.memory import Row
-from lab.engine.recall.turn import Memories
-from lab.engine.store.contract import Query, Store
-from lab.engine.store.listing import Listing
 from lab.errors import CannotMeasure
 from lab.latency.memories import Pool, PoolWords
 from lab.replay.loop import request_of
 from lab.replay.moments import moments
 from lab.replay.plan import Plan
 from lab.replay.sources import Sources
+from lab.retrieval.contract import Query, Store
+from lab.retrieval.retrievers import embedded_text, row_vectors
+from lab.retrieval.row import Row
 from lab.systems.contract import Recall, Request, Selector
-from lab.systems.retrievers import embedded_text, row_vectors
+from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.recall.turn import Memories
 
 
 class Question(NamedTuple):

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.engine.memory import Row, engine_id
-from lab.engine.store.tokens import TextSettings, words_under
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings, words_under
+from lab.systems.openclaw.memory import engine_id
 
 if TYPE_CHECKING:
     import numpy as np

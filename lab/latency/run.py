@@ -20,9 +20,9 @@ from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
 from lab.latency.bench import Sample
 from lab.latency.work import Announce, Job, Measured, measure, measure_cold
 from lab.processes import helpers
-from lab.replay.run_directory import environment, require_same_arguments
 from lab.replay.sources import open_sources, prepare
-from lab.replay.tables import read_table
+from lab.runs.directory import environment, require_same_arguments
+from lab.runs.tables import read_table
 
 KIND, VERSION = "lab.latency", 1
 

@@ -8,9 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.engine.store.contract import Filter
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.quiet import import_lancedb
 from lab.latency.asked import WAITING_TURNS, Cell, LatencyPlan
 from lab.latency.bench import (
     Asked,
@@ -29,7 +26,10 @@ from lab.latency.bench import (
 from lab.latency.memories import Pool, PoolWords
 from lab.latency.schedule import MonotonicClock, abba, open_loop, stretches
 from lab.replay.sources import Sources, open_sources
-from lab.systems.retrievers import make_store
+from lab.retrieval.contract import Filter
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.quiet import import_lancedb
+from lab.retrieval.retrievers import make_store
 
 if TYPE_CHECKING:
     import numpy as np

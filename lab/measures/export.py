@@ -15,7 +15,7 @@ from lab.measures.receipts import Receipts
 from lab.measures.score import Gold, read_gold
 from lab.measures.trec import BEIR_HEADINGS, qrels_lines, run_lines, safe
 from lab.replay.plan import Plan, plan_of
-from lab.replay.run_directory import RunDirectory, file_name
+from lab.runs.directory import RunDirectory, file_name
 
 FORMATS = ("trec", "beir")
 Lines = Callable[[], Iterable[str]]

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from lab.errors import UnusableInput
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 
 class JudgedShare(NamedTuple):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
-from lab.engine.memory import NICE
-from lab.replay.tables import read_table
+from lab.recordings.model import NICE
+from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.engine.memory import NICE
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json_lines
 from lab.measures.batch import parse
@@ -36,7 +35,8 @@ from lab.measures.repetition import (
     repeat_rates,
 )
 from lab.measures.table import Block, Builder, Scores, write_scores
-from lab.replay.run_directory import RunDirectory
+from lab.recordings.model import NICE
+from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from lab.measures.columns import Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import float_column, text_column
 from lab.files import write_whole
-from lab.replay.tables import table_bytes
+from lab.runs.tables import table_bytes
 
 if TYPE_CHECKING:
     from lab.measures.columns import Flags, Floats, Ints

@@ -32,7 +32,7 @@ from lab.files import (
     sha256_file,
     write_whole,
 )
-from lab.replay.run_directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.shape import field
 
 KIND, VERSION = "lab.baseline", 1

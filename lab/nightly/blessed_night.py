@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lab.errors import UnusableInput
 from lab.files import read_json
-from lab.replay.run_directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.shape import field
 
 BEGUN, NIGHT, KIND = "begun.json", "night.json", "lab.night.v1"

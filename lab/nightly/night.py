@@ -32,11 +32,11 @@ from lab.nightly.baselines import Baseline, check_date, find, open_baseline
 from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
 from lab.nightly.trend import append, points_of
-from lab.replay.code import code_key
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory, file_name, open_run, packages
 from lab.replay.sources import Announce
+from lab.runs.code import code_key
+from lab.runs.directory import RunDirectory, file_name, open_run, packages
 from lab.words import counted
 
 NIGHTS = Path("reports/nightly")

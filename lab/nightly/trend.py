@@ -18,8 +18,8 @@ from lab.errors import UnusableInput
 from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
 from lab.measures.table import Scores
-from lab.replay.run_directory import RunDirectory, file_name
-from lab.replay.tables import read_table, write_table
+from lab.runs.directory import RunDirectory, file_name
+from lab.runs.tables import read_table, write_table
 
 KIND, VERSION = "lab.trend", "1"
 

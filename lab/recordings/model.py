@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+# Importance labels: what a memory may be graded as.
+MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
+
+
+LABELS = (MUST, NICE, IGNORE, UNKNOWN)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

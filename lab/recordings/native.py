@@ -23,12 +23,11 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import LABELS, Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
-LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 ROLES = ("user", "assistant", "tool", "system")
 FIELDS = {
     "session": {"kind", "session", "time", "scope"},

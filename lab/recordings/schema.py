@@ -10,7 +10,8 @@ from typing import Any
 
 from lab.golden.read import FIELDS as PROBE_FIELDS
 from lab.golden.read import HIGHEST
-from lab.recordings.native import CATEGORIES, FIELDS, LABELS, ROLES, SCHEMA
+from lab.recordings.model import LABELS
+from lab.recordings.native import CATEGORIES, FIELDS, ROLES, SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: dict[str, Any] = {"type": "string"}

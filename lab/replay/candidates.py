@@ -18,21 +18,21 @@ from pathlib import Path
 
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import embedder_key
-from lab.engine.docs.lane import DocsLane
-from lab.engine.memory import Row
-from lab.engine.settings import DocsSettings
-from lab.engine.store.contract import scan_score, vector_score
 from lab.errors import LabError
 from lab.files import digest
 from lab.recordings.model import Memory, Recording
-from lab.replay.code import code_key
 from lab.replay.loop import request_of
 from lab.replay.moments import Moment
 from lab.replay.plan import Plan
-from lab.systems.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
+from lab.retrieval.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
+from lab.retrieval.contract import scan_score, vector_score
+from lab.retrieval.faults import FaultPlan
+from lab.retrieval.retrievers import StoreRetriever
+from lab.retrieval.row import Row
+from lab.runs.code import code_key
 from lab.systems.contract import MakeRetriever, Retrieval, Retriever
-from lab.systems.faults import FaultPlan
-from lab.systems.retrievers import StoreRetriever
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.lane import DocsLane
 
 # Whose version may change an answer: LanceDB makes the words, numpy the distances.
 PACKAGES = ("lancedb", "numpy")

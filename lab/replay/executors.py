@@ -26,9 +26,9 @@ from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_k
 from lab.replay.loop import replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.run_directory import packages
 from lab.replay.sources import Handed, Sources, hand, prepare
-from lab.replay.tables import table_bytes
+from lab.runs.directory import packages
+from lab.runs.tables import table_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,23 +10,23 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.engine.memory import LABELS, Row
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.tiers import recall_plans
-from lab.engine.recall.todo import is_stale
-from lab.engine.recall.turn import Memories, Turn
-from lab.engine.store.contract import Filter
 from lab.errors import UnusableInput
-from lab.recordings.model import Memory, Recording
+from lab.recordings.model import LABELS, Memory, Recording
 from lab.replay.loop import Answered, replay, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Plan, plan_of
-from lab.replay.run_directory import RunDirectory
 from lab.replay.sources import open_sources, prepare
+from lab.retrieval.contract import Filter
+from lab.retrieval.faults import Faults
+from lab.retrieval.retrievers import StoreRetriever
+from lab.retrieval.row import Row
+from lab.runs.directory import RunDirectory
 from lab.systems.contract import NO_FAULTS, Recall, Request, Selector
-from lab.systems.engine import FlowRecall
-from lab.systems.faults import Faults
-from lab.systems.retrievers import StoreRetriever
+from lab.systems.openclaw.arms import FlowRecall
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.todo import is_stale
+from lab.systems.openclaw.recall.turn import Memories, Turn
+from lab.systems.openclaw.select.tiers import recall_plans
 
 RUNNERS_UP = 3
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lab.engine.memory import IGNORE, LABELS, MUST, NICE, UNKNOWN
+from lab.draw import draw
 from lab.errors import UnusableInput
-from lab.recordings.model import Recording
-from lab.sidecar.heuristic import grade_observation
-from lab.systems.draw import draw
+from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Recording
+from lab.systems.sidecar.heuristic import grade_observation
 
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)

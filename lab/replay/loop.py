@@ -8,15 +8,16 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lab.engine.capture.categories import detect_category
-from lab.engine.memory import NICE, Row, normal_row
-from lab.engine.recall.scope import GLOBAL, ScopePolicy, resolve_scope
-from lab.engine.recall.turn import Memories
-from lab.engine.recall.wrap import escape
-from lab.recordings.model import Recording
+from lab.recordings.model import NICE, Recording
 from lab.replay.moments import Moment
+from lab.retrieval.faults import FaultPlan
+from lab.retrieval.row import Row
 from lab.systems.contract import MakeRetriever, Recall, Request, Retrieval, Retriever, Selector
-from lab.systems.faults import FaultPlan
+from lab.systems.openclaw.capture.categories import detect_category
+from lab.systems.openclaw.memory import normal_row
+from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
+from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.recall.wrap import escape
 
 
 class Answered(NamedTuple):
@@ -108,7 +109,7 @@ def replay(
     """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
 
     A memory is visible at a moment if ``visible_from <= seq < visible_until``. ``make_retriever`` is called once for
-    each distinct retrieval. ``scoping`` is one of :data:`lab.engine.recall.turn.SCOPING`.
+    each distinct retrieval. ``scoping`` is one of :data:`lab.systems.openclaw.recall.turn.SCOPING`.
     """
     arms = [arm.fresh() for arm in arms]
     retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}

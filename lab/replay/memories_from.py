@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.embedding.stored import StoredVectors, stored_vectors
-from lab.engine.memory import UNKNOWN, normal_label, resolve_label
-from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
 from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import Memory, Recording
+from lab.recordings.model import UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
+from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, named
+from lab.systems.openclaw.memory import normal_label, resolve_label
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from lab import __version__
+from lab.draw import draw
 from lab.embedding.embedder import Embedder, embedder_named
 from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.stored import StoredVectors
-from lab.engine.docs.globs import plan_ingest
-from lab.engine.memory import MUST, Row
-from lab.engine.settings import DocsSettings
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
-from lab.recordings.model import Recording
+from lab.recordings.model import MUST, Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
-from lab.replay.run_directory import RunDirectory
+from lab.retrieval.faults import FaultPlan
+from lab.retrieval.retrievers import STORES
+from lab.retrieval.row import Row
+from lab.runs.directory import RunDirectory
 from lab.shelf import golden_beside
 from lab.systems.arms import EMBEDDER_NAMED, ArmSpec, described_arm, make_arm, parse_arms
 from lab.systems.contract import Retrieval, Selector
-from lab.systems.draw import draw
-from lab.systems.faults import FaultPlan
-from lab.systems.retrievers import STORES
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.globs import plan_ingest
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def scoping(self) -> str:
-        """How scopes are asked for: one of :data:`lab.engine.recall.turn.SCOPING`."""
+        """How scopes are asked for: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
         return SCOPES[self.asked.scope]
 
     @property

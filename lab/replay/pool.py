@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.engine.recall.trivial import is_trivial
+from lab.draw import draw
 from lab.errors import UnusableInput
 from lab.files import digest
 from lab.golden.model import GoldenSet
@@ -24,7 +24,7 @@ from lab.replay.loop import endings, replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
-from lab.systems.draw import draw
+from lab.systems.openclaw.recall.trivial import is_trivial
 from lab.words import counted
 
 ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")

@@ -13,9 +13,9 @@ from html import escape
 from math import inf
 from typing import NamedTuple
 
-from lab.engine.recall.wrap import CLOSE, OPEN
 from lab.recordings.model import Recording
 from lab.systems.contract import Recall
+from lab.systems.openclaw.recall.wrap import CLOSE, OPEN
 
 _MARKUP = re.compile("[<>&]")
 _BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")

@@ -11,11 +11,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from lab.columns import booleans, lists, numbers, strings
-from lab.engine.js import js_json, js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.promises import Checked, Promises, tokens
 from lab.systems.contract import Item
+from lab.systems.openclaw.js import js_json
+from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import pyarrow as pa

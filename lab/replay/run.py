@@ -13,9 +13,9 @@ from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run_directory import RunDirectory, Shard, create_or_resume
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare, told_documents
+from lab.runs.directory import RunDirectory, Shard, create_or_resume
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, only_writer, write_whole
 from lab.replay.executors import size
 from lab.replay.plan import Plan
-from lab.replay.run_directory import RunDirectory, Shard, open_run, resume_or_begin
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory, Shard, open_run, resume_or_begin
+from lab.runs.tables import read_table
 from lab.words import counted
 
 

@@ -16,16 +16,16 @@ from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key, roles_of
 from lab.embedding.stored import StoredVectors
 from lab.embedding.vectors import AGREE, Vectors
-from lab.engine.docs.index import DocsIndex
-from lab.engine.docs.lane import DocsLane, open_docs
-from lab.engine.settings import DocsSettings
-from lab.engine.store.tokens import TextSettings, Words, words_under
 from lab.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
 from lab.files import digest
 from lab.recordings.model import Recording
 from lab.replay.plan import Plan
+from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
+from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Retrieval
-from lab.systems.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.docs.lane import DocsLane, open_docs
 
 if TYPE_CHECKING:
     import numpy as np

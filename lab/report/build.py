@@ -18,7 +18,6 @@ from lab.gate.outputs import cell
 from lab.measures.catalogue import direction, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.embedders import embedder_notes
-from lab.replay.run_directory import RunDirectory
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
 from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, timeline_names
@@ -28,6 +27,7 @@ from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, replay_command, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
 from lab.report.tables import markdown, markdown_table
+from lab.runs.directory import RunDirectory
 from lab.words import counted
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.compare.paired import Comparison, Slice
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report import figures
 from lab.report.comparison import shown, worse
 from lab.report.material import Places, Stage, busiest, places, stages, timeline
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
 from lab.words import counted
 

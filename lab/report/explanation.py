@@ -5,7 +5,6 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
-from lab.engine.js import js_length
 from lab.replay.explain import Explanation, Place
 from lab.report.explanation_flow import (
     candidate_lines,
@@ -16,6 +15,7 @@ from lab.report.explanation_flow import (
     stages_lines,
     suppression_lines,
 )
+from lab.utf16 import js_length
 
 NOWHERE = Place(None, None, None, None, None)
 WIDTH = 80

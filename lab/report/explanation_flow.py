@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import Any
 
-from lab.engine.js import js_length
-from lab.engine.memory import Row
-from lab.engine.recall.receipt import why_tier
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.score import Factors
-from lab.engine.recall.turn import Turn
+from lab.retrieval.row import Row
+from lab.systems.openclaw.recall.receipt import why_tier
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.score import Factors
+from lab.systems.openclaw.recall.turn import Turn
+from lab.utf16 import js_length
 
 WIDTH = 80
 LISTED = 3

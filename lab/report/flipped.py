@@ -10,8 +10,8 @@ from lab.errors import LabError
 from lab.measures.score import read_gold
 from lab.replay.explain import explain
 from lab.replay.plan import Plan, plan_of
-from lab.replay.run_directory import RunDirectory
 from lab.report.explanation import explanation_text
+from lab.runs.directory import RunDirectory
 
 SHOWN = 12
 # The slices that say what a probe tries, as golden sets call them.

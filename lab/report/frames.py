@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from lab.compare.paired import Comparison
 from lab.measures.score import read_gold, score_run
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report.comparison import reading
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd

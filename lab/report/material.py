@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
 from lab.latency.quantiles import Quantile, quantile
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report.style import TIERS
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np

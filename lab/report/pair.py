@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.errors import UnusableInput
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 
 def choose_pair(run: RunDirectory, baseline: str | None, candidate: str | None) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.files import digest
 from lab.replay.plan import Asked
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 # Arguments whose options have other names.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lab.engine.collation import id_order
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall import phases, stages
-from lab.engine.recall.hot_lane import HotLane, is_rescored
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.tiers import recall_plans
-from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.retrieval.collation import id_order
+from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import Request, Selector
-from lab.systems.engine import FlowRecall, TieredRecall
+from lab.systems.openclaw.arms import FlowRecall, TieredRecall
+from lab.systems.openclaw.recall import phases, stages
+from lab.systems.openclaw.recall.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.systems.openclaw.select.tiers import recall_plans
 
 if TYPE_CHECKING:
     import numpy as np

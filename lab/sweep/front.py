@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import booleans, numbers, strings
 from lab.compare.statistics import clustered
-from lab.replay.tables import write_table
+from lab.runs.tables import write_table
 from lab.sweep.sweep import Swept, knob_columns
 from lab.sweep.tally import MEASURES
 

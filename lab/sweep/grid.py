@@ -20,11 +20,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lab.engine.config_file import locate, parse_json
 from lab.errors import UnusableInput
 from lab.files import read_text, read_toml
 from lab.shape import laid_over, named
 from lab.systems.arms import TIERED, ArmSpec
+from lab.systems.openclaw.config.file import locate, parse_json
 
 MOST = 20_000
 DEFAULT: dict[str, Any] = {

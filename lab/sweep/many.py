@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lab.engine.recall.turn import Memories
 from lab.replay.loop import Answered
 from lab.sweep.frames import Framer, Known, group_key
 from lab.sweep.pack_many import Packer
 from lab.sweep.select_many import Histories, knobs_of, select_many
 from lab.systems.contract import Recall, Request, Selector
+from lab.systems.openclaw.recall.turn import Memories
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,7 @@
 """The budget over arrays: which of the selected memories stay, and how long the block is, for many configurations.
 
-The rule is :func:`lab.engine.recall.budget.pack_well_formed`. Dropping slots is done here for all configurations at
-once; a block that no dropping makes short enough goes through that function itself.
+The rule is :func:`lab.systems.openclaw.recall.budget.pack_well_formed`. Dropping slots is done here for all
+configurations at once; a block that no dropping makes short enough goes through that function itself.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lab.engine.js import js_length
-from lab.engine.recall.budget import Budget, Slot, compose, pack_well_formed
-from lab.engine.recall.stages import memory_slot
 from lab.sweep.frames import Known
+from lab.systems.openclaw.recall.budget import Budget, Slot, compose, pack_well_formed
+from lab.systems.openclaw.recall.stages import memory_slot
+from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.embedder import QUERY
-from lab.engine.memory import LABELS, MUST, NICE, Row
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.turn import Memories
-from lab.engine.store.contract import Query
-from lab.engine.store.exact import ExactStore, ExactView
 from lab.errors import UnusableInput
 from lab.measures.injection import gold_nice
 from lab.measures.ranking import judge, success
 from lab.measures.repetition import repeat_rates, selections_of
 from lab.processes import helpers
-from lab.recordings.model import Recording
+from lab.recordings.model import LABELS, MUST, NICE, Recording
 from lab.replay.loop import endings, request_of
 from lab.replay.moments import Moment, moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import open_sources, prepare
-from lab.replay.tables import write_table
+from lab.retrieval.contract import Query
+from lab.retrieval.exact import ExactStore, ExactView
+from lab.retrieval.faults import FaultPlan
+from lab.retrieval.retrievers import embedded_text, row_vectors
+from lab.retrieval.row import Row
+from lab.runs.tables import write_table
 from lab.sweep.draws import Draw, saturating
-from lab.systems.engine import POLICIES, TieredRecall
-from lab.systems.faults import FaultPlan
-from lab.systems.retrievers import embedded_text, row_vectors
+from lab.systems.openclaw.arms import POLICIES, TieredRecall
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.turn import Memories
 
 if TYPE_CHECKING:
     import pyarrow as pa

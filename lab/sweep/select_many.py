@@ -1,7 +1,7 @@
 """The selection policies over arrays: one moment, many configurations at once.
 
-The rules are those of ``lab/engine/recall/select`` and ``lab/engine/recall/repeat.py``, which stay the truth: a test
-holds every selection against theirs. Here ``c`` configurations choose from ``n`` candidates in one step.
+The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/recall/repeat.py``, which stay the
+truth: a test holds every selection against theirs. Here ``c`` configurations choose from ``n`` candidates in one step.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.engine.recall.repeat import repeat_factor
-from lab.engine.settings import EngineConfig
 from lab.sweep.frames import Frame
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.recall.repeat import repeat_factor
 
 if TYPE_CHECKING:
     import numpy as np

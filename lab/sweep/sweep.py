@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from lab import __version__
 from lab.columns import numbers, numbers_of
-from lab.engine.js import js_length
 from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, unforeseen
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
 from lab.processes import helpers
@@ -23,9 +22,10 @@ from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.run_directory import file_name, require_same_arguments
 from lab.replay.sources import Sources, open_sources, prepare
-from lab.replay.tables import read_table, write_table
+from lab.retrieval.retrievers import StoreRetriever
+from lab.runs.directory import file_name, require_same_arguments
+from lab.runs.tables import read_table, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.frames import Known
 from lab.sweep.grid import Grid, flat, knobs_of
@@ -33,7 +33,7 @@ from lab.sweep.many import Alone, Many, grouped
 from lab.sweep.tally import MEASURES, Tallies, tally
 from lab.systems.arms import make_arm
 from lab.systems.contract import Retrieval, Selector
-from lab.systems.retrievers import StoreRetriever
+from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.engine.memory import NICE
 from lab.golden.model import Probe
 from lab.measures.ranking import Judged, ndcg, recall, success
 from lab.measures.repetition import WINDOW
-from lab.recordings.model import Memory
+from lab.recordings.model import NICE, Memory
 from lab.replay.loop import Answered
 from lab.sweep.frames import Known
 

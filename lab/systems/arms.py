@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.engine.config import resolve
-from lab.engine.config_file import embedder_of, locate, read_value
-from lab.engine.settings import EngineConfig
 from lab.errors import UnusableInput
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Selector
-from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
-from lab.systems.ladder import RUNGS
-from lab.systems.recommended import ARM as RECOMMENDED
-from lab.systems.recommended import recommended
+from lab.systems.openclaw.arms import POLICIES, FlowRecall, TieredRecall
+from lab.systems.openclaw.config.file import embedder_of, locate, read_value
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.ladder import RUNGS
+from lab.systems.openclaw.recommended import ARM as RECOMMENDED
+from lab.systems.openclaw.recommended import recommended
 
 # The whole flow as the configuration says, nothing added and nothing taken away.
 ENGINE = "engine"
@@ -33,7 +33,7 @@ class ArmSpec:
     """An arm as it was asked for: its name, the system behind it, and a configuration of its own if it has one.
 
     ``embedder_named`` is the embedding model that the configuration's engine runs with
-    (:func:`lab.engine.config_file.embedder_of`); None where it says nothing of it.
+    (:func:`lab.systems.openclaw.config.file.embedder_of`); None where it says nothing of it.
     """
 
     name: str

@@ -10,16 +10,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall.fuse import fuse
-from lab.engine.recall.receipt import Found
-from lab.engine.recall.select.outcome import Picked, Selection
-from lab.engine.recall.turn import Memories
-from lab.engine.settings import EngineConfig
-from lab.engine.store.contract import Filter, Hit, Lanes
+from lab.draw import draw
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.fusion import fuse
+from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import Recall, Request, Retrieval
-from lab.systems.draw import draw
-from lab.systems.finish import finish
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.finish import finish
+from lab.systems.openclaw.recall.receipt import Found
+from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.select.outcome import Picked, Selection
 
 LANE_DEPTH = 50
 SEARCHING = ("vector", "bm25", "hybrid")

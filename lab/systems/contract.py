@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from lab.engine.clamp import Clamp
-from lab.engine.memory import Row
-from lab.engine.recall.turn import Memories
-from lab.engine.settings import DocsSettings, EngineConfig
-from lab.engine.store.tokens import TextSettings
-from lab.systems.faults import Faults
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.faults import Faults
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.settings import DocsSettings, EngineConfig
+from lab.systems.openclaw.recall.turn import Memories
 
 NO_FAULTS: Faults = frozenset()
 
@@ -26,7 +26,7 @@ class Request:
 
     Which turn or probe asks, what it asks, in which scope (None: scopes are not enforced), at what time, in which
     session (None: from outside), and whether it belongs to the conversation. ``scoping`` is
-    :data:`lab.engine.recall.turn.SCOPING`.
+    :data:`lab.systems.openclaw.recall.turn.SCOPING`.
 
     ``relevant`` maps gold keys to grades and is filled for the oracle alone.
     """

@@ -14,8 +14,8 @@ from lab.measures.ranking import judge
 from lab.measures.receipts import Receipts
 from lab.measures.repetition import numbered_selections, repeat_rates
 from lab.measures.score import Gold, read_gold
-from lab.replay.run_directory import RunDirectory
 from lab.report.pair import choose_pair
+from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from lab.measures.columns import Flags, Ints

@@ -14,8 +14,8 @@ from lab.replay.explain import explain
 from lab.replay.moments import Moment
 from lab.replay.plan import Plan, plan_of
 from lab.replay.promises import Promises
-from lab.replay.run_directory import RunDirectory
 from lab.report.explanation import explanation_text
+from lab.runs.directory import RunDirectory
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -12,7 +12,7 @@ from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.measures.score import Gold
 from lab.replay.receipts import ITEM_FIELDS, item
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded, Told
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
-from lab.engine.recall.select.outcome import Quota, TierCount
-from lab.engine.settings import ReceiptSettings
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "u": "unknown"}
 TIERS = {"m": "must", "n": "nice", "u": "unknown"}

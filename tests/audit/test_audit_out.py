@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.audit.audit import SCHEMA, require_replaceable
+from lab.canary.audit import SCHEMA, require_replaceable
 from lab.errors import UnusableInput
 from lab.files import dump_json
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab.audit.audit import audit
-from lab.audit.copies import Copies
-from lab.audit.notes import notes
-from lab.audit.said import Said
+from lab.canary.audit import audit
+from lab.canary.copies import Copies
+from lab.canary.notes import notes
+from lab.canary.said import Said
 
 Make = Callable[..., dict[str, Any]]
 START = datetime(2026, 3, 1, 21, 0, 0, tzinfo=UTC)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lab.audit.check import check_recall
-from lab.audit.repeats import Repeats
-from lab.audit.tally import Tally
-from lab.engine.recall.budget import Budget, Slot, pack
-from lab.engine.recall.receipt import prompt_comment
-from lab.engine.settings import ReceiptSettings
+from lab.canary.check import check_recall
+from lab.canary.repeats import Repeats
+from lab.canary.tally import Tally
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.budget import Budget, Slot, pack
+from lab.systems.openclaw.recall.receipt import prompt_comment
 
 Make = Callable[..., dict[str, Any]]
 SETTINGS = ReceiptSettings(True, "high", 6)

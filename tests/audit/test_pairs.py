@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.audit.audit import audit
-from lab.audit.notes import notes
+from lab.canary.audit import audit
+from lab.canary.notes import notes
 
 Make = Callable[..., dict[str, Any]]
 CAPTURE = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab.audit.damage import Damaged
-from lab.audit.lines import BLOCK, MAX_LINE, MarkedLines, opened
-from lab.audit.said import payload, read_line
+from lab.canary.damage import Damaged
+from lab.canary.lines import BLOCK, MAX_LINE, MarkedLines, opened
+from lab.canary.said import payload, read_line
 from lab.errors import UnusableInput
 
 MARK = b"openclaw-mem-engine:autoRecall.receipt"

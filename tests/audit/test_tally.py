@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.audit.audit import SCHEMA, audit
-from lab.audit.repeats import Repeats
-from lab.audit.tally import Tally
-from lab.audit.windows import Windows
+from lab.canary.audit import SCHEMA, audit
+from lab.canary.repeats import Repeats
+from lab.canary.tally import Tally
+from lab.canary.windows import Windows
 from lab.errors import UnusableInput
 from lab.measures.repetition import repeat_rates, selections_of
 

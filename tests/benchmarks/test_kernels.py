@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from lab.engine.memory import Candidate, engine_id
-from lab.engine.recall.budget import Budget, Slot, pack, pack_well_formed
-from lab.engine.recall.select.tier_first import tier_first_v1
-from lab.engine.recall.select.tier_quota import tier_quota_v1
-from lab.engine.recall.tiers import recall_plans
-from lab.engine.settings import EngineConfig
-from lab.engine.store.exact import BAND, Lane
-from lab.engine.store.tokens import ScanWords, TextSettings, Tokens
 from lab.measures.score import score_run
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
+from lab.retrieval.exact import BAND, Lane
+from lab.retrieval.row import Candidate
+from lab.retrieval.tokens import ScanWords, TextSettings, Tokens
+from lab.runs.directory import RunDirectory
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.recall.budget import Budget, Slot, pack, pack_well_formed
+from lab.systems.openclaw.select.tier_first import tier_first_v1
+from lab.systems.openclaw.select.tier_quota import tier_quota_v1
+from lab.systems.openclaw.select.tiers import recall_plans
 
 CANDIDATES, TEXTS = 12, 500
 

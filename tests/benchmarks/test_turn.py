@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from lab.engine.memory import LABELS, Row, engine_id
-from lab.engine.recall.fuse import fuse
-from lab.engine.recall.turn import Memories
-from lab.engine.settings import EngineConfig
-from lab.engine.store.contract import Filter, Query, Store
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings
+from lab.recordings.model import LABELS
+from lab.retrieval.contract import Filter, Query, Store
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.fusion import fuse
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings
 from lab.systems.contract import Request
-from lab.systems.engine import POLICIES, TieredRecall
+from lab.systems.openclaw.arms import POLICIES, TieredRecall
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.recall.turn import Memories
 
 DIMENSION = 384
 WORDS = [f"word{number}" for number in range(2_000)]

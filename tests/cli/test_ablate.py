@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from lab.systems.ladder import LADDER
+from lab.systems.openclaw.ladder import LADDER
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = [rung.arm for rung in LADDER]

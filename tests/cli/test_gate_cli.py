@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 
 Lab = Callable[..., Any]
 

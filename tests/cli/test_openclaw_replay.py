@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.engine.store.quiet import import_lancedb, quiet_lance
+from lab.retrieval.quiet import import_lancedb, quiet_lance
 
 Lab = Callable[..., Any]
 ID = "6f0c7a5e-0000-4000-8000-000000000001"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from lab.audit.damage import KINDS
-from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
-from lab.engine.recall.select.outcome import Quota, TierCount
-from lab.engine.settings import ReceiptSettings
+from lab.canary.damage import KINDS
 from lab.gate.policy import read_policy
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 SECRET = "the door code is four seven one one"

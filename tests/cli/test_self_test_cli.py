@@ -16,8 +16,8 @@ from lab.gate.selftest.run import Report
 from lab.gate.selftest.trial import Found, Trial
 
 Lab = Callable[..., "CompletedProcess[str]"]
-PATCH = """--- a/lab/engine/recall/fuse.py
-+++ b/lab/engine/recall/fuse.py
+PATCH = """--- a/lab/retrieval/fusion.py
++++ b/lab/retrieval/fusion.py
 @@ -14 +14 @@
 -K = {old}
 +K = {new}
@@ -29,14 +29,14 @@ def test_the_faults_are_listed_with_what_they_edit(lab: Lab, tmp_path: Path) -> 
     assert done.returncode == 0
     found = json.loads(done.stdout)["faults"]
     assert [(one["fault"], one["files"]) for one in found] == [
-        ("rrf-k-10", ["engine/recall/fuse.py"]),
+        ("rrf-k-10", ["retrieval/fusion.py"]),
         ("time-leak", ["replay/loop.py"]),
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
-    [("59", "10", "hunk 1 of engine/recall/fuse.py does not apply"), ("60", "10 +", "is no Python any more")],
+    [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no Python any more")],
 )
 def test_a_patch_that_cannot_be_tried_is_told_in_one_line(
     lab: Lab, tmp_path: Path, old: str, new: str, told: str

@@ -10,7 +10,7 @@ import pytest
 
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 

@@ -13,8 +13,8 @@ from lab.compare.ablation import Step, ablation, measures_shown
 from lab.compare.paired import compare_arms
 from lab.measures.score import read_gold, score_run, summarise
 from lab.measures.table import Scores
-from lab.replay.run_directory import RunDirectory
-from lab.systems.ladder import LADDER
+from lab.runs.directory import RunDirectory
+from lab.systems.openclaw.ladder import LADDER
 
 MakeRun = Callable[..., RunDirectory]
 ARMS = tuple(rung.arm for rung in LADDER)

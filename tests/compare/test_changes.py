@@ -14,8 +14,8 @@ import pytest
 from lab.compare.changes import changes
 from lab.compare.moved import moved
 from lab.errors import CannotMeasure, NotComparable, UnusableInput
-from lab.replay.run_directory import RunDirectory, open_run
-from lab.replay.tables import read_table, write_table
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.tables import read_table, write_table
 
 MakeRun = Callable[..., RunDirectory]
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"

@@ -14,7 +14,7 @@ from lab.errors import UnusableInput
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines, read_gold
 from lab.measures.table import Score
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "none")

@@ -11,7 +11,7 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import clustered, holm, sign_flip
 from lab.errors import NotARun, NotComparable, UnusableInput
 from lab.measures.score import headlines, score_run
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
-from lab.engine.recall.wrap import CLOSE, HEAD
-from lab.engine.store.quiet import import_lancedb, quiet_lance
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.systems.openclaw.recall.wrap import CLOSE, HEAD
 from tests.embedding.conftest import Endpoint, running  # noqa: F401 - a fixture
 
 SESSION = "6f0c7a5e-0000-4000-8000-000000000002"

@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from lab.cli.main import app
-from lab.engine.recall import flow
 from lab.measures.catalogue import CATALOGUE
+from lab.systems.openclaw.recall import flow
 
 ROOT = Path(__file__).resolve().parents[2]
 

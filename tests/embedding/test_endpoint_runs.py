@@ -18,7 +18,7 @@ from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import open_run
+from lab.runs.directory import open_run
 from lab.view.recorded import Recorded
 from tests.embedding.conftest import PROJECT, Endpoint
 

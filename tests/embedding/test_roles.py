@@ -25,16 +25,16 @@ from lab.embedding.embedder import (
     verified_default_folder,
 )
 from lab.embedding.vectors import Vectors
-from lab.engine.memory import normal_row
-from lab.engine.store.contract import Filter
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.tokens import ScanWords
 from lab.errors import UnusableInput
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.retrieval.contract import Filter
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.retrievers import StoreRetriever
+from lab.retrieval.tokens import ScanWords
+from lab.runs.tables import read_table
 from lab.systems.contract import Request
-from lab.systems.retrievers import StoreRetriever
+from lab.systems.openclaw.memory import normal_row
 
 # What the default embedder and the trial one were called before there were roles: caches of then are read now.
 DEFAULT_KEY, HASHING_KEY = "15b669994bcf9b76", "0f495968a87e7337"

@@ -7,10 +7,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lab.engine.memory import LABELS, Row, engine_id
-from lab.engine.store.contract import Filter, Lanes, Query
-from lab.engine.store.exact import BLOCK, ExactStore
-from lab.engine.store.growing import Growing
+from lab.recordings.model import LABELS
+from lab.retrieval.contract import Filter, Lanes, Query
+from lab.retrieval.exact import BLOCK, ExactStore
+from lab.retrieval.growing import Growing
+from lab.retrieval.row import Row
+from lab.systems.openclaw.memory import engine_id
 
 DIMENSION = 24
 WORDS = [f"w{number}" for number in range(30)]

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lab.engine.store.bm25 import Postings, index_scores, scan_hits
-from lab.engine.store.quiet import import_lancedb, quiet_lance
-from lab.engine.store.tokens import TextSettings, Tokens
 from lab.recordings.readers import read_library
+from lab.retrieval.bm25 import Postings, index_scores, scan_hits
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.tokens import TextSettings, Tokens
 
 ENGLISH_WORDS = (
     "deploy gateway rollback migration friday database replica backup index token retry budget invoice refund "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.engine.collation import id_order
+from lab.retrieval.collation import id_order
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,7 @@ def test_both_ways_to_a_key_agree(plain: str, behind: str) -> None:
 
 
 def test_unicode_tables_are_read_for_ids_that_need_them_alone() -> None:
-    code = "import sys; from lab.engine.collation import id_order as key; key('a-1_B'); print('pyuca' in sys.modules)"
+    code = (
+        "import sys; from lab.retrieval.collation import id_order as key; key('a-1_B'); print('pyuca' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

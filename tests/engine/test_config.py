@@ -7,16 +7,23 @@ from typing import Any
 
 import pytest
 
-from lab.engine.clamp import Clamp
-from lab.engine.config import check_config, describe, explain_config, resolve, shown
-from lab.engine.config_plugin import finite, number_in_range, parse, parse_env_boolean, resolve_section
-from lab.engine.config_table import LAB, PLUGIN, PROFILES, Knob, Section
-from lab.engine.recall.budget import Budget
-from lab.engine.recall.scope import ScopePolicy
-from lab.engine.recall.select.outcome import Quota
-from lab.engine.settings import AutoRecall, DocsSettings, EngineConfig, Phases, ReceiptSettings, WorkingSetSettings
-from lab.engine.store.tokens import TextSettings
 from lab.errors import UnusableInput
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.plugin import finite, number_in_range, parse, parse_env_boolean, resolve_section
+from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
+from lab.systems.openclaw.config.settings import (
+    AutoRecall,
+    DocsSettings,
+    EngineConfig,
+    Phases,
+    ReceiptSettings,
+    WorkingSetSettings,
+)
+from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.scope import ScopePolicy
+from lab.systems.openclaw.select.outcome import Quota
 
 KEY = "sk-FAKE-never-shown"
 SEED_KNOBS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import explain_config, resolve
-from lab.engine.config_file import locate, parse_json, read_value
 from lab.errors import UnusableInput
+from lab.systems.openclaw.config.file import locate, parse_json, read_value
+from lab.systems.openclaw.config.resolve import explain_config, resolve
 
 
 def recall(**values: Any) -> dict[str, Any]:

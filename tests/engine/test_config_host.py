@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import Checked
-from lab.engine.config_file import parse_json
-from lab.engine.config_host import check_host, host_of
-from lab.engine.config_table import PLUGIN, Section
+from lab.systems.openclaw.config.file import parse_json
+from lab.systems.openclaw.config.host import check_host, host_of
+from lab.systems.openclaw.config.resolve import Checked
+from lab.systems.openclaw.config.table import PLUGIN, Section
 
 ENTRY = "openclaw-mem-engine"
 OLDER, NEWEST = "2026.6.11", "2026.9.6"

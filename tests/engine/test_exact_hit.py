@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.recall.exact_hit import evidence_of, exact_hit
+from lab.systems.openclaw.recall.exact_hit import evidence_of, exact_hit
 
 UUID = "36a59560-885a-55c9-98c4-a404b1ac6ea0"
 

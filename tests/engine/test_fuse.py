@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from lab.engine.memory import Candidate, Row
-from lab.engine.recall.fuse import fuse
-from lab.engine.store.contract import Hit, Lanes
+from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.fusion import fuse
+from lab.retrieval.row import Candidate, Row
 
 
 def rows_named(ids: Sequence[str]) -> list[Row]:

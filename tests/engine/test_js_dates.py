@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.engine.js_dates import created_at_ms, parse_date
+from lab.systems.openclaw.js_dates import created_at_ms, parse_date
 
 
 def ms(*moment: int) -> float:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.engine.memory import Row
-from lab.engine.store.contract import Filter, Hit, Lanes, Query
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings
+from lab.retrieval.contract import Filter, Hit, Lanes, Query
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings
 
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 EVERYTHING = Filter()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.memory import Row
-from lab.engine.store.listing import Listing
+from lab.retrieval.row import Row
+from lab.systems.openclaw.listing import Listing
 
 CATEGORIES = ("decision", "preference", "todo", "fact")
 SCOPES = ("global", "work")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.memory import (
+from lab.recordings.model import LABELS
+from lab.retrieval.row import Row
+from lab.systems.openclaw.memory import (
     CATEGORIES,
-    LABELS,
-    Row,
     engine_id,
     importance_score,
     label_of_score,

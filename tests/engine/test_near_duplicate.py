@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.near_duplicate import alike, normal_text, says_the_same, words_of
+from lab.systems.openclaw.near_duplicate import alike, normal_text, says_the_same, words_of
 
 PIECES = (
     "deploy",

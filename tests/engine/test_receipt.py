@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lab.engine.js import js_length, round6
-from lab.engine.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment, why_tier
-from lab.engine.recall.select.outcome import Quota, TierCount
-from lab.engine.settings import ReceiptSettings
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.js import round6
+from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.systems.openclaw.select.outcome import Quota, TierCount
+from lab.utf16 import js_length
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "i": "ignore", "u": "unknown"}
 LOW, HIGH = ReceiptSettings(), ReceiptSettings(verbosity="high")

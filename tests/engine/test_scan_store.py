@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.memory import LABELS, Places, Row
-from lab.engine.store.contract import Filter, Query, scan_distances
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.listing import Listing
-from lab.engine.store.quiet import import_lancedb, quiet_lance
-from lab.engine.store.tokens import ScanWords, TextSettings
+from lab.recordings.model import LABELS
+from lab.retrieval.contract import Filter, Query, scan_distances
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.row import Places, Row
+from lab.retrieval.tokens import ScanWords, TextSettings
+from lab.systems.openclaw.listing import Listing
 
 SCAN = TextSettings(stop_words="none", lane="scan")
 _WORDS = "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper"

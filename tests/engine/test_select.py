@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.collation import id_order
-from lab.engine.memory import Candidate
-from lab.engine.recall.select.outcome import Picked, Quota, Selection, TierCount, by_rank
-from lab.engine.recall.select.tier_first import tier_first_v1
-from lab.engine.recall.select.tier_quota import tier_quota_v1
-from lab.engine.recall.tiers import TierPlan, recall_plans
+from lab.retrieval.collation import id_order
+from lab.retrieval.row import Candidate
+from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, by_rank
+from lab.systems.openclaw.select.tier_first import tier_first_v1
+from lab.systems.openclaw.select.tier_quota import tier_quota_v1
+from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 
 Buckets = dict[str, list[Candidate]]
 PLANS = recall_plans()

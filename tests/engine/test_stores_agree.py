@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.engine.memory import LABELS, Row, engine_id
-from lab.engine.store.contract import Filter, Lanes, Query, Store
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings, Tokens
+from lab.recordings.model import LABELS
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.retrieval.contract import Filter, Lanes, Query, Store
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings, Tokens
+from lab.runs.tables import read_table
+from lab.systems.openclaw.memory import engine_id
 
 DIMENSION = 8
 SCOPES = ("global", "o'brien", 'say "x"', "x' OR '1'='1", "團隊")

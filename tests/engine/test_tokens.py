@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.engine.store.stop_words import ENGLISH
-from lab.engine.store.tokens import ScanWords, TextSettings, Tokens, words_under
+from lab.retrieval.stop_words import ENGLISH
+from lab.retrieval.tokens import ScanWords, TextSettings, Tokens, words_under
 
 FUNCTION_WORDS = "the and of is with they this"
 TOPIC_WORDS = ["will", "die", "bin", "not"]

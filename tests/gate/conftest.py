@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.audit.audit import audit as read_logs
+from lab.canary.audit import audit as read_logs
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1")
 

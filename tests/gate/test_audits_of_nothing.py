@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lab.audit.audit import audit as read_logs
-from lab.audit.audit import nothing_found
+from lab.canary.audit import audit as read_logs
+from lab.canary.audit import nothing_found
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 Log = Callable[[list[str]], dict[str, Any]]
 SILENT = "no receipt of recall in {} lines: is this the gateway's log? are receipts enabled (receipts.enabled)?"

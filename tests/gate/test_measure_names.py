@@ -10,7 +10,7 @@ from lab.gate.policy import Policy, Rule
 from lab.gate.verdict import judge
 from lab.measures.names import is_measure
 from lab.measures.score import score_run
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 
 def test_every_measure_of_a_run_is_known(run: RunDirectory) -> None:

@@ -22,7 +22,7 @@ from lab.gate.outputs import MOST_ANNOTATIONS, junit, openmetrics, summary, work
 from lab.gate.policy import SHIPPED, read_policy, shipped_policies
 from lab.gate.schema import policy_schema, verdict_schema
 from lab.gate.verdict import Verdict, judge
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 LINES = (
     Line("guard", "Success@6", PASS, True, "fine", difference=0.1),

@@ -11,7 +11,7 @@ from lab.errors import UnusableInput
 from lab.gate.selftest.faults import PACKAGE, Edit, Fault, apply, edited, read_faults, shipped_faults
 from lab.gate.selftest.patch import read_patch
 
-FUSE = "engine/recall/fuse.py"
+FUSE = "retrieval/fusion.py"
 
 
 def test_every_shipped_fault_still_applies_and_compiles() -> None:
@@ -30,7 +30,7 @@ def test_shipped_faults_have_names_of_their_own_and_touch_every_part_of_recall()
     assert len({fault.name for fault in faults}) == len(faults) >= 40
     touched = {Path(file).name for fault in faults for file in fault.files}
     assert touched >= {
-        *("tier_quota.py", "tier_first.py", "tiers.py", "memory.py", "fuse.py", "exact.py", "lance.py", "bm25.py"),
+        *("tier_quota.py", "tier_first.py", "tiers.py", "memory.py", "fusion.py", "exact.py", "lance.py", "bm25.py"),
         *("repeat.py", "hot_lane.py", "exact_hit.py", "score.py", "backbone.py", "near_duplicate.py", "todo.py"),
         *("trivial.py", "scope.py", "scoped.py", "wrap.py", "budget.py", "loop.py", "working_set.py", "retrieve.py"),
     }
@@ -110,16 +110,16 @@ def test_a_patch_finds_its_lines_where_others_have_moved_them(tmp_path: Path) ->
 
 def test_a_patch_may_bring_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "new.diff"
-    path.write_text("--- /dev/null\n+++ b/lab/engine/odd.py\n@@ -0,0 +1,2 @@\n+ONE = 1\n+TWO = 2\n", "utf-8")
-    assert edited(PACKAGE, read_patch(path, PACKAGE)) == {"engine/odd.py": "ONE = 1\nTWO = 2\n"}
+    path.write_text("--- /dev/null\n+++ b/lab/systems/openclaw/odd.py\n@@ -0,0 +1,2 @@\n+ONE = 1\n+TWO = 2\n", "utf-8")
+    assert edited(PACKAGE, read_patch(path, PACKAGE)) == {"systems/openclaw/odd.py": "ONE = 1\nTWO = 2\n"}
 
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (("K = 60", "K = 59"), "hunk 1 of engine/recall/fuse.py does not apply"),
-        (("lab/engine/recall/fuse.py", "lab/engine/recall/gone.py"), "the package has no file"),
-        (("lab/engine/recall/fuse.py", "lab/../../etc/hosts"), "is no file of the package"),
+        (("K = 60", "K = 59"), "hunk 1 of retrieval/fusion.py does not apply"),
+        (("lab/retrieval/fusion.py", "lab/systems/openclaw/recall/gone.py"), "the package has no file"),
+        (("lab/retrieval/fusion.py", "lab/../../etc/hosts"), "is no file of the package"),
         (("@@ -", "@@ "), "is no head of a hunk"),
         (("--- a/", "rename from a/"), "only changes of text"),
         (("+K = 1\n", ""), "has other lines|is no head|begins with"),

@@ -19,9 +19,11 @@ from lab.replay.run import run_replay
 from lab.shelf import shipped
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
-FUSE = "engine/recall/fuse.py"
+FUSE = "retrieval/fusion.py"
 UNSEEN = Fault(
-    "unseen", "A tool is called otherwise.", (Edit("engine/tools.py", "from __future__", "from  __future__"),)
+    "unseen",
+    "A tool is called otherwise.",
+    (Edit("systems/openclaw/tools/recall.py", "from __future__", "from  __future__"),),
 )
 SAME = Fault("same", "A comment.", (Edit(FUSE, "K = 60", "K = 60  # as ever"),), equivalent="it is a comment")
 UNNOTED = Fault("unnoted", "A comment that nobody noted.", (Edit(FUSE, "K = 60", "K = 60  # still"),))
@@ -76,7 +78,7 @@ def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Rep
     assert [one.why for one in report.survivors] == [
         "Equivalent: it is a comment",
         "No reason is known.",
-        "No replay loads engine/tools.py.",
+        "No replay loads systems/openclaw/tools/recall.py.",
     ]
 
 

@@ -15,8 +15,8 @@ from lab.gate.policy import Policy, Rule
 from lab.gate.timed import judge_latency, warm_times
 from lab.gate.verdict import judge
 from lab.latency.quantiles import least_n, quantile
-from lab.replay.run_directory import RunDirectory, open_run
-from lab.replay.tables import read_table, write_table
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.tables import read_table, write_table
 
 POLICY = Policy("mine", "what it means", "tier_first_v1", "tier_quota_v1", 6, ())
 Timed = Callable[..., RunDirectory]

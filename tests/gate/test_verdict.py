@@ -17,7 +17,7 @@ from lab.gate.compared import Evidence, judge_compared
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 POLICY = Policy("mine", "what it means", "old", "new", 4, ())
 GUARD = Rule("guard", "Success@6", margin=0.02)

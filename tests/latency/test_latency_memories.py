@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.engine.store.contract import Filter, Query
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.lance import LanceStore, VectorIndex
-from lab.engine.store.tokens import TextSettings
 from lab.latency.bench import pool_of, questions_of
 from lab.latency.memories import Part, Pool, PoolWords
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
+from lab.retrieval.contract import Filter, Query
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.lance import LanceStore, VectorIndex
+from lab.retrieval.tokens import TextSettings
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from lab.measures.score import read_gold, score_run
 from lab.measures.trec import read_qrels, read_run, safe
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none", "oracle")
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)

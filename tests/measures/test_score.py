@@ -19,7 +19,7 @@ from lab.measures.score import more_measures, read_gold, score_and_write, score_
 from lab.measures.table import Scores
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 ARMS = ("recency", "none", "oracle", "tier_first_v1")
 A, B, C, D, E = "desk/s01/t01#0", "desk/s01/t01#1", "desk/s01/t03#0", "desk/s01/t04#0", "desk/s02/t01#0"
@@ -296,10 +296,11 @@ def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path
         import sys
         from pathlib import Path
         from lab.measures.score import more_measures, read_gold, score_run, summarise
-        from lab.replay.run_directory import open_run
+        from lab.runs.directory import open_run
         run = open_run(Path({str(run.path)!r}))
         summarise(score_run(run), read_gold(run), run.arms)
-        print({{"pandas", "scipy", "torch", "lancedb", "pyarrow.compute", "lab.engine.settings"}} & {{*sys.modules}})
+        heavy = {{"pandas", "scipy", "torch", "lancedb", "pyarrow.compute", "lab.systems.openclaw.config.settings"}}
+        print(heavy & {{*sys.modules}})
     """
     done = subprocess.run([sys.executable, "-c", work], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")

@@ -18,7 +18,7 @@ from lab.nightly.baselines import Blessing, bless, damage, find, get, open_basel
 from lab.nightly.blessed_night import runs_of_night
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory, open_run
+from lab.runs.directory import RunDirectory, open_run
 
 DAY, NEXT = "2026-03-01", "2026-03-02"
 

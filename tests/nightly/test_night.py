@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 import lab.replay.run
 from lab.cli.main import app
-from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.errors import OtherArguments, UnusableInput
 from lab.files import digest
 from lab.gate.policy import Rule
@@ -28,10 +27,11 @@ from lab.nightly.plan import NightPlan, Within, read_plan
 from lab.nightly.trend import read_store
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import make_plan
-from lab.replay.run_directory import open_run
-from lab.replay.tables import read_table, write_table
 from lab.report.night import write_pages
-from lab.systems.candidates import Candidates
+from lab.retrieval.candidates import Candidates
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.runs.directory import open_run
+from lab.runs.tables import read_table, write_table
 
 PLAN = """
 name = "trial"

@@ -106,7 +106,7 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
 
 def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
     """The ids of the memories whose lines a block holds whole: text and category say which they are."""
-    from lab.engine.recall.wrap import escape
+    from lab.systems.openclaw.recall.wrap import escape
 
     by_line = {(row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known)}
     found = (LINE.match(line) for line in block.split("\n"))
@@ -118,7 +118,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoi
     """The lab's answers, as ``lab replay`` gives them: a recording, the plugin's table and vectors, its provider."""
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
-    from lab.replay.tables import read_table
+    from lab.runs.tables import read_table
 
     recording, arm = place / "turns.jsonl", place / "settings.json"
     recording.write_text("".join(json.dumps(line) + "\n" for line in _recording(family)), "utf-8")

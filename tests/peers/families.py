@@ -170,7 +170,7 @@ def _untimed(draw: Draw, turns: int) -> Family:
 def _as_stored(draw: Draw, row: Row) -> Row:
     """A row as the table has it."""
     from lab.conformance.embedding import embed
-    from lab.engine.memory import label_of_score
+    from lab.systems.openclaw.memory import label_of_score
 
     kind = draw.random.random()
     time = None if kind < 0.2 else 0 if kind < 0.4 else row["createdAt"]

@@ -14,7 +14,7 @@ import pytest
 
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 
 MARKER = "autoRecall.receipt "
 VERSION = "2026.9.6"

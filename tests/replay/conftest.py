@@ -12,7 +12,7 @@ import pytest
 
 from lab.replay.plan import Asked
 from lab.replay.run import Outcome, run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 
 
 class Desk:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from lab.engine.memory import MUST
+from lab.draw import draw
+from lab.recordings.model import MUST
 from lab.replay.explain import explain
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.receipts import item
-from lab.replay.tables import read_table
-from lab.systems.draw import draw
-from lab.systems.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
+from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
+from lab.runs.tables import read_table
 
 # None of these looks back at earlier turns, so that a fault at one turn touches no other.
 ARMS = ("tier_first_v1", "tier_quota_v1", "quota_flow", "vector", "bm25", "recency")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.engine.recall.budget import Budget, Slot, compose, pack
+from lab.systems.openclaw.recall.budget import Budget, Slot, compose, pack
 
 LABEL = {"importance_label": "nice_to_have"}
 

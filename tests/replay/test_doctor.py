@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lab.embedding import embedder
-from lab.engine.store import tokens
 from lab.replay import doctor
 from lab.replay.doctor import PINNED, Check, examine
+from lab.retrieval import tokens
 
 NAMES = ["python", *PINNED, "embedder", "cache", "text index"]
 

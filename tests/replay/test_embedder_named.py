@@ -14,16 +14,16 @@ from lab.cli import compare as compare_verb
 from lab.cli.replay import score
 from lab.cli.verdict_tables import tell
 from lab.compare.paired import compare_arms
-from lab.engine.config import resolve
-from lab.engine.config_file import EMBEDDER, embedder_of
 from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
 from lab.gate.schema import verdict_schema
 from lab.gate.verdict import judge
 from lab.replay.embedders import config_note, embedder_notes
 from lab.replay.plan import plan_of
-from lab.replay.run_directory import RunDirectory, open_run
 from lab.report.build import build_report
+from lab.runs.directory import RunDirectory, open_run
+from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
+from lab.systems.openclaw.config.resolve import resolve
 from tests.replay.conftest import Desk
 
 HOST = {"plugins": {"entries": {"openclaw-mem-engine": {"enabled": True, "config": {"autoRecall": {"maxItems": 4}}}}}}

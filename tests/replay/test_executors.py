@@ -19,8 +19,8 @@ from lab.replay.candidates import save_kept
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
-from lab.replay.run_directory import packages
 from lab.replay.sources import hand, open_sources, prepare
+from lab.runs.directory import packages
 
 Files = Callable[[Path], dict[str, bytes]]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "oracle")

@@ -13,7 +13,7 @@ from lab.replay.explain import Explanation, explain
 from lab.replay.plan import Asked
 from lab.replay.receipts import item
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 # These have a past: the turns before the one that is explained decide about it.

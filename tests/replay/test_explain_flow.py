@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.replay.explain import Explanation, explain
-from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
+from lab.runs.tables import read_table
 
 MUST, NICE = "must_remember", "nice_to_have"
 

@@ -9,12 +9,10 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.memory import LABELS
-from lab.engine.store.tokens import words_under
 from lab.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import Judgement, Probe
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.explain import explain
 from lab.replay.loop import Answered, replay, rows_of
@@ -22,11 +20,12 @@ from lab.replay.moments import moments
 from lab.replay.plan import Asked
 from lab.replay.promises import Promises
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
+from lab.retrieval.tokens import words_under
+from lab.runs.tables import read_table
 from lab.sweep.saturation import saturation
 from lab.systems.arms import make_arm, parse_arms
 from lab.systems.contract import Retrieval
-from lab.systems.retrievers import STORES, StoreRetriever, make_store
 
 SPANS = ((0, None), (0, 2), (1, 4), (2, 2), (2, None), (3, 5), (3, None), (5, 6))
 ARMS = (

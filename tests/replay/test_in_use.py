@@ -15,12 +15,12 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.docs.lane import open_docs
-from lab.engine.settings import DocsSettings
-from lab.engine.store.tokens import TextSettings, Tokens
 from lab.errors import CannotMeasure, InUse, UnusableInput
 from lab.files import only_writer
 from lab.replay.run import run_replay
+from lab.retrieval.tokens import TextSettings, Tokens
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.lane import open_docs
 
 Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
@@ -38,9 +38,9 @@ import sys
 from pathlib import Path
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.docs.lane import open_docs
-from lab.engine.settings import DocsSettings
-from lab.engine.store.tokens import TextSettings, Tokens
+from lab.systems.openclaw.docs.lane import open_docs
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.retrieval.tokens import TextSettings, Tokens
 first, last, docs, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
 texts = [f"crate {number} holds plums" for number in range(first, last)]
 vectors, tokens = Vectors(HashingEmbedder()), Tokens(TextSettings())

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import lab
-from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.replay.candidates import candidates_path
-from lab.replay.code import PASSED, code_key
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.systems.candidates import Candidates
+from lab.retrieval.candidates import Candidates
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.runs.code import PASSED, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -25,9 +25,9 @@ Read = Callable[[Path], dict[str, bytes]]
 @pytest.mark.parametrize(
     "edited",
     [
-        "systems/retrievers.py",
-        "engine/recall/scoped.py",
-        "engine/store/bm25.py",
+        "retrieval/retrievers.py",
+        "systems/openclaw/recall/scoped.py",
+        "retrieval/bm25.py",
         "embedding/vectors.py",
         "columns.py",
         "files.py",

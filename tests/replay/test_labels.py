@@ -9,9 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from lab.engine.memory import MUST, NICE, UNKNOWN
 from lab.errors import UnusableInput
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import MUST, NICE, UNKNOWN, Memory, Recording, Turn
 from lab.replay.labels import Labels, choose_labels
 
 MANY = 6000

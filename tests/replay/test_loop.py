@@ -12,18 +12,18 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.memory import LABELS, Row
-from lab.engine.recall.turn import Memories
-from lab.engine.store.contract import Filter, Lanes
-from lab.engine.store.exact import ExactView
-from lab.engine.store.tokens import words_under
 from lab.golden.model import Judgement, Probe
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.replay.loop import Answered, replay, rows_of
 from lab.replay.moments import moments
+from lab.retrieval.contract import Filter, Lanes
+from lab.retrieval.exact import ExactView
+from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import words_under
 from lab.systems.arms import make_arm, parse_arms
 from lab.systems.contract import Request, Retrieval, Selector
-from lab.systems.retrievers import STORES, StoreRetriever, make_store
+from lab.systems.openclaw.recall.turn import Memories
 
 # The first turn that can recall each memory: several at once, gaps, one after the last turn, one never.
 BIRTHS = (0, 0, 1, 3, 3, 3, 4, 7, 8, 9)

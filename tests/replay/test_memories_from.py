@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from lab.engine.memory import engine_id
-from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import Library, format_named
 from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.systems.openclaw.memory import engine_id
 
 Row = dict[str, Any]
 Write = Callable[..., Path]

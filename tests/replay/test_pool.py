@@ -14,7 +14,7 @@ from lab.golden.pool import Pool
 from lab.replay.plan import Asked
 from lab.replay.pool import ARMS, Chosen, make_pool, material
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from lab.engine.near_duplicate import CJK_RUN
-from lab.engine.recall.wrap import escape, wrap
 from lab.recordings.model import Memory, Recording
 from lab.replay.promises import _CJK, Checked, Promises, tokens
 from lab.systems.contract import Item, Recall
+from lab.systems.openclaw.near_duplicate import CJK_RUN
+from lab.systems.openclaw.recall.wrap import escape, wrap
 
 SOUND = Checked(0, 0, 0, 0, 0, 0)
 

@@ -12,9 +12,6 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.embedding.vectors import Vectors
-from lab.engine.js import js_length
-from lab.engine.recall.flow import SEED
-from lab.engine.store.tokens import words_under
 from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay, rows_of
@@ -24,9 +21,12 @@ from lab.replay.promises import Checked, Promises, tokens
 from lab.replay.receipts import item, latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.sources import texts_of
-from lab.replay.tables import read_table, write_table
+from lab.retrieval.retrievers import StoreRetriever, make_store
+from lab.retrieval.tokens import words_under
+from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Retrieval
-from lab.systems.retrievers import StoreRetriever, make_store
+from lab.systems.openclaw.recall.flow import SEED
+from lab.utf16 import js_length
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 ARMS += ("quota_flow", "seed_full")

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from lab.engine.store.exact import ExactStore
 from lab.errors import CannotMeasure
 from lab.replay.run import run_replay
+from lab.retrieval.exact import ExactStore
 
 Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")

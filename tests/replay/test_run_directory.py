@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from lab.errors import LabError, NotARun, OtherArguments, UnusableInput
-from lab.replay.run_directory import RunDirectory, create_or_resume, open_run
+from lab.runs.directory import RunDirectory, create_or_resume, open_run
 
 Files = Callable[[Path], dict[str, bytes]]
 NAMES = (

@@ -16,8 +16,8 @@ from lab.measures.score import score_run
 from lab.replay.executors import size
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.replay.run_directory import Shard, open_run
 from lab.replay.shards import merge, parse_shard, shard_of
+from lab.runs.directory import Shard, open_run
 
 Files = Callable[[Path], dict[str, bytes]]
 LENGTHS = (2, 6, 3, 5, 4)

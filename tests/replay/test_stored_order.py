@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.runs.tables import read_table
 
 Row = dict[str, Any]
 Answers = list[dict[str, Any]]

@@ -13,12 +13,12 @@ import pytest
 from lab.embedding.embedder import HashingEmbedder, Role
 from lab.embedding.stored import stored_vectors
 from lab.embedding.vectors import Vectors
-from lab.engine.store.quiet import import_lancedb, quiet_lance
 from lab.errors import UnusableInput
 from lab.replay.explain import explain
 from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of
 from lab.report.explanation import explanation_text
+from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.view.recorded import Recorded
 from tests.replay.conftest import Desk
 

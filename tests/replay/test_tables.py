@@ -11,7 +11,7 @@ import pytest
 
 from lab.columns import codes_of, float_column, lists_of, numbers_of, text_column
 from lab.errors import CannotMeasure
-from lab.replay.tables import read_table, write_table
+from lab.runs.tables import read_table, write_table
 
 TEXTS = ["one", "", "記憶 and more", None]
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 POLICIES = ("tier_first_v1", "tier_quota_v1")

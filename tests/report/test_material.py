@@ -10,10 +10,10 @@ import pytest
 
 from lab.compare.paired import compare_arms
 from lab.measures.score import read_gold, score_run, summarise
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report import sections
 from lab.report.material import PARTS, TIER_OF, busiest, places, stages, timeline
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")
 

@@ -15,8 +15,8 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
 from lab.errors import CannotMeasure, NotARun, UnusableInput
 from lab.measures.score import read_gold, score_run, summarise
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     from lab.notebook import Run

@@ -23,13 +23,13 @@ from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.explain import explain
-from lab.replay.run_directory import RunDirectory, open_run
 from lab.report.build import build_report, sentence
 from lab.report.comparison import notes, shown
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
 from lab.report.reproduce import replay_command
 from lab.report.sections import verdict_model
+from lab.runs.directory import RunDirectory, open_run
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
 

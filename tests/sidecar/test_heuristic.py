@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.sidecar.heuristic import (
+from lab.systems.sidecar.heuristic import (
     CALENDAR,
     CHAT,
     DEADLINE,
@@ -18,8 +18,8 @@ from lab.sidecar.heuristic import (
     TASK,
     grade_observation,
 )
-from lab.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
-from lab.sidecar.task_markers import has_task_marker, strip_task_prefix
+from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 
 @pytest.mark.parametrize(

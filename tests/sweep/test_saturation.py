@@ -13,7 +13,7 @@ from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 from lab.sweep.draws import SHARES
 from lab.sweep.saturation import Point, saturation, write_points
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.js import js_length
 from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
@@ -23,6 +22,7 @@ from lab.sweep.sweep import sweep
 from lab.sweep.tally import MEASURES
 from lab.systems.arms import ArmSpec, make_arm, parse_arms
 from lab.systems.contract import Selector
+from lab.utf16 import js_length
 
 AXES: dict[str, list[Any]] = {
     "autoRecall.selectionMode": ["tier_quota_v1", "tier_quota_v1", "tier_quota_v1", "tier_first_v1"],

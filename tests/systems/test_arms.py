@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import resolve
 from lab.errors import UnusableInput
 from lab.systems.arms import SYSTEMS, ArmSpec, make_arm, parse_arms
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Retrieval
-from lab.systems.engine import POLICIES, FlowRecall, TieredRecall
-from lab.systems.ladder import RUNGS
-from lab.systems.recommended import ARM as RECOMMENDED
-from lab.systems.recommended import recommended
+from lab.systems.openclaw.arms import POLICIES, FlowRecall, TieredRecall
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.ladder import RUNGS
+from lab.systems.openclaw.recommended import ARM as RECOMMENDED
+from lab.systems.openclaw.recommended import recommended
 
 SEED_ALONE = (*RUNGS, RECOMMENDED)
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.memory import Row, engine_id
-from lab.engine.recall.turn import Memories
-from lab.engine.settings import AutoRecall, EngineConfig
-from lab.engine.store.contract import Query
-from lab.engine.store.exact import ExactStore
+from lab.retrieval.contract import Query
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.row import Row
 from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 from lab.systems.baselines import Baseline, draw
 from lab.systems.contract import Item, Recall, Request
+from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.recall.turn import Memories
 
 LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore", "unknown": "unknown"}

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lab.engine.store.contract import Filter, Hit, Lanes
 from lab.replay.candidates import candidates_path
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
-from lab.systems.candidates import Candidates, read_artefact, read_candidates, served_by
-from lab.systems.retrievers import StoreRetriever
+from lab.retrieval.candidates import Candidates, read_artefact, read_candidates, served_by
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.retrievers import StoreRetriever
 
 LANES = Lanes(
     [Hit(4, 2.5), Hit(1, 1.25), Hit(7, 1.25)], [Hit(1, 0.75, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3.0)], 17

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.embedding.cache import text_key
-from lab.engine.clamp import Clamp, clamp
-from lab.systems.retrievers import embedded_text
+from lab.retrieval.clamp import Clamp, clamp
+from lab.retrieval.retrievers import embedded_text
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("a é深🙂\ud83d\ude42\n."), max_size=60)
 LIMITS = st.builds(

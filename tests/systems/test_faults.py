@@ -9,18 +9,19 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.config import resolve
-from lab.engine.docs.lane import DocsLane
-from lab.engine.memory import Row, engine_id
-from lab.engine.settings import DocsSettings
-from lab.engine.store.contract import Filter, Hit, Lanes
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.tokens import ScanWords
 from lab.errors import UnusableInput
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView
+from lab.retrieval.retrievers import StoreRetriever
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import ScanWords
 from lab.systems.contract import Recall, Request
-from lab.systems.engine import FlowRecall
-from lab.systems.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView
-from lab.systems.retrievers import StoreRetriever
+from lab.systems.openclaw.arms import FlowRecall
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.memory import engine_id
 
 ASK = "gateway one more time"
 KEYS = [f"c/s1/t{number}" for number in range(2000)]

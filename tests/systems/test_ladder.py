@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import describe, resolve
-from lab.systems.ladder import LADDER, RUNGS
+from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.ladder import LADDER, RUNGS
 
 # What each rung changes against the rung before, in an operator's configuration that says nothing of it.
 ADDS: dict[str, dict[str, Any]] = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import check_config, describe, resolve
 from lab.errors import UnusableInput
 from lab.systems.arms import ArmSpec, make_arm
-from lab.systems.recommended import ARM, CONFIG, recommended
+from lab.systems.openclaw.config.resolve import check_config, describe, resolve
+from lab.systems.openclaw.recommended import ARM, CONFIG, recommended
 
 
 def made(config: Any, profile: str = "seed") -> Any:

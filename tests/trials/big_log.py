@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.engine.recall.receipt import Final, Found, lifecycle_receipt
-from lab.engine.recall.select.outcome import Quota, TierCount
-from lab.engine.settings import ReceiptSettings
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 OTHERS = 5
 LABELS = ("must_remember", "nice_to_have", "unknown")

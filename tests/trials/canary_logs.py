@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lab.engine.js import js_json
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.runs.tables import read_table
 from lab.shelf import shipped
+from lab.systems.openclaw.js import js_json
 
 Recall = list[str]
 Pool = list[list[Recall]]

@@ -35,7 +35,7 @@ from canary_logs import (
     sampled,
 )
 
-from lab.audit.audit import audit
+from lab.canary.audit import audit
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from lab.engine.memory import LABELS
-from lab.engine.store.contract import Filter, Query
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings, Tokens
 from lab.processes import set_up
+from lab.recordings.model import LABELS
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.replay.tables import read_table
+from lab.retrieval.contract import Filter, Query
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.tokens import TextSettings, Tokens
+from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
 FILTERS = [

@@ -18,9 +18,9 @@ from lab.compare.paired import compare_arms
 from lab.measures.receipts import Receipts
 from lab.measures.score import read_gold, score_run
 from lab.replay.explain import explain
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
 from lab.report.explanation import explanation_text
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 from lab.view.app import Guard
 from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
 from lab.view.recorded import KEPT, Recorded, _kept

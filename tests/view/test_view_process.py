@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from typer.testing import CliRunner
 
-from lab.replay.run_directory import RunDirectory
+from lab.runs.directory import RunDirectory
 
 
 def view(*arguments: str) -> subprocess.Popen[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.measures.score import score_run
-from lab.replay.run_directory import RunDirectory
-from lab.replay.tables import read_table
+from lab.runs.directory import RunDirectory
+from lab.runs.tables import read_table
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded
 from lab.view.turns import Again, Reader, TurnView

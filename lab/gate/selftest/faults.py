@@ -5,7 +5,7 @@
     [[fault]]
     name = "nice-floor-dropped"
     about = "No place is kept for nice memories."
-    file = "engine/recall/select/tier_quota.py"      # in the package
+    file = "systems/openclaw/select/tier_quota.py"      # in the package
     before = 'min(quota.nice_min, limit, size.get("nice", 0))'      # stands there exactly once
     after = "0"
 

@@ -21,7 +21,7 @@ from lab.gate.selftest.workshop import Workshop
 from lab.measures.catalogue import BY_NAME, SHARE, YES, direction
 from lab.measures.score import score_run
 from lab.measures.table import Values
-from lab.replay.run_directory import RunDirectory, open_run
+from lab.runs.directory import RunDirectory, open_run
 
 LAYERS = ("exact", "contract", "golden", "guard")
 # Promises, which a sound engine keeps at every turn. WrongScope is one where scopes are enforced and none falls back.

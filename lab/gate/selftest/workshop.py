@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
-from lab.engine.docs.lane import open_docs
-from lab.engine.store.tokens import Tokens, words_key
 from lab.files import dump_json, read_json, write_whole
 from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
 from lab.gate.selftest.replays import HERE, Replay
 from lab.replay.plan import make_plan
 from lab.replay.sources import Announce, open_sources, prepare, texts_of
-from lab.systems.retrievers import embedded_text
+from lab.retrieval.retrievers import embedded_text
+from lab.retrieval.tokens import Tokens, words_key
+from lab.systems.openclaw.docs.lane import open_docs
 
 if TYPE_CHECKING:
     import numpy as np

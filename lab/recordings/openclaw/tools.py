@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lab.recordings.model import Memory
+from lab.recordings.model import LABELS, Memory
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
 WRAPPER = "tool_call"
-LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 
 
 class Call(NamedTuple):

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness import PROJECT, Bench, Side
 
-from lab.engine.store.contract import Store
-from lab.engine.store.exact import BLOCK
-from lab.engine.store.lance import LanceStore
 from lab.latency.bench import Question, Shelf, Subject, ask, ask_together, pool_of, questions_of
 from lab.latency.memories import Pool, PoolWords
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
+from lab.retrieval.contract import Store
+from lab.retrieval.exact import BLOCK
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.retrievers import make_store
 from lab.systems.contract import Selector
-from lab.systems.engine import POLICIES
-from lab.systems.retrievers import make_store
+from lab.systems.openclaw.arms import POLICIES
 
 if TYPE_CHECKING:
     import numpy as np

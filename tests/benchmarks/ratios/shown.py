@@ -12,7 +12,7 @@ from harness import load
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json, write_whole
-from lab.replay.run_directory import environment
+from lab.runs.directory import environment
 
 KIND, VERSION = "lab.ratios", 1
 Found = Mapping[str, Any]

@@ -19,8 +19,8 @@ from ground import (
 )
 from harness import Bench, Side, Sides, ratio
 
-from lab.engine.memory import LABELS
-from lab.engine.store.exact import BLOCK
+from lab.recordings.model import LABELS
+from lab.retrieval.exact import BLOCK
 
 # Size, and how often a turn may take as long as the product of its size.
 SIZES = {1_000: None, 10_000: 5.0, 100_000: 3.0}

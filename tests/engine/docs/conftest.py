@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.docs.index import DocsIndex, DocsSearch
-from lab.engine.docs.lane import open_docs
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.index import DocsIndex, DocsSearch
+from lab.systems.openclaw.docs.lane import open_docs
 
 HANDBOOK = {
     "gateway/decisions/2026-03-02-port.md": "# Port\n\nThe gateway listens on port 8443.\n\n## Why\n\nOne clashed.\n",

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from lab.engine.docs.chunks import Chunk, chunk_markdown, doc_kind, slug, ts_hint
+from lab.systems.openclaw.docs.chunks import Chunk, chunk_markdown, doc_kind, slug, ts_hint
 
 
 def ids(text: str, max_chars: int = 1400) -> list[str]:

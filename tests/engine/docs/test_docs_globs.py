@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.engine.docs import globs
-from lab.engine.docs.globs import IngestPlan, glob_matches, plan_ingest, read_tool_input
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs import globs
+from lab.systems.openclaw.docs.globs import IngestPlan, glob_matches, plan_ingest, read_tool_input
 
 Write = Callable[[Mapping[str, str]], Path]
 

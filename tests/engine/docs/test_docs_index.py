@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.engine.docs import ingest as ingesting
-from lab.engine.docs.globs import IngestPlan, plan_ingest, read_tool_input
-from lab.engine.docs.index import DocsIndex
-from lab.engine.docs.lane import open_docs
-from lab.engine.settings import DocsSettings
 from lab.errors import UnusableInput
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs import ingest as ingesting
+from lab.systems.openclaw.docs.globs import IngestPlan, plan_ingest, read_tool_input
+from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.docs.lane import open_docs
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]
@@ -207,9 +207,9 @@ def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Op
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lab.engine.docs.globs import plan_ingest
-from lab.engine.docs.index import DocsIndex
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.docs.globs import plan_ingest
+from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.config.settings import DocsSettings
 
 index, steps = DocsIndex(Path(sys.argv[1])), int(sys.argv[3])
 def tick():

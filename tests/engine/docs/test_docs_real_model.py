@@ -10,9 +10,9 @@ import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_key
 from lab.embedding.vectors import Vectors
-from lab.engine.docs.index import DocsIndex
-from lab.engine.docs.lane import DocsLane, open_docs
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.docs.lane import DocsLane, open_docs
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.engine.docs.scope import matches_scope, pushdown_repos, scope_token
+from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
 
 
 @pytest.mark.parametrize(

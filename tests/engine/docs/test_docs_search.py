@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.docs import index as indexing
-from lab.engine.docs.globs import plan_ingest
-from lab.engine.docs.index import DocsIndex, SearchTimeout, cjk_terms
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs import index as indexing
+from lab.systems.openclaw.docs.globs import plan_ingest
+from lab.systems.openclaw.docs.index import DocsIndex, SearchTimeout, cjk_terms
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]

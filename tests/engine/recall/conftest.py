@@ -10,14 +10,15 @@ import pytest
 from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
-from lab.engine.memory import Row, engine_id
-from lab.engine.near_duplicate import words_of
-from lab.engine.recall.flow import recall
-from lab.engine.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.engine.settings import EngineConfig, Phases
-from lab.engine.store.contract import Query
-from lab.engine.store.exact import ExactStore
-from lab.engine.store.listing import Listing
+from lab.retrieval.contract import Query
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig, Phases
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.near_duplicate import words_of
+from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 
 NOW = 1_772_000_000_000
 DAY = 86_400_000

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.memory import Row
-from lab.engine.near_duplicate import says_the_same
-from lab.engine.recall.turn import Turn
-from lab.engine.recall.wrap import escape
-from lab.engine.settings import AutoRecall, Phases
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import AutoRecall, Phases
+from lab.systems.openclaw.near_duplicate import says_the_same
+from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.wrap import escape
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 MANY = settings(max_examples=100, deadline=None, derandomize=True)

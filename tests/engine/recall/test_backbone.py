@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.js import js_length
-from lab.engine.memory import engine_id
-from lab.engine.near_duplicate import says_the_same
-from lab.engine.recall.backbone import Backbone, Line, build_backbone, cut_lines
-from lab.engine.recall.wrap import escape
-from lab.engine.settings import WorkingSetSettings
+from lab.systems.openclaw.config.settings import WorkingSetSettings
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.near_duplicate import says_the_same
+from lab.systems.openclaw.recall.backbone import Backbone, Line, build_backbone, cut_lines
+from lab.systems.openclaw.recall.wrap import escape
+from lab.utf16 import js_length
 
 ASK = "tell me of the gateway"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import resolve
-from lab.engine.recall.flow import recall
-from lab.engine.recall.turn import Memories, Prompt, RecallState
-from lab.engine.store.contract import Filter, Lanes
+from lab.retrieval.contract import Filter, Lanes
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 
 
 class Broken:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lab.engine.config import resolve
-from lab.engine.docs.index import DocRow
-from lab.engine.docs.lane import DocsLane
-from lab.engine.js import js_length
-from lab.engine.memory import engine_id
-from lab.engine.recall.budget import Budget, Slot, pack_well_formed
-from lab.engine.settings import DocsSettings
+from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.index import DocRow
+from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.recall.budget import Budget, Slot, pack_well_formed
+from lab.utf16 import js_length
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.engine.clamp import Clamp
-from lab.engine.js import js_length
-from lab.engine.recall.budget import Budget, Slot, pack, pack_well_formed
-from lab.engine.recall.flow import recall
-from lab.engine.recall.turn import Prompt, RecallState, Turn
-from lab.engine.recall.wrap import CLOSE, OPEN, POLICY
-from lab.engine.settings import EngineConfig
-from lab.engine.store.lance import LanceStore
-from lab.engine.store.tokens import TextSettings, Tokens
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.retrievers import StoreRetriever, embedded_text
+from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.contract import Request
-from lab.systems.retrievers import StoreRetriever, embedded_text
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.recall.budget import Budget, Slot, pack, pack_well_formed
+from lab.systems.openclaw.recall.flow import recall
+from lab.systems.openclaw.recall.turn import Prompt, RecallState, Turn
+from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
+from lab.utf16 import js_length
 
 HOSTILE = (
     "</relevant-memories>",
@@ -188,7 +188,7 @@ def test_a_pair_that_stands_as_two_characters_is_cut_as_one() -> None:
 
 
 def upstream(**budget: Any) -> EngineConfig:
-    from lab.engine.config import resolve
+    from lab.systems.openclaw.config.resolve import resolve
 
     return resolve({"budget": budget}, "upstream")
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.engine.memory import Candidate, Row, engine_id
-from lab.engine.recall.repeat import History, repeat_factor
-from lab.engine.recall.score import BEST_RRF, Factors, importance_prior, recency, relevance, scope_match
+from lab.retrieval.row import Candidate, Row
+from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.recall.repeat import History, repeat_factor
+from lab.systems.openclaw.recall.score import BEST_RRF, Factors, importance_prior, recency, relevance, scope_match
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 
@@ -281,7 +282,7 @@ def test_of_equal_scores_the_newest_goes_first_and_then_the_lesser_id(kit: Any) 
 
 
 def turn_plan() -> Any:
-    from lab.engine.recall.tiers import recall_plans
+    from lab.systems.openclaw.select.tiers import recall_plans
 
     return recall_plans()[1]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.engine.memory import Candidate
-from lab.engine.recall.retrieve import POOL_DEPTH, Pool
-from lab.engine.recall.score import over_pool, relevance
+from lab.retrieval.row import Candidate
+from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
+from lab.systems.openclaw.recall.score import over_pool, relevance
 
 
 def test_ranks_are_those_in_the_pool() -> None:

@@ -10,17 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
-from lab.engine.memory import IGNORE, MUST, NICE, UNKNOWN, Row, normal_row
-from lab.engine.near_duplicate import words_of
-from lab.engine.recall.receipt import Found, lane_of
-from lab.engine.recall.retrieve import Tiers
-from lab.engine.recall.scope import ScopePolicy
-from lab.engine.recall.tiers import TierPlan
-from lab.engine.recall.turn import Memories
-from lab.engine.settings import EngineConfig, ReceiptSettings
-from lab.engine.store.contract import Filter, Hit, Lanes, Query
-from lab.engine.store.exact import ExactStore
-from lab.engine.tools import DARK, Recalled, memory_recall
+from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
+from lab.retrieval.contract import Filter, Hit, Lanes, Query
+from lab.retrieval.exact import ExactStore
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
+from lab.systems.openclaw.memory import normal_row
+from lab.systems.openclaw.near_duplicate import words_of
+from lab.systems.openclaw.recall.receipt import Found, lane_of
+from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.scope import ScopePolicy
+from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.tools.recall import DARK, Recalled, memory_recall
 
 QUERY = "the gateway"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.engine.config_plugin import resolve_section
-from lab.engine.recall.scope import MAX_LINES, find_tag
+from lab.systems.openclaw.config.plugin import resolve_section
+from lab.systems.openclaw.recall.scope import MAX_LINES, find_tag
 
 
 @pytest.mark.parametrize(

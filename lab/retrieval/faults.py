@@ -1,0 +1,85 @@
+"""Faults to be had on purpose: what recall does when a part of it fails (spec 2.5, 13.1, 14.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from lab.draw import draw
+from lab.errors import UnusableInput
+from lab.retrieval.contract import Filter, Lanes, View
+
+# Each with what it does.
+KNOWN = {
+    "embedder_down": "the prompt gets no vector: provider_unavailable",
+    "input_too_long": "the prompt gets no vector: embedding_input_too_long",
+    "fts_error": "the text lane returns nothing",
+    "vector_error": "the vector lane returns nothing",
+    "slow_store": "every search takes a second longer, as timings show it; nobody waits",
+    "docs_missing": "the documents cannot be searched",
+}
+NO_VECTOR = {"embedder_down": "provider_unavailable", "input_too_long": "embedding_input_too_long"}
+SLOW_NS = 1_000_000_000
+Faults = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Which faults happen when: at every turn, at a share of them (drawn by hash), or at one named turn."""
+
+    asked: tuple[str, ...] = ()
+
+    def at(self, key: str) -> Faults:
+        """The faults of one turn or probe."""
+        return frozenset(name for name, when in map(_parsed, self.asked) if _happens(name, when, key))
+
+    def check(self) -> None:
+        """Refuse what cannot be read."""
+        for asked in self.asked:
+            name, when = _parsed(asked)
+            if name not in KNOWN:
+                raise UnusableInput(f"unknown fault {name!r}; known: {', '.join(KNOWN)}")
+            share = _share(when)
+            if share is not None and not 0 < share <= 1:
+                raise UnusableInput(f"fault {asked!r}: a share is a number from 0 to 1, above 0")
+
+    def require(self, keys: Set[str]) -> None:
+        """Refuse a fault at a turn or probe that is none of ``keys``: it would never happen."""
+        for name, when in map(_parsed, self.asked):
+            if when is not None and when not in keys and _share(when) is None:
+                raise UnusableInput(f"fault {name!r}: nothing is recalled at {when!r}")
+
+
+def _parsed(asked: str) -> tuple[str, str | None]:
+    name, separator, when = asked.partition("=")
+    return name, when if separator else None
+
+
+def _share(when: str | None) -> float | None:
+    try:
+        return float(when) if when is not None else None
+    except ValueError:
+        return None
+
+
+def _happens(name: str, when: str | None, key: str) -> bool:
+    share = _share(when)
+    if when is None or when == key:
+        return True
+    return share is not None and draw(0, f"{name} {key}") < share
+
+
+class FaultyView:
+    """A view some of whose lanes fail."""
+
+    def __init__(self, view: View, faults: Iterable[str]) -> None:
+        self._view, self._faults = view, frozenset(faults)
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        """Both lanes, less those that fail: an error and no match look alike to the engine (spec 2.3)."""
+        found = self._view.search(where, limit)
+        return Lanes(
+            [] if "fts_error" in self._faults else found.fts,
+            [] if "vector_error" in self._faults else found.vec,
+            found.nanoseconds + (SLOW_NS if "slow_store" in self._faults else 0),
+        )

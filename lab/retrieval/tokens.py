@@ -1,0 +1,150 @@
+"""Words of the text lane, in two readings.
+
+* ``index``: exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
+  ICU word splitting (LanceDB's default leaves a Chinese sentence as one word), lower case, accents folded, English
+  stems.
+* ``scan``: what the public plugin gets from LanceDB without an index: runs of letters and digits, case kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lab.columns import lists, strings
+from lab.embedding.cache import ChunkCache, cache_folder
+from lab.files import digest
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.stop_words import ENGLISH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TextSettings:
+    """How texts become words. ``stop_words``: ``english`` (this project's list) or ``none`` (every word kept)."""
+
+    stop_words: str = "english"
+    stem: bool = True
+    lane: str = "index"
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of LanceDB's ``FTS`` index."""
+        chosen = list(ENGLISH) if self.stop_words == "english" else []
+        return {
+            "base_tokenizer": "icu/split",
+            "language": "English",
+            "lower_case": True,
+            "ascii_folding": True,
+            "stem": self.stem,
+            "remove_stop_words": bool(chosen),
+            "custom_stop_words": chosen or None,
+            "with_position": False,
+            "max_token_length": 40,
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """What tokens depend on besides the text."""
+        return {"lancedb": version("lancedb"), **self.options()}
+
+
+class Words(Protocol):
+    """Words of texts under one setting. Texts are prepared in one go and asked for one by one."""
+
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Make ready; return how many texts were new."""
+        ...
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Words of each text, in its order, repeated ones included. All of them must have been prepared."""
+        ...
+
+
+def words_under(settings: TextSettings) -> Words:
+    """The words that a text lane sees."""
+    return ScanWords() if settings.lane == "scan" else Tokens(settings)
+
+
+class ScanWords:
+    """Runs of letters and digits, case kept. A text wholly in double quotes has none: LanceDB fails there."""
+
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Nothing to make ready."""
+        del texts
+        return 0
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split each text."""
+        return [self._split(text) for text in texts]
+
+    @staticmethod
+    def _split(text: str) -> list[str]:
+        if len(text) > 1 and text[0] == text[-1] == '"':
+            return []
+        return "".join(character if character.isalnum() else " " for character in text).split()
+
+
+class Tokens:
+    """Cached tokens of LanceDB's index under one setting."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def _cache(self) -> ChunkCache:
+        import pyarrow as pa
+
+        return ChunkCache(
+            cache_folder() / "tokens" / words_key(self.settings), pa.list_(pa.string()), self.settings.identity()
+        )
+
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Tokenise the texts that the cache lacks; return how many those were."""
+        missing = self._cache.missing(texts)
+        if missing:
+            with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
+                table = _table_with_index(folder, self.settings)
+                self._cache.fill(
+                    missing,
+                    lambda part: _listed(
+                        [[token.text for token in table.tokenize(storable(text), column="index_text")] for text in part]
+                    ),
+                    lambda _: None,
+                )
+        return len(missing)
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Tokens of each text, in its order, repeated ones included. All of them must have been prepared."""
+        chunk, place = self._cache.chunk, self._cache.place
+        return [chunk(number)[row].as_py() for number, row in map(place, texts)]
+
+
+def words_key(settings: TextSettings) -> str:
+    """A short name for everything that the words of an index depend on besides the text."""
+    return digest(settings.identity())[:16]
+
+
+def storable(text: str) -> str:
+    """A text as LanceDB can take it: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _listed(found: Sequence[Sequence[str]]) -> pa.Array:
+    return lists([len(words) for words in found], strings([word for words in found for word in words]))
+
+
+def _table_with_index(folder: str, settings: TextSettings) -> Any:
+    import pyarrow as pa
+
+    lancedb = import_lancedb()
+    from lancedb.index import FTS
+
+    # Tokenising belongs to an index, and an index to a table; one row is enough.
+    table = lancedb.connect(folder).create_table("words", pa.table({"index_text": ["one"]}))
+    table.create_index("index_text", config=FTS(**settings.options()))
+    return table

@@ -1,0 +1,29 @@
+"""A name for the code that receipts come from: two edits of a source tree are two names, whatever git says."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import lab
+
+# Rooms of the package, and files, that stand between a recording and its receipts.
+PASSED = (
+    *("columns.py", "files.py", "processes.py", "shape.py", "shelf.py", "draw.py", "utf16.py"),
+    *("embedding", "golden", "recordings", "replay", "retrieval", "runs", "systems"),
+)
+
+
+@cache
+def code_key() -> str:
+    """sha256 of the sources in :data:`PASSED`, names and contents."""
+    root = Path(lab.__file__).parent
+    parts = [root / part for part in PASSED]
+    files = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
+    found = hashlib.sha256()
+    for path in files:
+        data = path.read_bytes()
+        found.update(f"{path.relative_to(root).as_posix()}:{len(data)}:".encode())
+        found.update(data)
+    return found.hexdigest()

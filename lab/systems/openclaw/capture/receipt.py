@@ -1,0 +1,41 @@
+"""The receipt of a capture ``openclaw-mem-engine.autoCapture.receipt.v1`` (spec 12.5): counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.js import whole_count
+
+SCHEMA = "openclaw-mem-engine.autoCapture.receipt.v1"
+FILTERED = (
+    "tool_output",
+    "secrets_like",
+    "duplicate",
+    "todo_rate_limit",
+    "todo_dedupe_window",
+    "older_user_messages",
+    "input_chars_truncated",
+)
+SCANNED = ("userMessages", "textBlocks", "textChars")
+
+
+def capture_receipt(
+    settings: ReceiptSettings,
+    *,
+    extracted: float,
+    filtered: Mapping[str, float],
+    stored: float,
+    scanned: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """The receipt, keys in the plugin's order. What was not counted counts as 0."""
+    seen = scanned or {}
+    return {
+        "schema": SCHEMA,
+        "verbosity": settings.verbosity,
+        "candidateExtractionCount": whole_count(extracted),
+        "filteredOut": {name: whole_count(filtered.get(name, 0)) for name in FILTERED},
+        "scanned": {name: whole_count(seen.get(name, 0)) for name in SCANNED},
+        "storedCount": whole_count(stored),
+    }

@@ -1,0 +1,153 @@
+"""What a resolved configuration holds: every value decided, whoever decided it.
+
+The sections carry the names of the plugin's own JSON in snake case. :class:`Phases` is this project's: what the seeds
+ask for, or the specification leaves open, and the plugin has no key for. :mod:`lab.systems.openclaw.config.resolve`
+makes these from JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.scope import ScopePolicy
+from lab.systems.openclaw.select.outcome import Quota
+
+DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRecall:
+    """``autoRecall`` (spec 1), with the knobs of seed 000 that the plugin refuses."""
+
+    enabled: bool = True
+    max_items: int = 6
+    skip_trivial_prompts: bool = True
+    trivial_min_chars: int = 8
+    include_unknown_fallback: bool = True
+    tier_search_multiplier: int = 2
+    selection_mode: str = "tier_first_v1"
+    quota: Quota = DEFAULT_QUOTA
+    strict_caps: bool = True
+    repeat_window_turns: int = 6
+    repeat_penalty: float = 0.35
+    dedupe_backbone: bool = True
+
+    @property
+    def search_limit(self) -> int:
+        """How deep each lane of each tier is searched (spec 4, step 7)."""
+        return max(self.max_items, min(50, self.max_items * max(1, self.tier_search_multiplier)))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSetSettings:
+    """``workingSet`` (spec 6). Sizes are UTF-16 units and lines; the profile decides which variant is built."""
+
+    enabled: bool = False
+    persist: bool = True
+    max_chars: int = 1200
+    max_items_per_section: int = 3
+    max_goal_chars: int = 200
+    max_item_chars: int = 180
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptSettings:
+    """``receipts`` (spec 12): how much they say, and how many items a list of theirs holds."""
+
+    enabled: bool = True
+    verbosity: str = "low"
+    max_items: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DocsSettings:
+    """``docsColdLane`` (spec 13)."""
+
+    enabled: bool = False
+    sqlite_path: str = "~/.openclaw/memory/openclaw-mem.sqlite"
+    source_roots: tuple[str, ...] = ()
+    source_globs: tuple[str, ...] = ("**/*.md",)
+    max_chunk_chars: int = 1400
+    embed_on_ingest: bool = True
+    ingest_on_start: bool = False
+    max_items: int = 2
+    max_snippet_chars: int = 280
+    min_hot_items: int = 2
+    search_fts_k: int = 20
+    search_vec_k: int = 20
+    search_rrf_k: int = 60
+    scope_mapping_strategy: str = "repo_prefix"
+    scope_map: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The switches of the seeds' phases 2 and 3 and of the open decisions (spec 16, 20); the JSON key ``lab.phases``.
+
+    ``repeat``: repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
+    ``repeat_history``: counted per session or over the whole conversation. ``repeat_counts``: recall_turns or
+    all_user_turns. ``relevance``: the scale that factors multiply, rrf (k = 60, flat), reciprocal (k = 0) or
+    similarity. ``relevance_over``: ranks are those within a tier, or those in the whole pool. ``score``: the factors of
+    the final score that are on (16.3). ``trust``: off or soft (16.7). ``min_relevance``: cosine below which a hit
+    without a text match is dropped, 0 for none (20.16). ``recency_window_days``: hits older than that are dropped, 0
+    for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a place of maxItems (inside) or comes on
+    top (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    """
+
+    repeat: bool = True
+    repeat_decay: str = "compounding"
+    repeat_history: str = "session"
+    repeat_counts: str = "recall_turns"
+    relevance: str = "rrf"
+    relevance_over: str = "tier"
+    score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior")
+    trust: str = "off"
+    min_relevance: float = 0.0
+    recency_window_days: int = 0
+    hard_rules: bool = True
+    pinned_counts: str = "inside"
+    tier_mode: str = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """A resolved configuration. ``other`` keeps sections that recall does not read (autoCapture and the rest)."""
+
+    profile: str = "seed"
+    auto_recall: AutoRecall = field(default_factory=AutoRecall)
+    scope_policy: ScopePolicy = field(default_factory=ScopePolicy)
+    budget: Budget = field(default_factory=Budget)
+    working_set: WorkingSetSettings = field(default_factory=WorkingSetSettings)
+    receipts: ReceiptSettings = field(default_factory=ReceiptSettings)
+    docs: DocsSettings = field(default_factory=DocsSettings)
+    embedding: Clamp = field(default_factory=Clamp)
+    todo_stale_ttl_days: int = 7
+    read_only: bool = False
+    phases: Phases = field(default_factory=Phases)
+    text: TextSettings = field(default_factory=TextSettings)
+    other: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def upstream(self) -> bool:
+        """Whether the public plugin's ways are asked for."""
+        return self.profile == "upstream"
+
+    @property
+    def phased(self) -> bool:
+        """Whether the seeds' phases act: under the new policy alone, so that switching back switches them off."""
+        return not self.upstream and self.auto_recall.selection_mode == "tier_quota_v1"
+
+    @property
+    def max_items(self) -> int:
+        """Items injected at most."""
+        return self.auto_recall.max_items
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration in the plugin's camelCase JSON, for manifests and hashes."""
+        from lab.systems.openclaw.config.resolve import describe
+
+        return describe(self)

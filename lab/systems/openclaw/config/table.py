@@ -1,0 +1,373 @@
+"""Every knob of the engine, once: its kind, its default in each profile, its range (spec 1).
+
+:mod:`lab.systems.openclaw.config.plugin` reads the table as the public plugin reads its configuration, forgivingly;
+:mod:`lab.systems.openclaw.config.resolve` as this lab does, with an error for whatever the plugin would pass over. The
+key ``lab`` is this project's own: what the plugin does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+SEED, UPSTREAM = PROFILES = ("seed", "upstream")
+# The section of a configuration that is this project's own.
+LAB_KEY = "lab"
+Kind = Literal[
+    "flag",
+    "whole",
+    "number",
+    "positive",
+    "choice",
+    "word",
+    "text",
+    "secret",
+    "texts",
+    "args",
+    "scope",
+    "scopes",
+    "map",
+    "any",
+    "true",
+    "time",
+]
+
+# Scopes that may be searched after the primary one.
+MOST_FALLBACKS = 6
+
+
+class Knob(NamedTuple):
+    """One key that holds a value.
+
+    ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` where they differ.
+    Of lists ``high`` is the most items. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
+    no such key. ``manifest``: the range in the plugin's manifest, by which a host refuses, where it is another one.
+    """
+
+    kind: Kind
+    default: Any = None
+    low: float = 0
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
+    seed: Any = None
+    seed_high: float | None = None
+    refill: bool = False
+    only_seed: bool = False
+    manifest: tuple[int, int] | None = None
+
+    def default_in(self, profile: str) -> Any:
+        """What holds where nothing is said; None: nothing."""
+        return self.seed if profile == SEED and self.seed is not None else self.default
+
+    def high_in(self, profile: str) -> float:
+        """The largest value, or the most items."""
+        return self.seed_high if profile == SEED and self.seed_high is not None else self.high
+
+
+class Section(NamedTuple):
+    """A key that holds an object.
+
+    ``wrong`` is what the plugin says of another type, with ``{}`` for the path; empty: it says nothing and takes the
+    defaults. ``boolean``: true and false stand for the section, where false switches it off and true leaves the
+    defaults, or switches it on as well (``true_is_on``); ``only_object``: the plugin's manifest takes no boolean there.
+    ``closed``: the plugin refuses unknown keys. ``presets`` are words that stand for an object.
+    """
+
+    keys: Mapping[str, Knob | Section]
+    wrong: str = "{} must be a boolean or object"
+    boolean: bool = True
+    true_is_on: bool = False
+    closed: bool = True
+    only_seed: bool = False
+    only_object: bool = False
+    presets: Mapping[str, Mapping[str, Any]] = {}
+
+
+def _flag(default: bool, *, only_seed: bool = False) -> Knob:
+    return Knob("flag", default, only_seed=only_seed)
+
+
+def _whole(
+    default: int,
+    low: int,
+    high: int,
+    *,
+    seed: int | None = None,
+    seed_high: int | None = None,
+    only_seed: bool = False,
+    manifest: tuple[int, int] | None = None,
+) -> Knob:
+    return Knob("whole", default, low, high, seed=seed, seed_high=seed_high, only_seed=only_seed, manifest=manifest)
+
+
+def _number(default: float, low: float, high: float, *, only_seed: bool = False) -> Knob:
+    return Knob("number", default, low, high, only_seed=only_seed)
+
+
+def _choice(*choices: str, seed: str | None = None, only_seed: bool = False) -> Knob:
+    """One word of several; the first is the default."""
+    return Knob("choice", choices[0], choices=choices, seed=seed, only_seed=only_seed)
+
+
+def _text(default: str | None = None) -> Knob:
+    return Knob("text", default)
+
+
+def _texts(*default: str, most: int = 64, refill: bool = False) -> Knob:
+    return Knob("texts", default, high=most, refill=refill)
+
+
+_KIB = 1024
+# The seeds ask for up to 6 items, which the plugin's manifest allows and the plugin clamps at 5 (spec 20.1).
+MAX_ITEMS = _whole(4, 1, 5, seed=6, seed_high=6, manifest=(1, 6))
+_BUFFER = _whole(512 * _KIB, 64 * _KIB, 2048 * _KIB)
+QUOTAS = Section(
+    {
+        "mustMax": _whole(2, 0, 5),
+        "niceMin": _whole(2, 0, 5),
+        "unknownMax": _whole(1, 0, 5),
+        # Seed 000: "mustMax is a cap, not a target". The plugin takes both maxima as reservations (spec 3.3).
+        "caps": _choice("strict", "reservation", only_seed=True),
+    },
+    wrong="{} must be an object",
+    boolean=False,
+)
+_ROUTE_AUTO = Section(
+    {
+        "enabled": _flag(False),
+        "command": _text("openclaw-mem"),
+        "commandArgs": Knob("args", (), high=64),
+        "dbPath": _text(),
+        "timeoutMs": _whole(1800, 200, 15_000),
+        "maxBufferBytes": _BUFFER,
+        "maxChars": _whole(420, 120, 2400),
+        "maxGraphCandidates": _whole(2, 1, 5),
+        "maxTranscriptSessions": _whole(2, 1, 5),
+    },
+    wrong="{} must be an object",
+    boolean=False,
+)
+_CANVAS_PATTERNS = (
+    *("handoff", "closeout", "closure", "checkpoint", "receipt", "verifier", "subagent", "inter-session message"),
+    *("queued announce", "工程規格", "刀舞", "non-stop", "交接", "收尾", "驗證", "完成", "實作", "測試"),
+)
+# Sections stand in the order in which the plugin reads them: its first complaint is the one that is heard.
+PLUGIN: dict[str, Knob | Section] = {
+    "embedding": Section(
+        {
+            "apiKey": Knob("secret"),
+            "model": _choice("text-embedding-3-small", "text-embedding-3-large"),
+            "maxChars": _whole(6000, 200, 200_000),
+            "headChars": _whole(500, 0, 200_000, manifest=(0, 20_000)),
+            "maxBytes": Knob("positive", manifest=(500, 200_000)),
+        },
+        wrong="{} config must be an object",
+        boolean=False,
+    ),
+    "dbPath": _text(),
+    "tableName": _text(),
+    "autoRecall": Section(
+        {
+            "enabled": _flag(True),
+            "maxItems": MAX_ITEMS,
+            "skipTrivialPrompts": _flag(True),
+            "trivialMinChars": _whole(8, 2, 40),
+            "includeUnknownFallback": _flag(True),
+            "tierSearchMultiplier": _whole(2, 1, 6),
+            "selectionMode": _choice("tier_first_v1", "tier_quota_v1"),
+            "quotas": QUOTAS,
+            "routeAuto": _ROUTE_AUTO,
+            "repeatWindowTurns": _whole(6, 0, 50, only_seed=True),
+            "repeatPenalty": _number(0.35, 0, 1, only_seed=True),
+            "dedupeBackbone": _flag(True, only_seed=True),
+        }
+    ),
+    "autoCapture": Section(
+        {
+            "enabled": _flag(True),
+            "maxItemsPerTurn": _whole(2, 1, 3, seed_high=4),
+            "maxCharsPerItem": _whole(240, 60, 320),
+            "maxScannedUserMessages": _whole(24, 1, 64),
+            "maxTextBlocksPerMessage": _whole(4, 1, 8),
+            "maxTotalInputChars": _whole(48_000, 1000, 120_000),
+            "capturePreference": _flag(True),
+            "captureDecision": _flag(True),
+            "captureTodo": _flag(False),
+            "maxTodoPerTurn": _whole(1, 0, 3),
+            "todoDedupeWindowHours": _whole(24, 1, 168),
+            "todoStaleTtlDays": _whole(7, 1, 90),
+            "dedupeSimilarityThreshold": _number(0.92, 0.7, 0.99),
+            "duplicateSearchMinScore": _number(0.94, 0.8, 0.999),
+        }
+    ),
+    "scopePolicy": Section(
+        {
+            "enabled": _flag(True),
+            "defaultScope": Knob("scope", "global"),
+            "fallbackScopes": Knob("scopes", ()),
+            "fallbackMarker": _flag(True),
+            "skipFallbackOnInvalidScope": _flag(True),
+            "validationMode": _choice("strict", "normalize", "none"),
+            "maxScopeLength": _whole(64, 8, 256),
+        }
+    ),
+    "budget": Section(
+        {
+            "enabled": _flag(True),
+            "maxChars": _whole(1800, 300, 12_000),
+            "minRecentSlots": _whole(1, 0, 5),
+            "overflowAction": _choice("truncate_oldest", "truncate_tail"),
+        }
+    ),
+    "workingSet": Section(
+        {
+            "enabled": _flag(False),
+            "persist": _flag(True),
+            "maxChars": _whole(240, 240, 2800, seed=1200),
+            "maxItemsPerSection": _whole(2, 1, 5, seed=3),
+            "maxGoalChars": _whole(120, 40, 600, seed=200),
+            "maxItemChars": _whole(100, 40, 400, seed=180),
+        }
+    ),
+    "receipts": Section(
+        {"enabled": _flag(True), "verbosity": _choice("low", "high"), "maxItems": _whole(3, 1, 10)},
+    ),
+    "docsColdLane": Section(
+        {
+            "enabled": _flag(False),
+            "sqlitePath": _text("~/.openclaw/memory/openclaw-mem.sqlite"),
+            "sourceRoots": _texts(most=32),
+            "sourceGlobs": _texts("**/*.md", most=32, refill=True),
+            "maxChunkChars": _whole(1400, 200, 4000),
+            "embedOnIngest": _flag(True),
+            "ingestOnStart": _flag(False),
+            "maxItems": _whole(2, 1, 5),
+            "maxSnippetChars": _whole(280, 80, 600),
+            "minHotItems": _whole(2, 0, 5),
+            "searchFtsK": _whole(20, 1, 100),
+            "searchVecK": _whole(20, 1, 100),
+            "searchRrfK": _whole(60, 1, 200),
+            "scopeMappingStrategy": _choice("repo_prefix", "none", "path_prefix", "map"),
+            "scopeMap": Knob("map", {}, high=16),
+        }
+    ),
+    "weijiMemoryPreflight": Section(
+        {
+            "enabled": _flag(False),
+            "command": _text("weiji-memory-preflight"),
+            "commandArgs": _texts(),
+            "dbPath": _text(),
+            "timeoutMs": _whole(12_000, 1000, 120_000),
+            "failMode": _choice("open", "closed"),
+            "failOnQueued": _flag(False),
+            "failOnRejected": _flag(False),
+        },
+        wrong="",
+        true_is_on=True,
+        closed=False,
+    ),
+    "symbolicCanvas": Section(
+        {
+            "autoBuild": Section(
+                {
+                    "enabled": _flag(False),
+                    "command": _text("openclaw-mem"),
+                    "commandArgs": _texts(),
+                    "outputDir": _text("memory/symbolic-canvas-auto"),
+                    "baseDir": _text(),
+                    "timeoutMs": _whole(2500, 200, 15_000),
+                    "maxBufferBytes": _BUFFER,
+                    "maxNodes": _whole(8, 2, 24),
+                    "maxLabelChars": _whole(120, 40, 300),
+                    "minMessages": _whole(4, 1, 64),
+                    "triggerMode": Knob("word", "qualified", choices=("qualified", "always")),
+                    "triggerPatterns": _texts(*_CANVAS_PATTERNS),
+                },
+                true_is_on=True,
+                only_object=True,
+            )
+        },
+        true_is_on=True,
+        only_object=True,
+    ),
+    "retrievalBackend": Section(
+        {
+            "backend": _choice("lancedb", "qdrant-edge"),
+            "qdrantEdge": Section(
+                {
+                    "enabled": _flag(False),
+                    "shardRoot": _text("memory/qdrant-edge"),
+                    "vectorName": _text("text"),
+                    "optimizeOnRebuild": _flag(True),
+                    "fallbackBackend": _choice("lancedb"),
+                    "searchCommand": _text("python3"),
+                    "searchCommandArgs": Knob("args", ()),
+                    "timeoutMs": _whole(1500, 100, 30_000),
+                },
+                wrong="{} config must be an object",
+                boolean=False,
+            ),
+        },
+        wrong="{} config must be an object",
+        boolean=False,
+    ),
+    "gbrainMirror": Section(
+        {
+            "enabled": _flag(False),
+            "mirrorRoot": _text("~/.openclaw/memory/gbrain-mirror"),
+            "command": _text("gbrain"),
+            "commandArgs": _texts(),
+            "timeoutMs": _whole(12_000, 500, 30_000),
+            "importOnStore": _flag(True),
+        },
+        wrong="",
+        true_is_on=True,
+    ),
+    "readOnly": _flag(False),
+}
+
+# The final score of seed 000 (spec 16.3). Repetition has a switch of its own.
+_RRF_ONLY = {"relevance": True, "scopeMatch": False, "recency": False, "importancePrior": False, "novelty": False}
+_V1_FULL = _RRF_ONLY | {"scopeMatch": True, "recency": True, "importancePrior": True}
+_SCORE = Section(
+    {name: _flag(on) for name, on in _V1_FULL.items()},
+    boolean=False,
+    presets={"rrf_only": _RRF_ONLY, "v1_full": _V1_FULL},
+)
+PHASES = Section(
+    {
+        "repeat": _flag(True),
+        "repeatDecay": _choice("compounding", "linear", "once", "literal"),
+        "repeatHistory": _choice("session", "conversation"),
+        "repeatCounts": _choice("recall_turns", "all_user_turns"),
+        "relevance": _choice("rrf", "reciprocal", "similarity"),
+        "relevanceOver": _choice("tier", "pool"),
+        "score": _SCORE,
+        "trust": _choice("off", "soft"),
+        "minRelevance": _number(0.0, 0, 1),
+        "recencyWindowDays": _whole(0, 0, 36_500),
+        "hardRules": _flag(True),
+        "pinnedCounts": _choice("inside", "extra"),
+        "tierMode": _choice("live", "loop_v0"),
+    },
+    boolean=False,
+    only_seed=True,
+)
+TEXT_LANE = Section(
+    {
+        "stopWords": _choice("none", "english", seed="english"),
+        "stem": _flag(True),
+        "lane": _choice("scan", "index", seed="index"),
+    },
+    boolean=False,
+)
+LAB = Section(
+    {
+        "profile": Knob("choice", choices=PROFILES),
+        "arm": _text(),
+        "textLane": TEXT_LANE,
+        "phases": PHASES,
+    },
+    boolean=False,
+)

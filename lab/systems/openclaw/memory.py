@@ -1,0 +1,111 @@
+"""The row of the memories table (spec 0.2) and how its fields are normalised (spec 0.3)."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from typing import Any
+
+from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
+from lab.retrieval.row import Row
+from lab.systems.openclaw.js import js_number
+from lab.utf16 import WHITESPACE
+
+CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
+_ALIASES = {
+    **{label: label for label in LABELS},
+    "none": UNKNOWN,
+    "high": MUST,
+    "medium": NICE,
+    "low": IGNORE,
+    "trivial": IGNORE,
+}
+_SPACES = re.compile(f"[{WHITESPACE}-]+")
+# A namespace of the project's own: the same key gives the same id in every run and on every machine.
+_NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_HARD_TAG = re.compile(r"\s*\[(?:HARD|ALWAYS_PIN)\]")
+
+
+def engine_id(key: str) -> str:
+    """The engine's id of a memory key.
+
+    A UUIDv5, so that it is a function of the key; a key that is a UUID is the id of a row that was stored already, and
+    stays as it is.
+    """
+    return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
+
+
+def importance_score(value: Any) -> float | None:
+    """A finite number, or a string that JavaScript reads as one, clamped to 0..1; anything else is no score.
+
+    A blank string counts as 0, as in JavaScript.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    number = js_number(value) if isinstance(value, str) else value
+    try:
+        finite = number is not None and math.isfinite(number)
+    except OverflowError:  # a whole number beyond every double: Infinity, in JavaScript
+        finite = False
+    return float(min(1, max(0, number))) if number is not None and finite else None
+
+
+def label_of_score(score: float | None) -> str:
+    """0.8 and more must_remember, 0.5 and more nice_to_have, less ignore; no score unknown."""
+    if score is None:
+        return UNKNOWN
+    return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
+
+
+def normal_label(value: Any) -> str | None:
+    """A label or one of its aliases, however it is cased and spaced; None for anything else."""
+    if not isinstance(value, str):
+        return None
+    # Stored labels are spelt out: the rest is for what people write.
+    return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
+
+
+def resolve_label(label: Any, score: Any = None) -> str:
+    """A recognised label beats the score; else the score decides."""
+    return normal_label(label) or label_of_score(importance_score(score))
+
+
+def normal_category(value: Any) -> str:
+    """A known category, trimmed and lower-cased; unknown ones become ``other``."""
+    category = value.strip(WHITESPACE).lower() if isinstance(value, str) else ""
+    return category if category in CATEGORIES else "other"
+
+
+def normal_row(
+    key: str,
+    text: str,
+    index_text: str,
+    created_at: int,
+    *,
+    category: Any,
+    label: Any,
+    scope: Any,
+    importance: Any = None,
+    trust: Any = "user",
+    hard_rule: bool = False,
+) -> Row:
+    """A row with every field normalised as spec 0.2 and 0.3 say.
+
+    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is a hard rule, too (spec 16.5).
+    """
+    score = importance_score(importance)
+    return Row(
+        engine_id(key),
+        key,
+        text,
+        index_text,
+        created_at,
+        normal_category(category),
+        resolve_label(label, score),
+        scope if isinstance(scope, str) and scope else "global",
+        trust if isinstance(trust, str) and trust else "unknown",
+        score,
+        hard_rule or _HARD_TAG.match(text) is not None,
+    )

@@ -1,0 +1,34 @@
+"""When the same hook fires twice for one prompt (spec 4): the second firing within seconds is passed over.
+
+A host may call both of its hooks for a turn, and the plugin registers one handler for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from lab.utf16 import js_utf8
+
+WINDOW_MS, CAPACITY = 4000, 1024
+
+
+class HookDedupe:
+    """The firings of the last seconds, each by session, number of messages and prompt."""
+
+    def __init__(self) -> None:
+        self._fired: dict[str, float] = {}
+
+    def is_repeat(self, session: str | None, messages: int, prompt: str, now_ms: float) -> bool:
+        """Whether this firing repeats one of at most four seconds ago; if not, it is noted.
+
+        ``prompt`` is the raw one: a blank more at its end makes it another. A repeat does not extend the time.
+        """
+        self._fired = {key: at for key, at in self._fired.items() if now_ms - at <= WINDOW_MS}
+        digest = hashlib.sha1(js_utf8(prompt), usedforsecurity=False).hexdigest()
+        key = f"{session or 'no-session'}:{messages}:{digest[:16]}"
+        if key in self._fired:
+            return True
+        self._fired[key] = now_ms
+        if len(self._fired) > CAPACITY:
+            del self._fired[next(iter(self._fired))]
+        return False

@@ -1,0 +1,157 @@
+"""One turn on its way through the flow: what it was handed, what the stages found, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lab.retrieval.contract import View
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.near_duplicate import says_the_same
+from lab.systems.openclaw.recall.backbone import WHOLE, Backbone
+from lab.systems.openclaw.recall.budget import Packed, Slot
+from lab.systems.openclaw.recall.repeat import History
+from lab.systems.openclaw.recall.retrieve import Shared, Tiers
+from lab.systems.openclaw.recall.scope import GLOBAL
+from lab.systems.openclaw.recall.score import Factors
+from lab.systems.openclaw.recall.working_set import normal_line
+from lab.systems.openclaw.select.outcome import Picked, Selection
+from lab.utf16 import js_length
+
+SCOPING = ("tags", "given", "open")
+
+
+class Prompt(NamedTuple):
+    """What the host hands over before a turn.
+
+    ``scoping`` says where the scope comes from: from the prompt's own ``tags``, as ``given`` in ``scope``, or nowhere
+    (``open``: every scope is searched). ``session`` is the key under which repeats are counted, None for a question
+    from outside any session. ``remembered``: whether this recall becomes part of the history.
+    """
+
+    text: str
+    now_ms: int
+    session: str | None = ""
+    scope: str | None = None
+    scoping: str = "tags"
+    remembered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """What the flow may ask of a store for one prompt.
+
+    ``no_vector`` is why the vector lane is dark, where it is. ``write`` keeps a Working Set row, where one is kept.
+    ``gone`` are the ids of rows that were forgotten: they keep their numbers among ``rows``, and no search finds them.
+    """
+
+    view: View
+    rows: Sequence[Row]
+    by_id: Mapping[str, Row]
+    listing: Listing = field(default_factory=Listing)
+    shared: Shared = field(default_factory=dict)
+    no_vector: str | None = None
+    docs: DocsLane | None = None
+    write: Callable[[Row], None] | None = None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> Sequence[Row]:
+        """The rows that were not forgotten."""
+        return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows
+
+
+@dataclass(slots=True)
+class RecallState:
+    """What lasts from turn to turn in one conversation of one arm: injected ids, and the digests kept by scope."""
+
+    history: History = field(default_factory=History)
+    working_sets: dict[str, Row] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Turn:
+    """The working copy that stages fill in. ``filter_scope`` None searches every scope; ``done`` ends the flow.
+
+    ``log`` are the level and text of what the plugin would log, the receipt apart.
+    """
+
+    prompt: Prompt
+    config: EngineConfig
+    memories: Memories
+    state: RecallState
+    tiers: Tiers
+    text: str = ""
+    scope: str = GLOBAL
+    scope_mode: str = GLOBAL
+    scope_invalid: bool = False
+    filter_scope: str | None = None
+    skip_reason: str | None = None
+    done: bool = False
+    selection: Selection = field(default_factory=lambda: Selection([], [], []))
+    fallback: dict[str, Any] | None = None
+    rejected: list[str] = field(default_factory=list)
+    hits: list[Picked] = field(default_factory=list)
+    final: list[Picked] = field(default_factory=list)
+    hard: list[Row] = field(default_factory=list)
+    backbone: Backbone | None = None
+    pinned: Slot | None = None
+    consumed: tuple[str, ...] = ()
+    docs: list[Slot] = field(default_factory=list)
+    cold_lane: dict[str, Any] | None = None
+    working_set: dict[str, Any] | None = None
+    factors: dict[str, Factors] = field(default_factory=dict)
+    exempt: dict[str, str] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+    additions: dict[str, Any] = field(default_factory=dict)
+    slots: list[Slot] = field(default_factory=list)
+    packed: Packed | None = None
+    receipt: dict[str, Any] | None = None
+    log: list[tuple[str, str]] = field(default_factory=list)
+    timings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def digested(self) -> tuple[str, ...]:
+        """Ids of the memories that a digest in the block speaks for."""
+        kept = next((slot for slot in self.kept if self.pinned and slot.id == self.pinned.id), None)
+        if kept is None:
+            return ()
+        if self.backbone is None:
+            return self.consumed
+        lines = set(kept.text.split("\n"))
+        return tuple(line.id for line in self.backbone.lines if line.id and line.text in lines)
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Ids of the memories that the digest holds whole, so that they are in the prompt as if they were items."""
+        return tuple(one for one in self.digested if self._is_whole(one))
+
+    def _is_whole(self, identity: str) -> bool:
+        row, most = self.memories.by_id[identity], self.config.working_set.max_item_chars
+        guarded = row.hard_rule and self.config.phased and self.config.phases.hard_rules
+        return guarded or js_length(normal_line(row.text, WHOLE)) <= most
+
+    def duplicates(self) -> int | None:
+        """How many injected memories say what the digest says already; None without a digest."""
+        kept = {slot.id: slot for slot in self.kept}
+        if self.pinned is None or self.pinned.id not in kept:
+            return None
+        body = kept[self.pinned.id].text.partition("\nopen_questions:")[0]
+        lines = [line[2:] for line in body.split("\n") if line.startswith("- ")]
+        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != self.pinned.id]
+        return sum(any(says_the_same(slot.text, line) for line in lines) for slot in memories)
+
+    @property
+    def context(self) -> str:
+        """What is put before the prompt; nothing where nothing is injected."""
+        return self.packed.context if self.packed else ""
+
+    @property
+    def kept(self) -> tuple[Slot, ...]:
+        """The slots that stand whole in what is injected."""
+        return self.packed.intact if self.packed else ()

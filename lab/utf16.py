@@ -1,0 +1,44 @@
+"""Lengths and cuts of texts in UTF-16 code units, as JavaScript counts them (spec 0.5)."""
+
+from __future__ import annotations
+
+import re
+
+# Half of a surrogate pair, which is no character.
+HALF = re.compile("[\ud800-\udfff]")
+_ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+# JavaScript's white space (spec 0.5): not quite Python's.
+WHITESPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+
+
+def js_length(text: str) -> int:
+    """Length in UTF-16 code units: an astral character counts 2."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def ascii_lower(text: str) -> str:
+    """A text as JavaScript's case-insensitive patterns see it: outside ASCII, nothing folds into it."""
+    return text.translate(_ASCII_LOWER)
+
+
+def js_slice(text: str, units: int) -> str:
+    """The first ``units`` UTF-16 code units; a surrogate pair that the cut falls into leaves its first half."""
+    return text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "surrogatepass")
+
+
+def js_tail(text: str, units: int) -> str:
+    """The last ``units`` UTF-16 code units; a pair that the cut falls into leaves its second half."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded[max(0, len(encoded) - 2 * units) :].decode("utf-16-le", "surrogatepass")
+
+
+def js_utf8(text: str) -> bytes:
+    """UTF-8 as JavaScript writes it: half of a pair becomes U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return HALF.sub("\ufffd", text).encode()
