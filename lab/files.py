@@ -212,16 +212,16 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def require_finite(path: Path) -> None:
+def require_finite(path: Path, *, pipes: bool = False) -> None:
     """Refuse a device, a socket and a named pipe: reading them may never end. A missing file is left to the reader.
 
-    A pipe that the shell made, ``/dev/stdin`` or ``<(command)``, has a writer, so it is taken.
+    A pipe that the shell made, ``/dev/stdin`` or ``<(command)``, has a writer, so it is taken; with ``pipes``, any is.
     """
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
         return
-    piped = stat.S_ISFIFO(mode) and path.as_posix().startswith(("/dev/", "/proc/"))
+    piped = stat.S_ISFIFO(mode) and (pipes or path.as_posix().startswith(("/dev/", "/proc/")))
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
         raise UnusableInput(f"{path}: is {kind}, not a file; copy what it gives into a file first")

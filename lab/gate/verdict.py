@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from lab.canary.audit import nothing_found
+from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.gate.compared import KINDS, evidence, judge_compared
@@ -29,8 +30,8 @@ class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes
-    on arms whose configuration names another embedder.
+    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes on arms whose
+    configuration names another embedder, and on conversations that count as one.
     """
 
     policy: str
@@ -94,7 +95,12 @@ def judge(
         str(against.path) if against else None,
         _receipts_judged(audit),
         tuple(
-            dict.fromkeys(note for one in (run, against) if one for note in embedder_notes(one.manifest["resolved"]))
+            dict.fromkeys(
+                note
+                for one in (run, against)
+                if one
+                for note in (*embedder_notes(one.manifest["resolved"]), *equal_notes(one))
+            )
         ),
     )
 

@@ -37,6 +37,7 @@ from lab.measures.repetition import (
 from lab.measures.table import Block, Builder, Scores, write_scores
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
+from lab.shape import expect, field
 
 if TYPE_CHECKING:
     from lab.measures.columns import Ints
@@ -77,17 +78,17 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
     path = run.path / "golden.jsonl"
     found = {}
     for number, line in read_json_lines(path):
+        at = f"{path}:{number}"
         try:
-            found[line["probe"]] = Gold(
-                line["conversation"],
-                {one["memory"]: int(one["grade"]) for one in line["relevant"]},
-                {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
-                list(line["forbidden"]),
-                {name: expect(value, str, f"slices.{name}") for name, value in line["slices"].items()},
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UnusableInput) as error:
-            told = f"damaged ({type(error).__name__}: {error})"
-            raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
+            relevant = [expect(one, dict, at) for one in field(line, "relevant", list, at)]
+            graded = {field(one, "memory", str, at): field(one, "grade", int, at) for one in relevant}
+            seen = {one["memory"]: field(one, "label", str, at) for one in relevant if field(one, "visible", bool, at)}
+            forbidden = [expect(one, str, at) for one in field(line, "forbidden", list, at)]
+            slices = {name: expect(one, str, at) for name, one in field(line, "slices", dict, at).items()}
+            conversation = field(line, "conversation", str, at)
+            found[field(line, "probe", str, at)] = Gold(conversation, graded, seen, forbidden, slices)
+        except UnusableInput as error:
+            raise CannotMeasure(f"{error}; delete it and run the replay again") from None
     return found
 
 

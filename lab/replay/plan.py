@@ -16,6 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
+from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import MUST, Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
@@ -150,19 +151,24 @@ class Plan:
         """What two runs must share before their arms may be compared."""
         stored = {"memories_from": self.library.stored} if self.library.stored else {}
         drawn = {"drawn": self.asked.hard_rules}
-        return stored | {
-            "format": self.library.format.name,
-            "memories": self.library.memories,
-            "recordings": self.library.checksums(),
-            "golden": {path.name: sha256_file(path) for path in self.golden_files},
-            "conversations": [recording.conversation for recording in self.recordings],
-            "labels": self.labels.describe(),
-            "scope": self.asked.scope,
-            "recall_turns": self.recall_turns,
-            # The seed matters where something is drawn with it.
-            "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
-            "categories": self.asked.categories,
-        }
+        equal = equal_conversations(self.recordings)
+        return (
+            stored
+            | ({EQUAL: [list(names) for names in equal]} if equal else {})
+            | {
+                "format": self.library.format.name,
+                "memories": self.library.memories,
+                "recordings": self.library.checksums(),
+                "golden": {path.name: sha256_file(path) for path in self.golden_files},
+                "conversations": [recording.conversation for recording in self.recordings],
+                "labels": self.labels.describe(),
+                "scope": self.asked.scope,
+                "recall_turns": self.recall_turns,
+                # The seed matters where something is drawn with it.
+                "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
+                "categories": self.asked.categories,
+            }
+        )
 
     def run_key(self) -> str:
         """Hash of :meth:`resolved`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_whole
+from lab.recordings.equal import EQUAL
 from lab.replay.candidates import served
 from lab.replay.embedders import embedder_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
@@ -56,6 +57,8 @@ def run_replay(
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
     for note in embedder_notes(run.manifest["resolved"]):
         announce(note)
+    for names in run.manifest["resolved"].get(EQUAL, []):
+        announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
     write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:

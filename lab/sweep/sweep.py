@@ -278,8 +278,9 @@ def read_sweep(out: Path) -> Swept:
             path = part_of(out, conversation, draw)
             if not path.is_file():
                 raise UnusableInput(f"{out}: {path.name} is missing; run the same sweep again to finish it")
-            table = read_table(path)
-            if table.num_rows != len(grid) + 1:
+            table = read_table(path, [f"{what} {name}" for what in ("sum", "count") for name in MEASURES])
+            sound = all(str(one.type) in ("double", "int64") and not one.null_count for one in table.columns)
+            if table.num_rows != len(grid) + 1 or not sound:
                 raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
             for column, name in enumerate(MEASURES):
                 sums[at, which, :, column] = numbers_of(table[f"sum {name}"])

@@ -45,8 +45,31 @@ EVIL_NUMBERS = (0, -1, 1, 0.5, -1e-9, 2**31, 2**53 + 1, 2**63, -(2**63), 10**400
 EVIL_OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, {"\ud800": 1}, *RAW)
 EVIL: tuple[Any, ...] = (*EVIL_TEXTS, *EVIL_NUMBERS, *EVIL_OTHERS)
 TOML_VALUES = (
-    *('""', '"::error::x"', '"\\u001b[2J"', '"\\uffff"', "0", "-1", "1e999", "inf", "nan", "true", "[]", "{}", "1979-05-27"),
-    *("99999999999999999999999", "1e308", "0.5", "-0.0", "[[]]", "9" * 5_000, "[" * 100_000 + "]" * 100_000, '"/dev/zero"'),
+    *(
+        '""',
+        '"::error::x"',
+        '"\\u001b[2J"',
+        '"\\uffff"',
+        "0",
+        "-1",
+        "1e999",
+        "inf",
+        "nan",
+        "true",
+        "[]",
+        "{}",
+        "1979-05-27",
+    ),
+    *(
+        "99999999999999999999999",
+        "1e308",
+        "0.5",
+        "-0.0",
+        "[[]]",
+        "9" * 5_000,
+        "[" * 100_000 + "]" * 100_000,
+        '"/dev/zero"',
+    ),
 )
 Mutate = Callable[[bytes, random.Random], bytes]
 
@@ -63,7 +86,19 @@ def _delete_span(data: bytes, draw: random.Random) -> bytes:
 
 def _insert(data: bytes, draw: random.Random) -> bytes:
     place = draw.randrange(len(data) + 1)
-    pieces = (b"\x00", b"\xff", b"\xed\xa0\x80", b'"', b"{", b"\n", b"\r", b"\x1b[2J", b"\xe2\x80\xa8", b"\\ud800", b"1e999")
+    pieces = (
+        b"\x00",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b'"',
+        b"{",
+        b"\n",
+        b"\r",
+        b"\x1b[2J",
+        b"\xe2\x80\xa8",
+        b"\\ud800",
+        b"1e999",
+    )
     return data[:place] + draw.choice(pieces) * draw.choice((1, 1, 3, 5_000)) + data[place:]
 
 
@@ -105,7 +140,9 @@ def _line(data: bytes, draw: random.Random) -> bytes:
     elif kind == 3:
         lines[place] = lines[place][: draw.randrange(len(lines[place]) + 1)]
     elif kind == 4:
-        lines.insert(place, draw.choice((b"::error::x", b"\x1b[2J", b"null", b"{}", b"[" * 100_000, b"}", b"\xff", b"= 3")))
+        lines.insert(
+            place, draw.choice((b"::error::x", b"\x1b[2J", b"null", b"{}", b"[" * 100_000, b"}", b"\xff", b"= 3"))
+        )
     elif kind == 5:
         lines[place : place + 2] = [b"".join(lines[place : place + 2])]
     else:
@@ -216,7 +253,9 @@ def _table(data: bytes, draw: random.Random) -> bytes:
     elif kind == 5:
         table = table.set_column(place, name, pa.array([draw.choice((2**62, -1, -(2**31)))] * len(column)))
     elif kind == 6:
-        table = table.set_column(place, name, pa.array([draw.choice((float("nan"), float("inf"), -1e308))] * len(column)))
+        table = table.set_column(
+            place, name, pa.array([draw.choice((float("nan"), float("inf"), -1e308))] * len(column))
+        )
     elif kind == 7:
         table = table.take(pa.array(draw.sample(range(table.num_rows), table.num_rows), pa.int64()))
     else:
