@@ -17,6 +17,7 @@ from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare, told_documents
 from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.words import free_of_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def run_replay(
     plan = make_plan(asked)
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
-        run = create_or_resume(out, asdict(asked), plan.resolved(), plan.comparable(), part)
+        run = create_or_resume(out, free_of_credentials(asdict(asked)), plan.resolved(), plan.comparable(), part)
         return _replay_into(run, plan, jobs, dask, kept, announce)
 
 

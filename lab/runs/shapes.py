@@ -20,9 +20,16 @@ _RECEIPTS = {
     **dict.fromkeys(("item_fts_rank", "item_vec_rank"), f"list of {_COUNT}"),
 }
 _LATENCY = {"arm": _TEXT, "turn": _TEXT, "stage": _TEXT, "ns": "int64", "cold": _FLAG}
+_TREND = {
+    **dict.fromkeys(("date", "plan", "set", "arm", "measure", "verdict", "lab", "commit", "code"), _TEXT),
+    **dict.fromkeys(("versions", "arm_key", "comparable_key"), _TEXT),
+    **dict.fromkeys(("n", "conversations"), _COUNT),
+    **dict.fromkeys(("mean", "standard_error"), "double"),
+    "primary": "int8",
+}
 # By the kind that a table's metadata names.
-COLUMNS = {b"lab.receipts": _RECEIPTS, b"lab.latency": _LATENCY}
-_MAY_BE_NULL = {"probe", "duplicates", "evicted"}
+COLUMNS = {b"lab.receipts": _RECEIPTS, b"lab.latency": _LATENCY, b"lab.trend": _TREND}
+_MAY_BE_NULL = {"probe", "duplicates", "evicted", "standard_error", "commit", "code"}
 
 
 def misshapen(table: pa.Table) -> str | None:

@@ -17,6 +17,7 @@ from lab.errors import UnusableInput
 from lab.files import read_text
 from lab.shape import named
 from lab.systems.openclaw.config.table import PLUGIN
+from lab.words import free_of_credentials
 
 ENTRY = "openclaw-mem-engine"
 # What the plugin embeds with where its configuration names no model.
@@ -78,7 +79,18 @@ def locate(value: Any, where: str) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """The value of a JSON or JSON5 text."""
+    """The value of a JSON or JSON5 text, without the credentials of the URIs in it.
+
+    What a configuration says comes back in manifests, reports and messages, and no part of the lab has a use for them.
+    """
+    value = _parsed(text, where)
+    try:
+        return free_of_credentials(value)
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+
+
+def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
