@@ -261,10 +261,19 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:
     """Each non-blank line of a JSON Lines file as ``(line number, value)``, whatever the value is."""
-    # Split at newlines alone: str.splitlines would also cut at U+2028, which JSON allows inside a string.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
-            yield number, _parse(line, path, number, pairs=_once)
+    require_finite(path)
+    try:
+        with path.open("rb") as file:
+            # Line by line, for a file may be long; at newlines alone: JSON allows U+2028 inside a string.
+            for number, line in enumerate(file, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if text and not text.isspace():
+                    value, text, line = _parse(text, path, number, pairs=_once), "", b""
+                    yield number, value
+    except (OSError, UnicodeDecodeError):
+        # It says what is wrong, and of bytes that are no text, where they are in the file.
+        read_text(path)
+        raise
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -9,6 +9,8 @@ from lab.recordings.model import Recording
 
 # Where a run names them, if it has any.
 EQUAL = "equal_conversations"
+# Characters of a turn that are taken at a time.
+PIECE = 1 << 16
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
@@ -26,6 +28,10 @@ def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]
 def _fingerprint(recording: Recording) -> bytes:
     found = sha256()
     for turn in recording.turns:
-        text = " ".join(turn.text.casefold().split())
-        found.update(f"{turn.role}\x00{text}\x01".encode("utf-8", "surrogatepass"))
+        found.update(f"{turn.role}\x00".encode())
+        # Piece by piece: a turn may hold a whole file, and its words as a list would take twenty times its size.
+        for begin in range(0, len(turn.text), PIECE):
+            words = turn.text[begin : begin + PIECE].casefold().split()
+            found.update(" ".join(words).encode("utf-8", "surrogatepass"))
+        found.update(b"\x01")
     return found.digest()

@@ -10,6 +10,8 @@ MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknow
 
 
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
+# Characters of a text that the text lane searches with, or is searched in: a prompt may hold a whole file.
+SEARCHED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
