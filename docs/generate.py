@@ -44,7 +44,8 @@ KNOBS = f"""# Knobs
 
 Every key of an engine configuration, as the plugin spells it, and the lab's own below `lab`. [Engine](../engine.md)
 says what the stages do with them; `lab config show FILE` what a configuration comes to. A number out of range is
-clamped; a key that is not here is refused. *Seed alone*: the public plugin has no such key.
+clamped; a key that is not here is refused. *Seed alone*: the public plugin has no such key. *Not implemented here*:
+nothing of the lab reads it ([what is told, and what is refused](../engine.md#not-implemented-here)).
 """
 
 
@@ -143,20 +144,25 @@ def knobs_page() -> str:
     alone = {name: knob for name, knob in PLUGIN.items() if not hasattr(knob, "keys")}
     sections = {name: knob for name, knob in PLUGIN.items() if name not in alone}
     for name, section in {**sections, "lab": LAB}.items():
-        lines += [f"## {name}", "", _knobs(name, section.keys), ""]
+        lines += [f"## {name}", "", _knobs(name, section.keys, here=section.here), ""]
     lines += ["## By themselves", "", _knobs("", alone), ""]
     return "\n".join(lines)
 
 
-def _knobs(path: str, keys: Mapping[str, Any]) -> str:
-    return _table(("key", "value", "upstream", "seed"), list(_knob_rows(path, keys)))
+def _knobs(path: str, keys: Mapping[str, Any], *, here: bool = True) -> str:
+    return _table(("key", "value", "upstream", "seed"), list(_knob_rows(path, keys, here=here)))
 
 
-def _knob_rows(path: str, keys: Mapping[str, Any], only_seed: bool = False) -> Iterator[tuple[str, ...]]:
+def _knob_rows(
+    path: str, keys: Mapping[str, Any], only_seed: bool = False, *, here: bool = True
+) -> Iterator[tuple[str, ...]]:
     for name, knob in keys.items():
         where = f"{path}.{name}" if path else name
         if hasattr(knob, "keys"):
-            yield from _knob_rows(where, knob.keys, only_seed or knob.only_seed)
+            yield from _knob_rows(where, knob.keys, only_seed or knob.only_seed, here=knob.here)
+            continue
+        if not (here if knob.here is None else knob.here):
+            yield f"`{where}`", _values(knob), "not implemented here", "not implemented here"
             continue
         alone = only_seed or knob.only_seed
         upstream = "seed alone" if alone else _shown(knob.default_in("upstream"))

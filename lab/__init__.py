@@ -1,29 +1,50 @@
-"""An evaluation and replay lab for agent memory.
+"""An evaluation and replay lab for memory systems of AI agents.
 
-Importing it loads nothing heavy; names below are loaded when first used.
+Importing it loads nothing heavy; names below are loaded when first used (:mod:`lab.api`).
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.api import Options, Scored, compare, explain, judge, open_run, replay, report, score
+    from lab.golden.read import read_golden
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Asked": "lab.replay.plan",
-    "compare_arms": "lab.compare.paired",
-    "open_run": "lab.notebook",
+    "Options": "lab.api",
+    "Scored": "lab.api",
+    "compare": "lab.api",
+    "explain": "lab.api",
+    "judge": "lab.api",
+    "open_run": "lab.api",
     "read_golden": "lab.golden.read",
-    "read_library": "lab.recordings.readers",
-    "run_replay": "lab.replay.run",
-    "score_and_write": "lab.measures.score",
-    "score_run": "lab.measures.score",
+    "replay": "lab.api",
+    "report": "lab.api",
+    "score": "lab.api",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = [
+    "Options",
+    "Scored",
+    "__version__",
+    "compare",
+    "explain",
+    "judge",
+    "open_run",
+    "read_golden",
+    "recordings",
+    "replay",
+    "report",
+    "score",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
+    if name == "recordings":
+        return import_module("lab.recordings")
     raise AttributeError(f"module 'lab' has no attribute {name!r}")

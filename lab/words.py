@@ -1,8 +1,9 @@
-"""Words for people."""
+"""Words and numbers for people: every face writes them in the same way."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 _USER = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"]+@", re.IGNORECASE)
@@ -31,8 +32,55 @@ def free_of_credentials(value: Any) -> Any:
     return [free_of_credentials(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+# Takes a line about progress.
+Announce = Callable[[str], None]
+_MARKDOWN = str.maketrans(
+    {one: f"\\{one}" for one in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
+)
+
+
+def silent(text: str) -> None:
+    """Announce nothing. A function with a name can be handed to another process."""
+    del text
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun: ``1 probe``, ``3 probes``, ``2 memories``."""
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """Return a value to three decimals, from 100 on to none; None is a dash."""
+    return "–" if value is None else f"{value:{sign},.{0 if abs(value) >= 100 else 3}f}"
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign; see :func:`number`."""
+    return number(value, "+")
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return the interval of a difference, ``+0.012 … +0.034``; a dash where there is none."""
+    return "–" if low is None or high is None else f"{signed(low)} … {signed(high)}"
+
+
+def bracketed(low: float | None, high: float | None) -> str:
+    """Return the interval of a difference for a narrow column, `` [+0.01 +0.03]``; nothing where there is none."""
+    return "" if low is None or high is None else f" [{low:+.2f} {high:+.2f}]"
+
+
+def p_value(value: float) -> str:
+    """Return a p to three decimals; one that would be 0 there is ``<0.001``."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def milliseconds(value: float) -> str:
+    """Return a time to two significant digits at least, and to microseconds at most."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 1 else 2 if value >= 0.1 else 3}f}"
+
+
+def markdown(text: str) -> str:
+    """Return text as Markdown shows it, in one line, in a cell of a table or outside."""
+    return text.translate(_MARKDOWN)

@@ -1,7 +1,7 @@
 """What repeats from recall to recall, session by session, in the order of the log.
 
-* The repeat rate is that of :func:`lab.measures.repetition.repeat_rates`: the share of a turn's items that were there
-  in any of the previous recall turns of the window; nothing is said of a turn without items, nor of the first that
+* The repeat rate is that of :mod:`lab.measures.definitions.repeat_rate`: the share of a turn's items that were there in
+  any of the previous recall turns of the window; nothing is said of a turn without items, nor of the first that
   has some.
 * A streak is the number of recalls in a row that list one id.
 * An answer is stale where the hits of both lanes, scores included, are those of one of the previous recalls of the

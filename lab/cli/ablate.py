@@ -9,6 +9,7 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure
+from lab.words import bracketed, signed
 
 if TYPE_CHECKING:
     from lab.compare.ablation import Step
@@ -116,6 +117,4 @@ def _change(step: Step, name: str) -> str:
     found = step.changes.get(name)
     if found is None:
         return "–"
-    low, high = found.estimate.low, found.estimate.high
-    interval = f" [{low:+.2f} {high:+.2f}]" if low is not None and high is not None else ""
-    return f"{found.estimate.mean:+.3f}{interval}"
+    return signed(found.estimate.mean) + bracketed(found.estimate.low, found.estimate.high)

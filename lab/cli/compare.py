@@ -97,7 +97,8 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
 
 def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
-    from lab.report.tables import markdown, markdown_table
+    from lab.report.tables import markdown_table
+    from lab.words import markdown
 
     emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
     for note in found.embedder:
@@ -145,9 +146,10 @@ def explain(
     from lab.replay.explain import explain as explain_turn
     from lab.report.explanation import explanation_json, explanation_text
     from lab.runs.directory import open_run
+    from lab.systems.contract import Detail
 
     opened = open_run(run)
-    found = explain_turn(opened, turn, arm or opened.arms[0])
+    found = explain_turn(opened, turn, arm or opened.arms[0], detail=Detail(with_text, full))
     if as_json:
         emit_json(explanation_json(found, with_text=with_text))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,13 +37,15 @@ def add_to(app: typer.Typer) -> None:
 
 def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     """Print every value of a resolved configuration, and what decided it."""
+    from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
 
     raw, where = _read(file)
     decided = explain_config(raw, profile, where=where, environ=os.environ)
     if as_json:
         config = describe(resolve(raw, profile, where=where, environ=os.environ))
-        emit_json({"file": where, "profile": profile, "config": config, "decided": [one._asdict() for one in decided]})
+        told = {"decided": [one._asdict() for one in decided], "missing": missing(raw)}
+        emit_json({"file": where, "profile": profile, "config": config, **told})
         return
     emit_table(
         ["key", "value", "decided by"],
@@ -50,6 +53,7 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
         left=3,
         whole_keys=True,
     )
+    _tell(missing(raw))
 
 
 def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
@@ -58,13 +62,14 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     A whole openclaw.json is checked as its host would. An error is what the host
     refuses (exit code 1). A warning is a setting that the host accepts but that
     has no effect. A note is a value that the plugin changes without saying so.
+    What the lab does not have at all is listed as "not implemented here".
     Only the parts meta and plugins are checked. Any other file is checked for the
     lab alone, unless --host is given.
     """
     from lab.replay.embedders import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
-    from lab.systems.openclaw.config.host import check_host, host_of
     from lab.systems.openclaw.config.resolve import check_config, known_profile
+    from lab.systems.openclaw.upstream.host import check_host, host_of
 
     value, where = _parsed(file)
     meant = host_of(value, host)
@@ -98,11 +103,20 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
             emit_folded(f"warning: {warning}")
         for note in found.notes:
             emit_folded(f"note: {note}")
+        _tell(found.missing)
         if not found.problems:
             emit("ok" if meant is None else "ok (meta and plugins; openclaw config validate checks the rest)")
     if found.problems:
         count = len(found.problems)
         raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} {by}")
+
+
+def _tell(missing: Sequence[str]) -> None:
+    """Say what a configuration asks for and the lab does not have."""
+    from lab.systems.openclaw.config.missing import NOT_HERE
+
+    if missing:
+        emit_folded(f"{NOT_HERE}: {', '.join(missing)}")
 
 
 def _read(file: str) -> tuple[Any, str]:

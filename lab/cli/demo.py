@@ -9,6 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.words import interval, signed
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
 
@@ -69,7 +70,7 @@ def demo(
     for one in comparison.differences:
         if one.measure in comparison.primary and one.estimate.low is not None and one.estimate.high is not None:
             emit(
-                f"quota minus first  {one.measure:<11} {one.estimate.mean:+.3f}"
-                f"  (95 % interval {one.estimate.low:+.3f} … {one.estimate.high:+.3f})"
+                f"quota minus first  {one.measure:<11} {signed(one.estimate.mean)}"
+                f"  (95 % interval {interval(one.estimate.low, one.estimate.high)})"
             )
     emit(f"Open {files[0]}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lab.cli.output import emit, emit_folded, emit_table
+from lab.words import milliseconds
 
 MEGA = 1e6
 # A stage whose share of the turn is less is left to latency.json.
@@ -102,7 +103,10 @@ def _tell_ratios(store: str, ratios: Sequence[Mapping[str, Any]]) -> None:
     emit(f"{store}: times as long as {ratios[0]['baseline']}, median over ABBA blocks of two turns")
     emit_table(
         ["arm", "memories", "blocks", "ratio"],
-        [[one["candidate"], one["memories"], one["blocks"], _interval(one["ratio"], "{:.2f}")] for one in ratios],
+        [
+            [one["candidate"], one["memories"], one["blocks"], _interval(one["ratio"], "{:.2f}".format)]
+            for one in ratios
+        ],
     )
 
 
@@ -223,15 +227,11 @@ def _value(quantile: Mapping[str, float] | None) -> float | str:
     return "n too small" if quantile is None else quantile["value"]
 
 
-def _interval(quantile: Mapping[str, float] | None, form: str = "") -> str:
+def _interval(quantile: Mapping[str, float] | None, shown: Callable[[float], str] = milliseconds) -> str:
     if quantile is None:
         return "n too small"
-    shown = [(form or _form(quantile[name])).format(quantile[name]) for name in ("value", "low", "high")]
-    return f"{shown[0]} [{shown[1]} {shown[2]}]"
-
-
-def _form(value: float) -> str:
-    return "{:.0f}" if value >= 100 else "{:.1f}" if value >= 1 else "{:.2f}"
+    value, low, high = (shown(quantile[name]) for name in ("value", "low", "high"))
+    return f"{value} [{low} {high}]"
 
 
 def _mega(value: int | None) -> str | None:

@@ -115,7 +115,7 @@ def trend(
 
     With what moved that night, and a chart (SVG and PNG).
     """
-    from lab.measures.score import canonical
+    from lab.measures.catalogue import canonical
     from lab.nightly.trend import history, read_store, told_step
     from lab.report.figures import save
     from lab.report.figures_trend import trend_figure

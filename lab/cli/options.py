@@ -49,6 +49,13 @@ VectorSource = Annotated[
         "the one that made them; some of its texts are compared.",
     ),
 ]
+Source = Annotated[
+    str,
+    typer.Option(
+        help="Where memories come from. given: the recording, or --memories-from. tools: the agent's own tool calls. "
+        "captured: an arm that captures has what it captured, and nothing else."
+    ),
+]
 LabelMode = Annotated[
     str | None,
     typer.Option(

@@ -45,6 +45,7 @@ def replay(
     profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
+    source: options.Source = "given",
     labels: options.LabelMode = None,
     must_share: options.MustShare = None,
     nice_share: options.NiceShare = None,
@@ -101,6 +102,7 @@ def replay(
         faults=tuple(fault or ()),
         memories_from=str(memories_from) if memories_from else None,
         vectors=vectors,
+        source=source,
     )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     notes = embedder_notes(outcome.run.manifest["resolved"])
@@ -171,7 +173,8 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
-    from lab.measures.score import canonical, more_measures, read_gold, score_and_write, score_run, summarise
+    from lab.measures.catalogue import canonical
+    from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
     from lab.replay.embedders import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
@@ -197,8 +200,9 @@ def score(
 
 def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
     """Print the means that were asked for, or the headlines; return which those are."""
+    from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
-    from lab.measures.score import canonical, headlines
+    from lab.measures.score import headlines
     from lab.report.comparison import drawn
 
     known = {name for arm in summary["arms"].values() for name in arm["measures"]}

@@ -10,6 +10,8 @@ import typer
 from lab.cli.options import Embedder, Jobs
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
+from lab.report.tables import markdown_table, show
+from lab.words import markdown
 
 if TYPE_CHECKING:
     from lab.gate.selftest.faults import Fault
@@ -183,14 +185,6 @@ def _ending(report: Report) -> str:
 
 
 def _markdown(report: Report) -> str:
-    def cell(value: object) -> str:
-        return "–" if value is None else str(value).replace("|", "\\|")
-
-    lines = ["# Self-test of the gate", ""]
-    lines += [f"* {sentence}" for sentence in _sentences(report)]
-    lines += ["", f"| {' | '.join(HEADERS)} | what it does |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]
-    lines += [
-        f"| {' | '.join(map(cell, row))} | {cell(trial.fault.about)} |"
-        for row, trial in zip(_rows(report), report.trials, strict=True)
-    ]
-    return "\n".join(lines) + "\n"
+    lines = ["# Self-test of the gate", "", *(f"* {markdown(sentence)}" for sentence in _sentences(report)), ""]
+    rows = [[*map(show, row), trial.fault.about] for row, trial in zip(_rows(report), report.trials, strict=True)]
+    return "\n".join([*lines, markdown_table((*HEADERS, "what it does"), rows, left=3)]) + "\n"

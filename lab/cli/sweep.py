@@ -10,7 +10,7 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
-from lab.words import counted
+from lab.words import bracketed, counted, signed
 
 if TYPE_CHECKING:
     from lab.sweep.front import Configuration
@@ -131,7 +131,7 @@ def _show_draws(swept: Swept, number: int) -> None:
     for draw, mine, hybrid in zip(swept.draws, means[:, number], means[:, -1], strict=True):
         hit, repeat, chars, hard = (None if mine[one] != mine[one] else float(mine[one]) for one in at)
         name = draw.mode if draw.share is None else f"{draw.mode} {draw.share:.2f}"
-        less = None if hit is None else f"{hit - hybrid[at[0]]:+.3f}"
+        less = None if hit is None else signed(hit - hybrid[at[0]])
         rows.append([name, draw.seed, hit, less, repeat, chars, hard])
     emit_table(["mode, must share", "seed", "hit", "less hybrid", "repeat", "chars", "hard rules"], rows)
 
@@ -163,16 +163,15 @@ def _show(
     rows: list[list[Any]] = []
     for one in front[:top]:
         mean, low, high = differences(swept, one.number, len(swept.grid))
-        interval = "" if low is None or high is None else f" [{low:+.2f} {high:+.2f}]"
         rows.append(
             [
                 one.number,
                 one.measures["Success"],
                 f"{one.lowest:.2f}…{one.highest:.2f}",
-                f"{mean:+.3f}{interval}",
+                signed(mean) + bracketed(low, high),
                 one.measures["RepeatRate"],
                 one.measures["InjectedChars"],
-                *([f"{one.behind:+.3f}", one.repeats] if several else []),
+                *([signed(one.behind), one.repeats] if several else []),
             ]
         )
     rows.append(

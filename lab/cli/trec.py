@@ -79,7 +79,7 @@ def import_(
     trec_eval breaks them.
     """
     from lab.measures.batch import evaluate
-    from lab.measures.score import canonical
+    from lab.measures.catalogue import canonical
     from lab.measures.trec import read_qrels, read_run
 
     if len(set(run)) < len(run):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.cli.output import emit, emit_folded, emit_notes, emit_table
-from lab.words import counted
+from lab.words import counted, interval, signed
 
 if TYPE_CHECKING:
     from lab.gate.line import Line
@@ -63,8 +63,8 @@ def _differences(lines: Sequence[Line]) -> None:
                     _status(line),
                     line.baseline,
                     line.candidate,
-                    None if line.difference is None else f"{line.difference:+.3f}",
-                    _between(line, "+.3f"),
+                    None if line.difference is None else signed(line.difference),
+                    interval(line.low, line.high),
                 ]
                 for line in lines
             ],
@@ -76,10 +76,7 @@ def _figures(lines: Sequence[Line]) -> None:
     if lines:
         emit_table(
             ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
-            [
-                [line.measure, _status(line), line.candidate, _limit(line), _between(line, ".2g"), line.n]
-                for line in lines
-            ],
+            [[line.measure, _status(line), line.candidate, _limit(line), _between(line), line.n] for line in lines],
             left=2,
         )
 
@@ -94,8 +91,8 @@ def _status(line: Line) -> str:
     return line.status if line.critical else f"({line.status})"
 
 
-def _between(line: Line, form: str) -> str | None:
-    return None if line.low is None or line.high is None else f"{line.low:{form}} … {line.high:{form}}"
+def _between(line: Line) -> str | None:
+    return None if line.low is None or line.high is None else f"{line.low:.2g} … {line.high:.2g}"
 
 
 def _limit(line: Line) -> str | None:

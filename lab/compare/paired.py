@@ -14,10 +14,9 @@ from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in, equal_notes
 from lab.compare.statistics import Estimate, clustered, holm, sign_flips
 from lab.errors import UnusableInput
-from lab.measures.catalogue import direction, entry_of
+from lab.measures.catalogue import RANKED, canonical, direction, entry_of
 from lab.measures.names import require_measure
-from lab.measures.ranking import KNOWN
-from lab.measures.score import MAX_SLICE_VALUES, canonical, headlines, more_measures, read_gold, score_run
+from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, read_gold, score_run
 from lab.measures.table import Scores, Values
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
@@ -206,7 +205,7 @@ def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_a
 def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
     """Where a cutoff is beyond what the arms return: how far they go. None where it is not, or there is none."""
     stem, _, cutoff = name.partition("@")
-    of_ranking = stem.partition("(rel=")[0] in KNOWN
+    of_ranking = stem.partition("(rel=")[0] in RANKED
     most = {told: (run.depths if of_ranking else run.max_items)[arm] for told, (run, arm) in arms.items()}
     short = {told: places for told, places in most.items() if cutoff and int(cutoff) > places}
     if not short:

@@ -17,8 +17,8 @@ from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.recall.flow import recall
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.utf16 import WHITESPACE

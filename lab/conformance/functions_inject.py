@@ -7,22 +7,19 @@ from typing import Any
 
 from lab.conformance.records import Skip
 from lab.conformance.values import UNDEFINED
+from lab.retrieval.row import Row
 from lab.systems.openclaw.capture.receipt import capture_receipt
-from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.js import round6, to_number
+from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
 from lab.systems.openclaw.memory import importance_score, label_of_score, normal_label, resolve_label
-from lab.systems.openclaw.recall.budget import Budget, Slot, compose, pack
+from lab.systems.openclaw.recall.budget import Budget, Slot, compose
+from lab.systems.openclaw.recall.digest import normal_line, open_questions
 from lab.systems.openclaw.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
-from lab.systems.openclaw.recall.working_set import (
-    WorkingSetLimits,
-    WorkingSetRow,
-    build_working_set,
-    normal_line,
-    open_questions,
-)
 from lab.systems.openclaw.recall.wrap import escape, line, wrap
 from lab.systems.openclaw.select.outcome import Quota, TierCount
+from lab.systems.openclaw.upstream.js import round6, to_number
+from lab.systems.openclaw.upstream.pack import pack
+from lab.systems.openclaw.upstream.working_set import build_working_set
 from lab.utf16 import js_length
 
 Value = dict[str, Any]
@@ -83,9 +80,13 @@ def working_set(record: Value) -> Any:
     if name is not None:
         raise unknown_function(name)
     config = given["cfg"]
-    limits = WorkingSetLimits(config["maxChars"], config["maxItemsPerSection"], config["maxItemChars"])
+    limits = WorkingSetSettings(
+        max_chars=config["maxChars"],
+        max_items_per_section=config["maxItemsPerSection"],
+        max_item_chars=config["maxItemChars"],
+    )
     rows = [
-        WorkingSetRow(one["id"], one["text"], one["createdAt"], one["category"], one.get("importance_label"))
+        Row(one["id"], "", one["text"], "", one["createdAt"], one["category"], one.get("importance_label") or "")
         for one in (given["rows"] if config["enabled"] else ())
     ]
     built = build_working_set(given["scope"], given["prompt"], given["nowMs"], limits, rows)

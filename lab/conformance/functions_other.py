@@ -11,17 +11,11 @@ from lab.conformance.functions_inject import unknown_function
 from lab.conformance.values import UNDEFINED
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp, clamp, is_too_long
-from lab.systems.openclaw.config.plugin import (
-    normal_boolean,
-    number_in_range,
-    parse,
-    parse_env_boolean,
-    resolve_embedding_clamp,
-    resolve_section,
-)
+from lab.systems.openclaw.config.settle import normal_boolean, number_in_range, parse_env_boolean
 from lab.systems.openclaw.docs.globs import glob_matches, read_tool_input
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.systems.openclaw.js import js_text, text_or_blank
+from lab.systems.openclaw.upstream.js import js_text, text_or_blank
+from lab.systems.openclaw.upstream.plugin import parse, resolve_embedding_clamp, resolve_section
 from lab.systems.sidecar.heuristic import grade_observation
 from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
 from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
@@ -130,13 +124,15 @@ def docs_input(record: Value) -> Any:
     if name == "globMatches":
         return [glob_matches(given["glob"], path) for path in given["paths"]]
     given = without_undefined(given)
+    # The plugin takes any value for a scope: nothing at all (null) is blank.
+    scope = text_or_blank(given.get("scope"))
     if name == "normalizeScopeToken(docs)":
-        return scope_token(given.get("scope"))
+        return scope_token(scope)
     if name == "computeScopePushdownRepos":
-        return pushdown_repos(given.get("scope"), given.get("strategy"), _scope_map(given))
+        return pushdown_repos(scope, given.get("strategy"), _scope_map(given))
     if name == "matchesScope":
         repo, path = (text_or_blank(given["row"].get(key)) for key in ("repo", "path"))
-        return matches_scope(repo, path, given.get("scope"), given.get("strategy"), _scope_map(given))
+        return matches_scope(repo, path, scope, given.get("strategy"), _scope_map(given))
     raise unknown_function(name)
 
 

@@ -11,7 +11,6 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Hit, Lanes
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
-from lab.systems.openclaw.js_dates import created_at_ms
 from lab.systems.openclaw.recall.receipt import REASONS
 from lab.systems.openclaw.recall.scope import scope_plan
 from lab.systems.openclaw.recall.scoped import select_in_scopes
@@ -19,6 +18,7 @@ from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, by_
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tier_quota import tier_quota_v1
 from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.upstream.js_dates import created_at_ms
 
 Value = dict[str, Any]
 
@@ -108,8 +108,7 @@ def scoped_recall(record: Value) -> Any:
         given["limit"],
         choose,
         policy,
-        allow_fallback=allowed,
-        suppressed=given.get("fallbackSuppressedReason"),
+        None if allowed else given.get("fallbackSuppressedReason") or "disabled",
     )
     chosen = found.selection
     return {

@@ -17,13 +17,14 @@ from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, j
 from lab.conformance.scripted import Scripted, shown_row
 from lab.conformance.values import Difference, difference
 from lab.retrieval.clamp import is_too_long
-from lab.systems.openclaw.config.plugin import resolve_embedding_clamp
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import glob_matches
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
-from lab.systems.openclaw.recall.flow import recall
-from lab.systems.openclaw.recall.hook import HookDedupe
+from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.upstream.hook import HookDedupe
+from lab.systems.openclaw.upstream.js import text_or_blank
+from lab.systems.openclaw.upstream.plugin import resolve_embedding_clamp
 
 Value = dict[str, Any]
 Run = Callable[[], Difference | None]
@@ -169,10 +170,10 @@ def _docs(tables: Value) -> Runs:
         yield f"glob/{number}", _equal(one["match"], partial(glob_matches, one["glob"], one["path"]))
     for number, one in enumerate(tables["scope"]):
         row = (one["row"].get("repo", ""), one["row"].get("path", ""))
-        matches = partial(matches_scope, *row, one["scope"], one["strategy"], SCOPE_MAP)
+        matches = partial(matches_scope, *row, text_or_blank(one["scope"]), one["strategy"], SCOPE_MAP)
         yield f"scope/{number}", _equal(one["match"], matches)
     for number, one in enumerate(tables["push"]):
-        repos = partial(pushdown_repos, one["scope"], one["strategy"], SCOPE_MAP)
+        repos = partial(pushdown_repos, text_or_blank(one["scope"]), one["strategy"], SCOPE_MAP)
         yield f"push/{number}", _equal(one["repos"], repos)
 
 

@@ -12,8 +12,8 @@ from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile
 from lab.conformance.turns import table_of
 from lab.conformance.values import Difference, difference
 from lab.errors import UnusableInput
-from lab.systems.openclaw.js import round6
 from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
+from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length, js_utf8
 
 # A text longer than this stands in its record as a digest.

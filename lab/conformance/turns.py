@@ -15,7 +15,7 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.hook import HookDedupe
+from lab.systems.openclaw.upstream.hook import HookDedupe
 
 CORPUS, SEARCHES = "e2e_corpus.jsonl", "e2e_searches.jsonl"
 _OF_A_SEARCH = {"pid", "scope", "labels", "limit", "fts", "vec"}

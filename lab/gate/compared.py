@@ -22,7 +22,7 @@ from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacki
 from lab.gate.policy import Policy, Rule
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, read_gold, score_run
 from lab.runs.directory import RunDirectory
-from lab.words import counted
+from lab.words import counted, number, signed
 
 KINDS = ("guard", "improve", "limit")
 Groups = Mapping[str, Sequence[float]]
@@ -203,8 +203,8 @@ def _difference(
     else:
         status = INCONCLUSIVE
     why = (
-        f"{one.candidate:.3f} against {one.baseline:.3f}, difference {one.estimate.mean:+.3f} "
-        f"({100 * confidence:g} % interval {low:+.3f} to {high:+.3f} over {len(one.groups)} "
+        f"{number(one.candidate)} against {number(one.baseline)}, difference {signed(one.estimate.mean)} "
+        f"({100 * confidence:g} % interval {signed(low)} to {signed(high)} over {len(one.groups)} "
         f"conversations): {told[status]}"
     )
     settles = None

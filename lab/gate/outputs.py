@@ -11,7 +11,7 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_whole
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
-from lab.words import counted
+from lab.words import counted, markdown
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 # What GitHub shows of a step, and what of a summary fits a comment as well.
@@ -197,11 +197,11 @@ def summary(verdict: Verdict) -> str:
     """Markdown: the verdict and a row a rule, as a step summary shows it; never longer than a comment may be."""
     text = "\n".join(
         [
-            f"## {cell(headline(verdict))}",
+            f"## {markdown(headline(verdict))}",
             "",
-            *(line for note in verdict.embedder for line in (cell(note), "")),
-            *((f"**{cell(said)}**", "") if (said := rollback(verdict)) else ()),
-            cell(verdict.about),
+            *(line for note in verdict.embedder for line in (markdown(note), "")),
+            *((f"**{markdown(said)}**", "") if (said := rollback(verdict)) else ()),
+            markdown(verdict.about),
             "",
             "| | rule | why |",
             "| --- | --- | --- |\n",
@@ -210,7 +210,7 @@ def summary(verdict: Verdict) -> str:
     left = len(verdict.lines)
     for line in deciding_first(verdict.lines):
         status = line.status if line.critical else f"({line.status})"
-        row = f"| {status} | {cell(line.name)} | {cell(reason(line))[:_MOST_CELL]} |\n"
+        row = f"| {status} | {markdown(line.name)} | {markdown(reason(line)[:_MOST_CELL])} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:
             return f"{text}\n… and {left} more: verdict.json has all\n"
         text += row
@@ -249,12 +249,6 @@ def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
 def reason(line: Line) -> str:
     """The reason of a line, and what would settle it."""
     return f"{line.reason}. What would settle it: {line.settles}." if line.settles else f"{line.reason}."
-
-
-def cell(text: str) -> str:
-    """A text as a cell of a Markdown table may hold it."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return " ".join(escaped.replace("|", "\\|").split())
 
 
 def _clean(text: str) -> str:

@@ -1,7 +1,6 @@
 """Latency rules: quantiles of a run's warm turns, by bounds that assume no distribution.
 
-A rule passes where the upper bound of the quantile lies within, fails where the lower bound lies beyond. A replay
-retrieves once for all arms that search alike: what that took counts for each of them.
+A rule passes where the upper bound of the quantile lies within, fails where the lower bound lies beyond.
 """
 
 from __future__ import annotations
@@ -10,16 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
-from lab.gate.keys import TOTAL
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
+from lab.latency.turns import warm_times
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 from lab.words import counted
 
-RETRIEVE, SEARCH = "retrieve", "search"
-MILLION = 1e6
 # Milliseconds of warm turns, by stage.
 Times = Mapping[str, Sequence[float]]
 
@@ -29,40 +25,15 @@ def judge_latency(
 ) -> Iterator[Line]:
     """A line a rule. A stage that no turn has is :class:`UnusableInput`."""
     mine, arm = locate(run, policy.candidate)
-    times = warm_times(mine, arm)
+    times = warm_times(mine).get(arm, {})
     base: Times = {}
     if any(rule.at_most_ratio is not None for rule in rules):
-        base = warm_times(*locate(against or run, arm if against else policy.baseline))
+        other, baseline = locate(against or run, arm if against else policy.baseline)
+        base = warm_times(other).get(baseline, {})
     for rule in rules:
         if times and rule.stage not in times:
             raise UnusableInput(f"latency {rule.measure}: no warm turn has this stage; there are: {', '.join(times)}")
         yield _line(rule, times.get(rule.stage, ()), base.get(rule.stage, ()), policy)
-
-
-def warm_times(run: RunDirectory, arm: str) -> dict[str, list[float]]:
-    """Milliseconds of an arm's warm turns by stage, and ``total``; turns that searched nothing are left out."""
-    found: dict[str, list[float]] = {}
-    for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
-            continue
-        turns: dict[str, dict[str, int]] = {}
-        retrieved: dict[str, int] = {}
-        for row in read_table(path, ("arm", "turn", "stage", "ns", "cold")).to_pylist():
-            if row["cold"]:
-                continue
-            if row["stage"] == RETRIEVE:
-                # Of several searches of a turn the longest.
-                retrieved[row["turn"]] = max(row["ns"], retrieved.get(row["turn"], 0))
-            if row["arm"] == arm:
-                turns.setdefault(row["turn"], {})[row["stage"]] = row["ns"]
-        for turn, stages in turns.items():
-            if SEARCH not in stages:
-                continue
-            stages.setdefault(RETRIEVE, retrieved.get(turn, 0))
-            for stage, spent in {TOTAL: sum(stages.values()), **stages}.items():
-                found.setdefault(stage, []).append(spent / MILLION)
-    return found
 
 
 def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Policy) -> Line:

@@ -16,7 +16,6 @@ from lab.embedding.embedder import QUERY
 from lab.errors import CannotMeasure
 from lab.latency.memories import Pool, PoolWords
 from lab.replay.loop import request_of
-from lab.replay.moments import moments
 from lab.replay.plan import Plan
 from lab.replay.sources import Sources
 from lab.retrieval.contract import Query, Store
@@ -138,11 +137,7 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
     """``count`` turns, spread evenly over all recordings; where there are fewer, they are asked again."""
     retrieval = plan.retrievals()[0]
-    happening = [
-        moment
-        for recording in plan.recordings
-        for moment in moments(recording, plan.probes(recording), plan.recall_turns)
-    ]
+    happening = [moment for recording in plan.recordings for moment in plan.moments_of(recording)]
     some = min(count, len(happening))
     chosen = [happening[place * len(happening) // some] for place in range(some)]
     texts = [moment.text for moment in chosen]

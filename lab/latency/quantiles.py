@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LEVEL = 0.95
+NS_PER_MS = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
@@ -22,6 +23,24 @@ class Quantile(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Spent(NamedTuple):
+    """How many times there are, their mean, and quantiles; a quantile is None where n is too small for it.
+
+    Milliseconds.
+    """
+
+    n: int
+    mean: float | None
+    p50: Quantile | None
+    p95: Quantile | None
+    p99: Quantile | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        plain = {name: one._asdict() if (one := getattr(self, name)) else None for name in QUANTILES}
+        return {"n": self.n, "mean": self.mean, **plain}
 
 
 # Every stage of every arm has as many samples.
@@ -58,6 +77,13 @@ def quantile(samples: Sequence[float], share: float, level: float = LEVEL) -> Qu
     ordered = sorted(samples)
     middle = max(1, math.ceil(len(ordered) * share - 1e-9))
     return Quantile(ordered[middle - 1], ordered[ranks[0] - 1], ordered[ranks[1] - 1])
+
+
+def spent_of(ms: Sequence[float]) -> Spent:
+    """Return the summary of some times."""
+    mean = math.fsum(ms) / len(ms) if ms else None
+    p50, p95, p99 = (quantile(ms, share) for share in QUANTILES.values())
+    return Spent(len(ms), mean, p50, p95, p99)
 
 
 def least_n(share: float, level: float = LEVEL) -> int:

@@ -18,11 +18,12 @@ from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_whole
 from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
 from lab.latency.bench import Sample
-from lab.latency.work import Announce, Job, Measured, measure, measure_cold
+from lab.latency.work import Job, Measured, measure, measure_cold
 from lab.processes import helpers
 from lab.replay.sources import open_sources, prepare
 from lab.runs.directory import environment, require_same_arguments
 from lab.runs.tables import read_table
+from lab.words import Announce, silent
 
 KIND, VERSION = "lab.latency", 1
 
@@ -37,11 +38,6 @@ class Folder:
     def samples(self, cell: Cell) -> Path:
         """Where a cell's samples are, or will be."""
         return self.path / "samples" / f"{cell.name}.parquet"
-
-
-def silent(text: str) -> None:
-    """Say nothing. A function with a name, so that a process can be handed it."""
-    del text
 
 
 def run_latency(asked: LatencyAsked, out: Path, *, announce: Announce = silent) -> tuple[Folder, list[Measured]]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from lab.latency.asked import NEVER, LatencyAsked
 from lab.latency.bench import Sample
-from lab.latency.quantiles import LEVEL, QUANTILES, Quantile, least_n, paired_ratio, quantile
+from lab.latency.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
 from lab.latency.run import Folder
 from lab.latency.schedule import BLOCK
 from lab.latency.work import Measured
 
-MILLION = 1e6
 WORDS = (
     "Times are milliseconds of this machine. A quantile is the sample of that rank, with a distribution-free "
     f"{LEVEL:.0%} interval between two order statistics that takes turns as independent; null: n too small. "
@@ -48,17 +47,7 @@ def summarise(asked: LatencyAsked, folder: Folder, cells: Sequence[Measured]) ->
 
 def about(values: Iterable[int]) -> dict[str, Any]:
     """Count, mean and quantiles of nanoseconds, in milliseconds."""
-    ms = [value / MILLION for value in values]
-    found = {name: quantile(ms, share) for name, share in QUANTILES.items()}
-    return {
-        "n": len(ms),
-        "mean": math.fsum(ms) / len(ms) if ms else None,
-        **{name: _plain(one) for name, one in found.items()},
-    }
-
-
-def _plain(one: Quantile | None) -> dict[str, float] | None:
-    return one._asdict() if one else None
+    return spent_of([value / NS_PER_MS for value in values]).as_json()
 
 
 def _stages(samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -105,7 +94,7 @@ def _ratios(cell: Measured) -> list[dict[str, Any]]:
                     "store": store,
                     "candidate": arm,
                     "baseline": baseline,
-                    "ratio": _plain(ratio),
+                    "ratio": ratio._asdict() if ratio else None,
                     "blocks": blocks,
                 }
             )
@@ -126,7 +115,7 @@ def _stores(cell: Measured) -> dict[str, Any] | None:
     if not {"exact", "lancedb"} <= spent.keys():
         return None
     turns = len(spent["shared"])
-    mean = {name: math.fsum(values) / turns / MILLION for name, values in spent.items()}
+    mean = {name: math.fsum(values) / turns / NS_PER_MS for name, values in spent.items()}
     return {
         "memories": cell.about["memories"],
         "arms": len(_arms(cell.samples)),
@@ -161,7 +150,7 @@ def _waiting(cell: Measured, arm: str) -> dict[str, Any]:
         "recall": about(_whole(cell.samples, "waiting", arm)),
         "compacted": about(_whole(cell.samples, "compacted", arm)),
         "append": about(appended[-min(100, len(appended)) :]),
-        "compact_ms": None if spent is None else spent / MILLION,
+        "compact_ms": None if spent is None else spent / NS_PER_MS,
         "changed": cell.about["changed"],
         "bytes": cell.about["bytes"],
     }

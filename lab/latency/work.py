@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,11 +30,11 @@ from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.quiet import import_lancedb
 from lab.retrieval.retrievers import make_store
+from lab.words import Announce
 
 if TYPE_CHECKING:
     import numpy as np
 
-Announce = Callable[[str], None]
 ROWS = "rows.pickle"
 # Searches by which an approximate index is compared with an exact search, and hits of each.
 COMPARED, HITS = 50, 12

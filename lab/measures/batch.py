@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.measures.catalogue import BY_NAME
-from lab.measures.columns import padded
-from lab.measures.ranking import KNOWN, Judged, Measure, judge, precision
-
-if TYPE_CHECKING:
-    from lab.measures.columns import Floats, Ints
+from lab.measures.columns import Floats, Ints, padded
+from lab.measures.names import parse
+from lab.measures.ranking import Judged, judge
 
 Ranking = Mapping[str, float] | Sequence[str]
-NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
 
 
 def evaluate(
@@ -31,7 +23,7 @@ def evaluate(
 
     A probe without a ranking has found nothing; one without gold scores 0, as in trec_eval. Measures are named
     ``nDCG@10``, ``Success@5``, ``AP`` where the whole ranking counts, or ``P(rel=2)@10`` where what is graded less than
-    2 is not relevant; any other is :class:`UnusableInput`.
+    2 is not relevant; any other name is :class:`UnusableInput`.
     """
     asked = {name: parse(name) for name in measures}
     rankings = [runs.get(probe, ()) for probe in golds]
@@ -41,34 +33,7 @@ def evaluate(
         level: Judged(grades, unordered.ideal, unordered.sizes, level)
         for level in {one.level for one in asked.values()}
     }
-    return {name: one.measure(judged[one.level], one.k) for name, one in asked.items()}
-
-
-class Asked(NamedTuple):
-    """A rank measure, from which grade on a memory is relevant to it, and its cutoff."""
-
-    measure: Measure
-    level: int
-    k: int
-
-
-def parse(name: str) -> Asked:
-    """``nDCG@10`` as a measure and its cutoff; without one, all places there are.
-
-    Raises :class:`UnusableInput` for what is none.
-    """
-    # A share of places needs a number of places.
-    whole = [known for known, measure in KNOWN.items() if measure is not precision]
-    graded = [known for known in KNOWN if BY_NAME[known].graded]
-    matched = NAME.fullmatch(name)
-    if matched:
-        stem, level, cutoff = matched.groups()
-        if stem in (KNOWN if cutoff else whole) and (not level or stem in graded):
-            return Asked(KNOWN[stem], int(level or 1), int(cutoff or sys.maxsize))
-    raise UnusableInput(
-        f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(KNOWN)}; without: {', '.join(whole)}; "
-        f"with a level, as in P(rel=2)@10: {', '.join(graded)}"
-    )
+    return {name: one.measure.values(judged[one.level], one.k) for name, one in asked.items()}
 
 
 def _in_order(rankings: Sequence[Ranking], grades: Floats) -> Floats:

@@ -1,29 +1,38 @@
-"""Columns of numbers, as the measures read and give them. A value that there is none of is NaN, and null on disk."""
+"""Columns of numbers, as the measures read and return them. A missing value is NaN, and null on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
+# As text, so that naming a column does not load numpy.
+Floats: TypeAlias = "NDArray[np.float64]"
+Ints: TypeAlias = "NDArray[np.int64]"
+Flags: TypeAlias = "NDArray[np.bool_]"
+Number = TypeVar("Number", bound="np.generic")
 
 
 def share(part: Floats | Ints, whole: Floats | Ints) -> Floats:
-    """``part / whole``; NaN where the whole is nothing."""
+    """Return ``part / whole``, NaN where the whole is 0."""
     import numpy as np
 
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
-def padded(flat: NDArray[Any], sizes: Ints, fill: float = 0) -> NDArray[Any]:
-    """Rows of ``sizes`` that lie end to end in ``flat``, as a matrix as wide as the longest."""
+def where_any(there: Floats | Ints, value: Floats | Flags) -> Floats:
+    """Return the value where ``there`` is positive, else NaN."""
+    import numpy as np
+
+    return np.where(there > 0, value, np.nan)
+
+
+def padded(flat: NDArray[Number], sizes: Ints, fill: float = 0) -> NDArray[Number]:
+    """Return rows of ``sizes`` that lie end to end in ``flat`` as a matrix as wide as the longest row."""
     import numpy as np
 
     grid = np.full((len(sizes), int(sizes.max(initial=0))), fill, flat.dtype)
@@ -32,7 +41,7 @@ def padded(flat: NDArray[Any], sizes: Ints, fill: float = 0) -> NDArray[Any]:
 
 
 def ragged(rows: Sequence[Sequence[float]], fill: float = 0) -> Floats:
-    """Rows of numbers as a matrix, filled up at their ends."""
+    """Return rows of numbers as a matrix, filled up at their ends."""
     import numpy as np
 
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))

@@ -1,25 +1,60 @@
-"""Whether a name is one of a measure that runs are scored by, and what was probably meant where it is none."""
+"""The grammar of measure names: ``NAME@k``, ``NAME(rel=2)@k``; which names are known, and what others may mean."""
 
 from __future__ import annotations
 
 import difflib
+import re
+import sys
+from typing import NamedTuple
 
 from lab.errors import UnusableInput
-from lab.measures.batch import parse
-from lab.measures.catalogue import BY_NAME
-from lab.measures.score import canonical
+from lab.measures.catalogue import BY_NAME, RANKED, canonical
+from lab.measures.model import RankMeasure
+
+NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
+
+
+class Asked(NamedTuple):
+    """A rank measure, the grade from which on a memory is relevant to it, and its cutoff."""
+
+    measure: RankMeasure
+    level: int
+    k: int
+
+
+def parse(name: str) -> Asked:
+    """Return ``nDCG@10`` as a measure and its cutoff; without one, the cutoff is beyond every ranking.
+
+    Raises :class:`UnusableInput` for a name that is no rank measure's.
+    """
+    whole = [known for known, one in RANKED.items() if not one.needs_cutoff]
+    graded = [known for known, one in RANKED.items() if one.graded]
+    matched = NAME.fullmatch(name)
+    if matched:
+        stem, level, cutoff = matched.groups()
+        if stem in (RANKED if cutoff else whole) and (not level or stem in graded):
+            return Asked(RANKED[stem], int(level or 1), int(cutoff or sys.maxsize))
+    raise UnusableInput(
+        f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(RANKED)}; without: {', '.join(whole)}; "
+        f"with a level, as in P(rel=2)@10: {', '.join(graded)}"
+    )
+
+
+def is_ranked(name: str) -> bool:
+    """Return whether a name is that of a rank measure at a cutoff."""
+    try:
+        return "@" in name and parse(name) is not None
+    except UnusableInput:
+        return False
 
 
 def is_measure(name: str) -> bool:
-    """Whether it is of the catalogue: with a cutoff where it has one, and a level where it may have one."""
+    """Return whether a run has such a measure: with a cutoff where it takes one, and a level where it may."""
     stem, at, cutoff = name.partition("@")
     entry = BY_NAME.get(stem)
     if entry is not None:
         return entry.cut == bool(at) and (not at or _is_cutoff(cutoff))
-    try:
-        return bool(at) and parse(name) is not None
-    except UnusableInput:
-        return False
+    return is_ranked(name)
 
 
 def require_measure(name: str, where: str) -> None:

@@ -8,41 +8,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json_lines
-from lab.measures.batch import parse
-from lab.measures.block import block_measures, never_seen
-from lab.measures.catalogue import YES, entry_of
-from lab.measures.injection import (
-    backbone_duplication,
-    forbidden,
-    gold_nice,
-    hard_rules,
-    nice_presence,
-    present,
-    wrong_scope,
+from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
+from lab.measures.columns import Flags, Floats, Ints
+from lab.measures.conversation import Probes, turns_of
+from lab.measures.model import (
+    YES,
+    ConversationMeasure,
+    InjectedMeasure,
+    ProbeMeasure,
+    TurnMeasure,
+    Which,
+    name_over_probes,
 )
-from lab.measures.ranking import CUTOFFS, MEASURES, Judged, judge, r_precision, rank_measures
+from lab.measures.names import is_ranked, parse
+from lab.measures.ranking import Judged, judge
 from lab.measures.receipts import Receipts
-from lab.measures.repetition import (
-    distinct_share,
-    dominance,
-    longest_streak,
-    neighbour_jaccard,
-    numbered_selections,
-    repeat_rates,
-)
 from lab.measures.table import Block, Builder, Scores, write_scores
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
 from lab.shape import expect, field
 
-if TYPE_CHECKING:
-    from lab.measures.columns import Ints
-
-ALIASES = {"hit": "Success", "mrr": "RR", "recall": "R", "precision": "P", "ndcg": "nDCG", "map": "AP"}
+# Every run is scored at these, and at the most items that an arm injects.
+CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
 
@@ -65,12 +56,6 @@ class Gold(NamedTuple):
 def headlines(cutoff: int) -> tuple[str, ...]:
     """The measures that come first, and the primary family of every comparison: declared before anybody looks."""
     return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
-
-
-def canonical(name: str) -> str:
-    """A measure under its own name: ``hit@5`` is Success@5, ``MRR`` and ``recall`` are RR and R."""
-    stem, at, k = name.partition("@")
-    return f"{ALIASES.get(stem.lower(), stem)}{at}{k}"
 
 
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
@@ -105,16 +90,9 @@ class Limit(NamedTuple):
 
 
 def more_measures(names: Iterable[str], max_items: Iterable[int]) -> tuple[str, ...]:
-    """Those of some names that are rank measures at a cutoff, but no run is scored by: ``R@7``, ``P(rel=2)@6``."""
-    scored = {f"{name}@{k}" for name in MEASURES for k in (*CUTOFFS, *max_items)}
-    return tuple(name for name in names if "@" in name and name not in scored and _is_ranked(name))
-
-
-def _is_ranked(name: str) -> bool:
-    try:
-        return parse(name) is not None
-    except UnusableInput:
-        return False
+    """Return the names of rank measures at a cutoff that no run is scored by: ``R@7``, ``P(rel=2)@6``."""
+    scored = {f"{name}@{k}" for name, one in RANKED.items() if one.cut for k in (*CUTOFFS, *max_items)}
+    return tuple(name for name in names if name not in scored and is_ranked(name))
 
 
 def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
@@ -144,62 +122,83 @@ def score_and_write(run: RunDirectory) -> Scores:
 
 
 def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limit: Limit) -> Block:
-    """Of every judged probe. What looks for gold is measured where there is some."""
+    """Return the measures of every judged probe: what looks for gold has a value where there is some."""
     import numpy as np
 
     rows = np.array([row for row in receipts.rows_of(arm).tolist() if receipts.probe[row] in gold], np.int64)
     golds = [gold[receipts.probe[row]] for row in rows.tolist()]
-    grades = [one.grades for one in golds]
-    injected = receipts.injected_keys_of(rows)
-    within = [k for k in limit.cutoffs if k <= limit.max_items]
-    nice = judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds])
-    unwanted = judge(injected, [_wanted(one.forbidden) for one in golds])
-    ranked = judge(receipts.keys_of(rows), [one.judged for one in golds])
-    values = rank_measures(ranked, limit.depth, limit.cutoffs)
-    values["Rprec"] = np.where(ranked.gold <= limit.depth, r_precision(ranked, limit.depth), np.nan)
+    probes = _probes_of(receipts, rows, golds)
+    values = rank_measures(probes.ranked, limit.depth, limit.cutoffs)
     for name in limit.also:
         measure, level, k = parse(name)
-        at_level = Judged(ranked.grades, ranked.ideal, ranked.sizes, level)
-        values[name] = measure(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
-    values |= {f"GoldNice@{k}": gold_nice(nice, k) for k in within}
-    values["Present"] = present(judge(injected, grades), judge(receipts.pinned_keys_of(rows), grades))
-    where = np.ones((len(rows), len(values) + len(within)), bool)
-    quiet = np.array([not one for one in grades], bool)
-    where[quiet, : len(values)] = False
-    values |= {f"Forbidden@{k}": forbidden(unwanted, k) for k in within}
-    # What is told where nothing is needed, and nowhere else.
-    values["FalseRecall"] = (receipts.chars[rows] > 0).astype(float)
-    values["FalseItems"] = receipts.injected[rows].astype(float)
-    return Block(receipts.turn[rows], values, np.concatenate([where, np.stack([quiet, quiet], axis=1)], axis=1))
+        at_level = probes.ranked.at_level(level)
+        values[name] = measure.values(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
+    with_gold = np.array([bool(one.grades) for one in golds], bool)
+    among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
+    where = [with_gold] * len(values)
+    for one in MEASURES:
+        if isinstance(one, InjectedMeasure):
+            found = {f"{one.name}@{k}": one.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
+        elif isinstance(one, ProbeMeasure):
+            found = {one.name: one.values(probes)}
+        else:
+            continue
+        values |= found
+        where += [among[one.probes]] * len(found)
+    return Block(receipts.turn[rows], values, np.stack(where, axis=1))
+
+
+def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
+    """Return every rank measure at every cutoff, one value a probe, then those that look at the whole ranking.
+
+    NaN where a cutoff is beyond the ``depth`` of the arm, and, of a whole ranking, where more is relevant than that.
+    """
+    import numpy as np
+
+    nothing = np.full(len(judged.grades), np.nan)
+    values = {
+        f"{one.name}@{k}": one.values(judged, k) if k <= depth else nothing
+        for k in cutoffs
+        for one in RANKED.values()
+        if one.cut
+    }
+    return values | {
+        one.name: np.where(judged.gold <= depth, one.values(judged, depth), np.nan)
+        for one in RANKED.values()
+        if not one.cut
+    }
+
+
+def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold]) -> Probes:
+    """Return the columns of some rows of receipts, which are probes, beside their gold."""
+    injected = receipts.injected_keys_of(rows)
+    grades = [one.grades for one in golds]
+    return Probes(
+        ranked=judge(receipts.keys_of(rows), [one.judged for one in golds]),
+        injected=judge(injected, grades),
+        pinned=judge(receipts.pinned_keys_of(rows), grades),
+        nice=judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds]),
+        misleading=judge(injected, [_wanted(one.forbidden) for one in golds]),
+        items=receipts.injected[rows],
+        chars=receipts.chars[rows],
+    )
 
 
 def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
-    """Of every recall turn, measure by measure; at the end, of the conversation."""
+    """Yield the measures of every recall turn, one by one; at the end, those of the conversation."""
     import numpy as np
 
     rows = receipts.rows_of(arm)
     rows = rows[receipts.recalls[rows]]
-    at, injected = receipts.turn[rows], receipts.injected_of(rows)
-    chosen = numbered_selections(injected.memory, injected.sizes)
-    repeats = repeat_rates(chosen)
+    turns = turns_of(receipts, rows)
     is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
-    yield Block(at, {"RepeatRate": repeats, "RepeatRate(probes)": np.where(is_probe, repeats, np.nan)})
-    foreign = injected.by_row(injected.foreign)
-    told = {name: column[rows] for name, column in receipts.block.items()}
-    per_turn = {
-        "RepeatDominance": dominance(chosen),
-        "DistinctShare": distinct_share(chosen),
-        "Jaccard": neighbour_jaccard(chosen),
-        "NicePresence": nice_presence(injected.by_row(injected.nice), receipts.visible_nice[rows]),
-        "BackboneDuplication": backbone_duplication(receipts.duplicates[rows], injected.sizes),
-        "HardRules": hard_rules(receipts.hard_kept[rows], receipts.hard_rules[rows]),
-        "WrongScope": wrong_scope(foreign, injected.sizes),
-        "InjectedItems": injected.sizes.astype(float),
-        "InjectedChars": receipts.chars[rows].astype(float),
-    } | block_measures(told, injected.sizes, receipts.pinned_of(rows), foreign)
-    for name, values in per_turn.items():
-        yield Block(at, {name: values})
-    yield Block(receipts.whole, {"LongestStreak": np.array([longest_streak(chosen)])})
+    for one in of_kind(TurnMeasure):
+        values = {one.name: one.values(turns)}
+        if one.over_probes is not None:
+            values[name_over_probes(one.name)] = np.where(is_probe, values[one.name], np.nan)
+        yield Block(receipts.turn[rows], values)
+    for whole in of_kind(ConversationMeasure):
+        yield Block(receipts.whole, {whole.name: np.array([whole.values(turns)])})
 
 
 def _wanted(keys: Iterable[str]) -> dict[str, int]:
@@ -283,3 +282,11 @@ def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[in
         }
         for place, count in enumerate(counts)
     ]
+
+
+def never_seen(n: int) -> float:
+    """Return the 95 % upper bound of a rate of which nothing was seen in n independent draws, about 3/n.
+
+    Source: Clopper and Pearson 1934.
+    """
+    return float(1 - 0.05 ** (1 / n))

@@ -34,10 +34,9 @@ from lab.nightly.plan import NightPlan, NightSet, Within
 from lab.nightly.trend import append, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import Announce
 from lab.runs.code import code_key
 from lab.runs.directory import RunDirectory, file_name, open_run, packages
-from lab.words import counted
+from lab.words import Announce, counted, silent
 
 NIGHTS = Path("reports/nightly")
 # A changed turn is named, the others are counted.
@@ -147,7 +146,7 @@ def run_night(
     baselines: Path,
     store: Path,
     jobs: int = 1,
-    announce: Announce = lambda _: None,
+    announce: Announce = silent,
 ) -> Night:
     """Run a night, or finish it; add it to the history in ``store``.
 

@@ -56,6 +56,7 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
             speaker, text = field(raw, "speaker", str, spot), field(raw, "text", str, spot)
             caption = raw.get("blip_caption")
             said = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
+            dated = f"{date}\n{date} {said}"
             clock = max(clock + 1, start)
             turn = Turn(
                 f"{name}/session_{number}/{identity}",
@@ -65,11 +66,13 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
                 text,
                 clock,
                 speaker=speaker,
+                said=said,
+                index_text=dated,
             )
             turns.append(turn)
             gold[identity] = []
             if not observed:
-                key, dated = f"{turn.key}#0", f"{date}\n{date} {said}"
+                key = f"{turn.key}#0"
                 memories.append(Memory(key, said, dated, visible_from=len(turns), created_at=clock))
                 gold[identity].append(key)
         what = f"session_{number}_observation"

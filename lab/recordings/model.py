@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 # Importance labels: what a memory may be graded as.
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
-
-
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
 # Characters of a text that the text lane searches with, or is searched in: a prompt may hold a whole file.
 SEARCHED = 200_000
+# The tier that memories of a label belong to.
+TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Turn:
     """One utterance.
 
     ``seq`` counts turns of the conversation from 0 and is the replay clock; ``time_ms`` never runs backwards.
+
+    Where a turn is kept as a memory it is injected as ``said`` and searched as ``index_text``; blank: as its ``text``.
     """
 
     key: str
@@ -29,6 +31,8 @@ class Turn:
     time_ms: int
     scope: str = "global"
     speaker: str = ""
+    said: str = ""
+    index_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

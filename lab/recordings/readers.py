@@ -36,6 +36,7 @@ class Format:
     default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
     many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
     ``gather`` finds and reads the files of a whole path, where one file alone does not say what to read.
+    ``from_tools``: its memories are those that the agent's own tool calls stored.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Format:
     depth: int = 1
     hidden: str = ""
     gather: Callable[[Path], openclaw.Gathered] | None = None
+    from_tools: bool = False
 
 
 FORMATS: dict[str, Format] = {
@@ -125,6 +127,7 @@ FORMATS: dict[str, Format] = {
             "user",
             "OpenClaw's sessions: ~/.openclaw, or what of it is given",
             gather=openclaw.gather,
+            from_tools=True,
         ),
         Format(
             "realmem",
@@ -162,8 +165,8 @@ class Library:
 
     ``names`` has what belongs to those files as well, by names that do not depend on where they lie. ``stored`` is the
     digest of the memories that took the place of the recordings' own, if any did. ``digests`` are, by name, of what was
-    read of files that another process may write meanwhile. ``inventory`` says what the path holds, where that is more
-    than its files.
+    read of files that another process may write meanwhile. ``path`` is where it was read. ``inventory`` says what the
+    path holds, where that is more than its files.
     """
 
     format: Format
@@ -175,6 +178,7 @@ class Library:
     stored: str | None = None
     digests: dict[str, str] = field(default_factory=dict)
     inventory: Inventory | None = None
+    path: Path = Path()
 
     def checksums(self) -> dict[str, str]:
         """Return the sha256 of what was read, by the names of files."""
@@ -269,7 +273,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         gathered.notes if gathered else tuple(note for _, gold in pairs for note in gold.notes),
     )
     # All at once: to check is to go through every recording.
-    library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form))
+    library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form), path=path)
     if gathered:
         names = shortest_names(files)
         digests = {name: gathered.digests[file] for name, file in names.items() if file in gathered.digests}

@@ -55,11 +55,14 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             caption = raw.get("blip_caption")
             clock = max(clock + 1, _time_ms(time, spot))
             key = f"{name}/session_{number}/{identity}"
-            turns.append(Turn(key, len(turns), f"session_{number}", "user", text, clock, speaker=speaker))
             said = f"{speaker}: {text}" + (f" {caption}" if caption else "")
             # Searched under the date of its session, as in LoCoMo and in the published rankings of both.
             date = date or time
             dated = f"{date}\n{date} {said}"
+            session = f"session_{number}"
+            turns.append(
+                Turn(key, len(turns), session, "user", text, clock, speaker=speaker, said=said, index_text=dated)
+            )
             memories.append(Memory(f"{key}#0", said, dated, visible_from=len(turns), created_at=clock))
             gold[identity] = f"{key}#0"
             if match := EVIDENCE.fullmatch(identity):

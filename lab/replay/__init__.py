@@ -1,0 +1,5 @@
+"""``lab.replay`` is a package, and called it is :func:`lab.api.replay`."""
+
+from lab.callable_package import let_call
+
+let_call(__name__)

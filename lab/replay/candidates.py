@@ -9,7 +9,7 @@ none of it: a hundred configurations select from one retrieval.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -21,29 +21,26 @@ from lab.embedding.embedder import embedder_key
 from lab.errors import LabError
 from lab.files import digest
 from lab.recordings.model import Memory, Recording
-from lab.replay.loop import request_of
+from lab.replay.loop import ask_of
 from lab.replay.moments import Moment
 from lab.replay.plan import Plan
 from lab.retrieval.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
 from lab.retrieval.contract import scan_score, vector_score
 from lab.retrieval.faults import FaultPlan
+from lab.retrieval.found import Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.runs.code import code_key
-from lab.systems.contract import MakeRetriever, Retrieval, Retriever
-from lab.systems.openclaw.config.settings import DocsSettings
-from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.contract import Searches
+from lab.systems.kit import Rows, Search
 
 # Whose version may change an answer: LanceDB makes the words, numpy the distances.
 PACKAGES = ("lancedb", "numpy")
 
 
-def can_be_kept(plan: Plan, retrieval: Retrieval) -> bool:
-    """Whether candidates may be kept.
-
-    Not of the live path, which is there to be timed; nor where a fault takes part, or an arm writes into its store.
-    """
-    return plan.asked.store == "exact" and not plan.asked.faults and retrieval.owner is None
+def can_be_kept(plan: Plan) -> bool:
+    """Whether candidates may be kept: not of the live path, which is there to be timed, nor under a fault."""
+    return plan.asked.store == "exact" and not plan.asked.faults
 
 
 def candidates_path(
@@ -67,7 +64,7 @@ def candidates_path(
     asked = [
         part
         for moment in moments
-        for part in (moment.text, str(moment.seq), request_of(moment, plan.scoping, no_faults).scope or "")
+        for part in (moment.text, str(moment.seq), ask_of(moment, plan.scoping, no_faults).scope or "")
     ]
     name = digest(
         {
@@ -92,52 +89,59 @@ Kept = dict[Retrieval, Candidates]
 
 def served(plan: Plan, recording: Recording) -> bool:
     """Whether all arms of a plan can be answered from what is kept, so that a conversation's texts need no vectors."""
-    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    if not can_be_kept(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
+        return False
+    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
     return all(
-        can_be_kept(plan, retrieval)
-        and served_by(candidates_path(plan, recording, rows, happening, retrieval)).issuperset(names)
+        served_by(candidates_path(plan, recording, rows, happening, retrieval)).issuperset(names)
         for retrieval, names in signatures(plan).items()
     )
 
 
+def rows_of(plan: Plan, recording: Recording) -> list[Row]:
+    """The memories of one conversation as they are searched."""
+    return Rows().of(plan.memories_of(recording))
+
+
 def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
-    """The arms of a plan by what they search, each as a hash: an arm asks the same of the same candidates."""
+    """The arms that share their search, by how they search, each as a hash: an arm asks the same of the same."""
     found: dict[Retrieval, set[str]] = {}
-    for arm in plan.arms:
-        found.setdefault(arm.retrieval, set()).add(digest(arm.describe())[:16])
+    for arm, info in zip(plan.arms, plan.infos, strict=True):
+        if isinstance(arm, Searches) and arm.shares:
+            found.setdefault(arm.retrieval, set()).add(digest(asdict(info))[:16])
     return found
 
 
 def read_kept(plan: Plan, recording: Recording) -> Kept:
     """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
-    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    if not can_be_kept(plan):
+        return {}
+    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
     return {
         retrieval: read_candidates(
             candidates_path(plan, recording, rows, happening, retrieval),
             scan_score if retrieval.text.lane == "scan" else vector_score,
         )
-        for retrieval in plan.retrievals()
-        if can_be_kept(plan, retrieval)
+        for retrieval in signatures(plan)
     }
 
 
 def all_served(plan: Plan, kept: Kept) -> bool:
     """Whether candidates that were read can answer all arms."""
+    if not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
+        return False
     return all(
         retrieval in kept and kept[retrieval].served.issuperset(names) for retrieval, names in signatures(plan).items()
     )
 
 
-def from_kept(
-    kept: Kept, make_live: Callable[[Retrieval], StoreRetriever], docs: Mapping[DocsSettings, DocsLane]
-) -> MakeRetriever:
-    """A maker of retrievers that answer from what is kept, and ask a live one for the rest."""
+def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> Callable[[Retrieval], Search]:
+    """A maker of searches that answer from what is kept, and ask a live one for the rest."""
 
-    def make(retrieval: Retrieval) -> Retriever:
+    def make(retrieval: Retrieval) -> Search:
         if retrieval not in kept:
             return make_live(retrieval)
-        lane = docs[retrieval.docs] if retrieval.docs else None
-        return KeptRetriever(kept[retrieval], lambda: make_live(retrieval), lane)
+        return KeptRetriever(kept[retrieval], lambda: make_live(retrieval))
 
     return make
 
@@ -145,7 +149,7 @@ def from_kept(
 def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
     """Keep candidates that have changed."""
     if any(candidates.changed for candidates in kept.values()):
-        rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+        rows, happening = rows_of(plan, recording), plan.moments_of(recording)
         for retrieval, candidates in kept.items():
             if candidates.changed:
                 # What is kept saves time and is worth no failure: a cache may be read-only.

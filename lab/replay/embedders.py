@@ -1,12 +1,12 @@
-"""Notes on configurations that name another embedding model than the run used."""
+"""Notes on configurations: they name another embedding model than the run used, or what nothing here has."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from lab.embedding.embedder import DEFAULT_MODEL
-from lab.systems.arms import EMBEDDER_NAMED
+from lab.systems.contract import ArmInfo
 
 
 def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = None) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = N
     used = str(resolved["embedder"]["model"])
     by_model: dict[str, list[str]] = {}
     for arm in resolved["arms"]:
-        named = arm.get(EMBEDDER_NAMED)
+        named = arm.get("embedder")
         if named and named != used and (arms is None or arm["name"] in arms):
             by_model.setdefault(str(named), []).append(str(arm["name"]))
     return tuple(_note(names, model, used) for model, names in by_model.items())
@@ -40,3 +40,15 @@ def _note(arms: list[str], named: str, used: str) -> str:
         f"embedder: the configuration of {'arm' if one else 'arms'} {', '.join(arms)} names {named}; this run used "
         f"{used}, so its figures are not those of {'that engine' if one else 'these engines'}"
     )
+
+
+def missing_notes(infos: Iterable[ArmInfo]) -> tuple[str, ...]:
+    """One sentence on what the configurations of arms ask for and nothing here has; empty where there is nothing."""
+    by_path: dict[str, list[str]] = {}
+    for info in infos:
+        for path in info.missing:
+            by_path.setdefault(path, []).append(info.name)
+    if not by_path:
+        return ()
+    arms = list(dict.fromkeys(arm for named in by_path.values() for arm in named))
+    return (f"not implemented here: {', '.join(by_path)} (of {'arm' if len(arms) == 1 else 'arms'} {', '.join(arms)})",)

@@ -23,10 +23,11 @@ from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.processes import helpers, set_up
 from lab.recordings.model import Recording
 from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
-from lab.replay.loop import replay
+from lab.replay.loop import Wrote, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.sources import Handed, Sources, hand, prepare
+from lab.replay.sources import Handed, Sources, hand, play_of, prepare, tools_of
+from lab.replay.writes import alignments, writes_table
 from lab.runs.directory import packages
 from lab.runs.tables import table_bytes
 
@@ -40,10 +41,11 @@ PATIENCE = 10
 
 
 class Replayed(NamedTuple):
-    """The bytes of a conversation's two files, and candidates that were not kept before."""
+    """The bytes of a conversation's files (``writes`` None: nobody may write), and candidates not kept before."""
 
     receipts: bytes
     latency: bytes
+    writes: bytes | None
     kept: Kept
 
 
@@ -74,22 +76,22 @@ def run_task(task: Task) -> Replayed | str:
     plan, recording = task.plan, task.recording
     try:
         sources = task.handed.open()
-        answers = list(
-            replay(
-                recording,
-                plan.rows_of(recording),
-                plan.moments_of(recording),
-                plan.arms,
-                from_kept(task.kept, lambda one: sources.retriever(one, plan.asked.store), sources.docs),
-                scoping=plan.scoping,
-                faults=plan.faults,
-            )
+        tools = tools_of(
+            plan, recording, sources, from_kept(task.kept, lambda one: sources.retriever(one, plan.asked.store))
         )
+        wrote: list[Wrote] = []
+        answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append))
         names = signatures(plan)
         for retrieval, candidates in task.kept.items():
             candidates.serve(names[retrieval])
         changed = {retrieval: one for retrieval, one in task.kept.items() if one.changed}
-        return Replayed(table_bytes(receipts_table(answers, recording)), table_bytes(latency_table(answers)), changed)
+        aligned = alignments(recording, plan.probes(recording), wrote)
+        return Replayed(
+            table_bytes(receipts_table(answers, recording, aligned)),
+            table_bytes(latency_table(answers)),
+            table_bytes(writes_table(wrote, aligned)) if plan.source == "captured" else None,
+            changed,
+        )
     except LabError as error:
         return str(error)
     except Exception as error:  # a fault nobody foresaw ends its conversation, not the run

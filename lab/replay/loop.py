@@ -1,159 +1,271 @@
-"""The turn loop: one conversation replayed through every arm, candidates found once for arms that share them."""
+"""The turn loop: one conversation replayed through every arm, turn by turn and every turn of every role.
+
+It knows the contract (:mod:`lab.systems.contract`) and no system. Arms with an equal retrieval key have their
+candidates found once.
+"""
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
-from lab.recordings.model import NICE, Recording
+from lab.recordings.model import NICE, Memory, Recording, Turn
 from lab.replay.moments import Moment
+from lab.replay.seat import Failure, Given, Seat, booked, timed
 from lab.retrieval.faults import FaultPlan
-from lab.retrieval.row import Row
-from lab.systems.contract import MakeRetriever, Recall, Request, Retrieval, Retriever, Selector
-from lab.systems.openclaw.capture.categories import detect_category
-from lab.systems.openclaw.memory import normal_row
+from lab.systems.contract import Arm, Ask, Candidates, Recall, Retriever, Writes
+from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
-from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall.wrap import escape
+
+# Where memories come from: the recording, its own tool calls, or the systems that capture.
+Source = Literal["given", "tools", "captured"]
+SOURCES: tuple[Source, ...] = ("given", "tools", "captured")
 
 
 class Answered(NamedTuple):
     """What one arm answered at one moment.
 
     ``scope`` is the turn's own. ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them;
-    ``hard_kept`` of these rules stand in what was injected.
+    ``hard_kept`` of these rules stand in what was injected. ``failure`` is why the recall failed, where it did.
     """
 
     moment: Moment
-    arm: Selector
+    arm: str
     recall: Recall
     visible: int
     visible_nice: int
     scope: str = GLOBAL
     hard_rules: int = 0
     hard_kept: int = 0
+    failure: Failure | None = None
+
+
+class Wrote(NamedTuple):
+    """What one arm wrote at a turn, after ``context`` had been injected there (blank: nothing was)."""
+
+    arm: str
+    turn: Turn
+    writes: Writes
+    context: str
+
+
+class Heard(NamedTuple):
+    """A system that was asked, the question, and what it chose from (None: it searched by itself)."""
+
+    system: object
+    ask: Ask
+    found: Candidates | None
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What a conversation is replayed with.
+
+    ``memories`` are the recording's, labelled, in order of birth. ``scoping`` is how scopes are asked for
+    (:class:`lab.systems.contract.Ask`); under ``source`` captured, arms that write get nothing from outside, and no
+    other arm may write.
+    """
+
+    recording: Recording
+    memories: Sequence[Memory]
+    moments: Sequence[Moment]
+    tools: Tools
+    source: Source = "given"
+    faults: FaultPlan = field(default_factory=FaultPlan)
 
 
 class Reach:
     """What the memories that are born and not forgotten hold, by scope (None: all of them)."""
 
     def __init__(self) -> None:
-        self._rows = Counter[str | None]()
+        self.keys: set[str] = set()
+        self._memories = Counter[str | None]()
         self._nice = Counter[str | None]()
         self._rules: dict[str | None, list[str]] = {}
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, memories: Sequence[Memory]) -> None:
         """Take in memories in the order of birth."""
-        for row in rows:
-            for scope in (row.scope, None):
-                self._rows[scope] += 1
-                self._nice[scope] += row.importance_label == NICE
-                if row.hard_rule:
-                    self._rules.setdefault(scope, []).append(escape(" ".join(row.text.split())))
+        for memory in memories:
+            self.keys.add(memory.key)
+            for scope in (memory.scope, None):
+                self._memories[scope] += 1
+                self._nice[scope] += memory.label == NICE
+                if memory.hard_rule:
+                    self._rules.setdefault(scope, []).append(_as_injected(memory))
 
-    def remove(self, rows: Sequence[Row]) -> None:
+    def remove(self, memories: Sequence[Memory]) -> None:
         """Leave out memories that were forgotten."""
-        for row in rows:
-            for scope in (row.scope, None):
-                self._rows[scope] -= 1
-                self._nice[scope] -= row.importance_label == NICE
-                if row.hard_rule:
-                    self._rules[scope].remove(escape(" ".join(row.text.split())))
+        for memory in memories:
+            self.keys.discard(memory.key)
+            for scope in (memory.scope, None):
+                self._memories[scope] -= 1
+                self._nice[scope] -= memory.label == NICE
+                if memory.hard_rule:
+                    self._rules[scope].remove(_as_injected(memory))
 
     def of(self, scope: str | None) -> tuple[int, int, list[str]]:
-        """How many memories a scope reaches, how many of them are nice, and the texts of its hard rules as injected."""
-        return self._rows[scope], self._nice[scope], self._rules.get(scope, [])
+        """How many memories a scope reaches, how many of them are nice, and its hard rules as injected."""
+        return self._memories[scope], self._nice[scope], self._rules.get(scope, [])
 
 
-def rows_of(
-    recording: Recording, labels: dict[str, str], hard: Container[str] = (), *, detect: bool = False
-) -> list[Row]:
-    """The recording's memories as engine rows, in order of birth.
+def _as_injected(memory: Memory) -> str:
+    return escape(" ".join(memory.text.split()))
 
-    ``hard`` are keys of memories that are made hard rules. ``detect`` finds the category in the words, as capture does,
-    where those say any.
+
+def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], list[Memory]]]:
+    """A function that is asked turn after turn, and returns what has been born and what forgotten since the last.
+
+    A memory is there at a moment if ``visible_from <= seq < visible_until``. One that is stored and forgotten within
+    one turn is born before it goes.
     """
-    rows = (
-        normal_row(
-            memory.key,
-            memory.text,
-            memory.index_text,
-            memory.created_at,
-            category=(detect_category(memory.text) if detect else None) or memory.category,
-            label=labels[memory.key],
-            scope=memory.scope,
-            trust=memory.trust,
-            hard_rule=memory.hard_rule or memory.key in hard,
+    coming = deque(memories)
+    ends = deque(
+        sorted(
+            (max(memory.visible_from, memory.visible_until), place)
+            for place, memory in enumerate(memories)
+            if memory.visible_until is not None
         )
-        for memory in recording.memories
     )
-    return [
-        replace(row, place=memory.place, embedded=memory.embedded)
-        for row, memory in zip(rows, recording.memories, strict=True)
-    ]
+
+    def until(seq: int) -> tuple[list[Memory], list[Memory]]:
+        born: list[Memory] = []
+        while coming and coming[0].visible_from <= seq:
+            born.append(coming.popleft())
+        gone: list[Memory] = []
+        while ends and ends[0][0] <= seq:
+            gone.append(memories[ends.popleft()[1]])
+        return born, gone
+
+    return until
 
 
 def replay(
-    recording: Recording,
-    rows: Sequence[Row],
-    moments: Sequence[Moment],
-    arms: Sequence[Selector],
-    make_retriever: MakeRetriever,
-    *,
-    scoping: str,
-    faults: FaultPlan | None = None,
-) -> Iterator[Answered]:
-    """Yield every answer, moments in order and arms in the order given, each arm without a past at the start.
+    play: Play,
+    arms: Sequence[Arm],
+    wrote: Callable[[Wrote], None] = lambda _: None,
+    heard: Callable[[Heard], None] = lambda _: None,
+) -> Generator[Answered]:
+    """Yield every answer, moments in order and arms in the order given.
 
-    A memory is visible at a moment if ``visible_from <= seq < visible_until``. ``make_retriever`` is called once for
-    each distinct retrieval. ``scoping`` is one of :data:`lab.systems.openclaw.recall.turn.SCOPING`.
+    ``wrote`` hears of what is written, ``heard`` of every system that was asked, before its answer comes.
+
+    Systems are handed what is born and forgotten before the first turn at which it matters, are asked, and see the
+    turn. Under a source other than ``captured`` nobody writes, and turns without a recall change nothing.
     """
-    arms = [arm.fresh() for arm in arms]
-    retrievers = {settings: make_retriever(settings) for settings in dict.fromkeys(arm.retrieval for arm in arms)}
-    for retriever in retrievers.values():
-        retriever.expect([moment.text for moment in moments])
-    plan = faults or FaultPlan()
     reach = Reach()
-    born = 0
-    ends = deque(endings(recording))
+    given = Given({memory.key for memory in play.memories}, reach.keys)
+    captured = play.source == "captured"
+    seats = [
+        Seat(arm, info, Kit(play.tools, arm.name, captures=captured and info.writes), given, fed=not writes)
+        for arm in arms
+        for info in (arm.describe(),)
+        for writes in (captured and info.writes,)
+    ]
+    stage = _Stage(play, seats, reach, heard)
+    by_turn: dict[int, list[Moment]] = {}
+    for moment in play.moments:
+        by_turn.setdefault(moment.seq, []).append(moment)
     try:
-        for moment in moments:
-            ready = born
-            while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
-                ready += 1
-            if ready > born:
-                for retriever in retrievers.values():
-                    retriever.observe(rows[born:ready])
-                reach.add(rows[born:ready])
-                born = ready
-            forgotten = []
-            while ends and ends[0][0] <= moment.seq:
-                forgotten.append(rows[ends.popleft()[1]])
-            if forgotten:
-                for retriever in retrievers.values():
-                    retriever.forget(forgotten)
-                reach.remove(forgotten)
-            request = request_of(moment, scoping, plan)
-            yield from _answer(moment, request, arms, retrievers, reach)
+        stage.expect(play.moments)
+        for turn in play.recording.turns:
+            injected: dict[str, str] = {}
+            play.tools.clock.now_ms = turn.time_ms
+            here = by_turn.get(turn.seq, ())
+            if here or captured:
+                stage.advance(turn.seq)
+            for moment in here:
+                for answered in stage.answer(moment):
+                    if moment.recalls:
+                        injected[answered.arm] = answered.recall.context
+                        if answered.recall.writes:
+                            wrote(Wrote(answered.arm, turn, answered.recall.writes, ""))
+                    yield answered
+            for seat in seats:
+                writes = seat.observe(turn)
+                if writes:
+                    wrote(Wrote(seat.name, turn, writes, injected.get(seat.name, "")))
+        for moment in by_turn.get(len(play.recording.turns), ()):
+            play.tools.clock.now_ms = moment.now_ms
+            stage.advance(moment.seq)
+            yield from stage.answer(moment)
     finally:
-        for retriever in retrievers.values():
+        stage.close()
+
+
+class _Stage:
+    """The seats of one conversation with the retrievers that they share."""
+
+    def __init__(self, play: Play, seats: Sequence[Seat], reach: Reach, heard: Callable[[Heard], None]) -> None:
+        self._play, self._seats, self._reach, self._heard = play, seats, reach, heard
+        self._until = births(play.memories)
+        self._retrievers: dict[Hashable, Retriever] = {}
+        for seat in seats:
+            shared = seat.shared
+            if shared is not None and shared.retrieval_key not in self._retrievers:
+                self._retrievers[shared.retrieval_key] = shared.open_retriever()
+
+    def expect(self, moments: Sequence[Moment]) -> None:
+        """Say what will be asked."""
+        texts = [moment.text for moment in moments]
+        for retriever in self._retrievers.values():
+            retriever.expect(texts)
+
+    def advance(self, seq: int) -> None:
+        """Hand over what was born and forgotten by a turn."""
+        born, gone = self._until(seq)
+        if born:
+            for each in (*self._retrievers.values(),):
+                each.observe(born)
+            for seat in self._seats:
+                seat.remember(born)
+            self._reach.add(born)
+        if gone:
+            keys = [memory.key for memory in gone]
+            for each in (*self._retrievers.values(),):
+                each.forget(keys)
+            for seat in self._seats:
+                seat.forget(keys)
+            self._reach.remove(gone)
+
+    def answer(self, moment: Moment) -> Iterator[Answered]:
+        """Ask every arm."""
+        ask = ask_of(moment, self._play.tools.scoping, self._play.faults)
+        told = replace(ask, grades=moment.probe.grades if moment.probe else {})
+        found: dict[Hashable, tuple[Candidates, int]] = {}
+        reachable, nice, rules = self._reach.of(ask.scope)
+        # Where scopes are not enforced, the recorded one still says what is a turn's own.
+        home = ask.scope or moment.scope or GLOBAL
+        for seat in self._seats:
+            shared = seat.shared
+            key = shared.retrieval_key if shared is not None else None
+            if key is not None and key not in found:
+                retriever = self._retrievers[key]
+                found[key] = timed(lambda retriever=retriever: retriever.retrieve(ask))  # type: ignore[misc]
+            candidates, retrieved = found[key] if key is not None else (None, None)
+            recall, failure = seat.ask(told if seat.info.needs_gold else ask, candidates)
+            recall = booked(recall, retrieved)
+            self._heard(Heard(seat.system, ask, candidates))
+            kept = 0
+            bound = rules if seat.fed and recall.status not in ("skipped", "failed") else []
+            if bound:
+                # A digest folds the lines of a text into one.
+                said = " ".join(recall.context.split())
+                kept = sum(rule in said for rule in bound)
+            held = (reachable, nice) if seat.fed else (0, 0)
+            yield Answered(moment, seat.name, recall, held[0] + len(seat.own), held[1], home, len(bound), kept, failure)
+
+    def close(self) -> None:
+        """Close everything."""
+        for seat in self._seats:
+            seat.close()
+        for retriever in self._retrievers.values():
             retriever.close()
 
 
-def endings(recording: Recording) -> list[tuple[int, int]]:
-    """Return from which turn on each forgotten memory is gone, with its place among the memories, in order."""
-    # Not before it is born: a memory may be stored and forgotten within one turn.
-    return sorted(
-        (max(memory.visible_from, memory.visible_until), place)
-        for place, memory in enumerate(recording.memories)
-        if memory.visible_until is not None
-    )
-
-
-def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:
+def ask_of(moment: Moment, scoping: str, faults: FaultPlan) -> Ask:
     """What is asked at a moment.
 
     A probe from outside has no recorded scope, so it is asked of all; under ``tags`` its own words decide.
@@ -163,45 +275,13 @@ def request_of(moment: Moment, scoping: str, faults: FaultPlan) -> Request:
         scope, how = resolve_scope(None, moment.text, ScopePolicy())[1].scope, scoping
     elif scoping == "given" and moment.scope is not None:
         scope, how = moment.scope, scoping
-    return Request(
+    return Ask(
         moment.key,
         moment.text,
-        scope,
         moment.now_ms,
+        scope,
         moment.session,
-        moment.recalls,
+        not moment.recalls,
         how,
         faults.at(moment.key),
-        moment.probe.grades if moment.probe else {},
     )
-
-
-def _answer(
-    moment: Moment,
-    request: Request,
-    arms: Sequence[Selector],
-    retrievers: dict[Retrieval, Retriever],
-    reach: Reach,
-) -> Iterator[Answered]:
-    found: dict[Retrieval, Memories] = {}
-    reachable, nice, rules = reach.of(request.scope)
-    # Where scopes are not enforced, the recorded one still says what is a turn's own.
-    home = request.scope or moment.scope or GLOBAL
-    for arm in arms:
-        if arm.retrieval not in found:
-            started = time.perf_counter_ns()
-            found[arm.retrieval] = retrievers[arm.retrieval].retrieve(request)
-            retrieved = time.perf_counter_ns() - started
-        else:
-            retrieved = 0
-        recall = arm.select(request, found[arm.retrieval])
-        if retrieved:
-            recall.timings["retrieve"] = retrieved
-        kept = 0
-        if rules:
-            # A digest folds the lines of a text into one.
-            said = " ".join(recall.context.split())
-            kept = sum(rule in said for rule in rules)
-        # A prompt that was passed over injects nothing, and loses nothing.
-        bound = 0 if recall.receipt.get("skipped") else len(rules)
-        yield Answered(moment, arm, recall, reachable, nice, home, bound, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,23 @@ from lab.files import digest, sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.recordings.equal import EQUAL, equal_conversations
-from lab.recordings.model import MUST, Recording
+from lab.recordings.model import MUST, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
-from lab.replay.loop import rows_of
+from lab.replay.loop import SOURCES, Source
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.moments import RECALL_TURNS, Moment, moments
 from lab.retrieval.faults import FaultPlan
+from lab.retrieval.found import Retrieval
 from lab.retrieval.retrievers import STORES
-from lab.retrieval.row import Row
 from lab.runs.directory import RunDirectory
 from lab.shelf import golden_beside
-from lab.systems.arms import EMBEDDER_NAMED, ArmSpec, described_arm, make_arm, parse_arms
-from lab.systems.contract import Retrieval, Selector
-from lab.systems.openclaw.config.settings import DocsSettings
-from lab.systems.openclaw.docs.globs import plan_ingest
+from lab.systems.contract import Arm, ArmInfo, Searches
+from lab.systems.openclaw.capture.categories import detect_category
+from lab.systems.openclaw.memory import is_hard_rule
+from lab.systems.openclaw.recall.scope import GLOBAL
+from lab.systems.registry import make_arm, parse_arms, version_of
+from lab.systems.spec import ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
@@ -67,6 +69,7 @@ class Asked:
     hard_rules: int = 0
     categories: str = "recorded"
     vectors: str = "embed"
+    source: str = "given"
 
     @classmethod
     def of_manifest(cls, values: dict[str, Any]) -> Asked:
@@ -83,7 +86,8 @@ class Plan:
     library: Library
     recordings: tuple[Recording, ...]
     specs: tuple[ArmSpec, ...]
-    arms: tuple[Selector, ...]
+    arms: tuple[Arm, ...]
+    infos: tuple[ArmInfo, ...]
     labels: Labels
     recall_turns: str
     embedder: Embedder
@@ -110,21 +114,36 @@ class Plan:
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
         return replace(self, library=library, recordings=(recording,), golden_files=())
 
+    @property
+    def source(self) -> Source:
+        """Where memories come from."""
+        return next(one for one in SOURCES if one == self.asked.source)
+
     def retrievals(self) -> tuple[Retrieval, ...]:
-        """What the arms search, each once."""
-        return tuple(dict.fromkeys(arm.retrieval for arm in self.arms))
+        """How the arms search, as far as that is known of them, each way once."""
+        return tuple(dict.fromkeys(arm.retrieval for arm in self.arms if isinstance(arm, Searches)))
 
     def labels_of(self, recording: Recording) -> dict[str, str]:
         """The label of each memory of one conversation."""
         gold = {judgement.memory for probe in self.probes(recording) for judgement in probe.relevant}
         return self.labels.of(recording, gold)
 
-    def rows_of(self, recording: Recording) -> list[Row]:
-        """The memories of one conversation as the engine stores them."""
+    def memories_of(self, recording: Recording) -> tuple[Memory, ...]:
+        """The memories of one conversation as systems are given them: labelled, hard rules and categories decided."""
         labels = self.labels_of(recording)
         must = [key for key, label in labels.items() if label == MUST]
         drawn = sorted(must, key=lambda key: draw(self.asked.seed, f"hard {key}"))[: self.asked.hard_rules]
-        return rows_of(recording, labels, frozenset(drawn), detect=self.asked.categories == "detected")
+        hard, detect = frozenset(drawn), self.asked.categories == "detected"
+        return tuple(
+            replace(
+                memory,
+                label=labels.get(memory.key, UNKNOWN),
+                category=(detect_category(memory.text) if detect else None) or memory.category,
+                scope=memory.scope or GLOBAL,
+                hard_rule=memory.hard_rule or memory.key in hard or is_hard_rule(memory.text),
+            )
+            for memory in recording.memories
+        )
 
     def moments_of(self, recording: Recording) -> list[Moment]:
         """The recalls of one conversation in order."""
@@ -135,15 +154,13 @@ class Plan:
         stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,
-            "arms": [_described(spec, arm) for spec, arm in zip(self.specs, self.arms, strict=True)],
+            "arms": [told_arm(info) for info in self.infos],
             "store": self.asked.store,
             "profile": self.asked.profile,
             "depth": self.asked.depth,
             "embedder": self.embedder.identity(),
             "faults": sorted(self.asked.faults),
-            "documents": {
-                path: content for one in self.retrievals() if one.docs for path, content in documents(one.docs)
-            },
+            "source": self.asked.source,
             **stored,
         }
 
@@ -175,28 +192,31 @@ class Plan:
         return digest(self.resolved())
 
 
-def _described(spec: ArmSpec, arm: Selector) -> dict[str, Any]:
-    """An arm as a manifest keeps it, with the embedder that its configuration names, if it names one."""
-    return arm.describe() | ({EMBEDDER_NAMED: spec.embedder_named} if spec.embedder_named else {})
+def told_arm(info: ArmInfo) -> dict[str, Any]:
+    """An arm as a manifest keeps it: what makes it again, and what measures ask of it."""
+    told = {name: value for name, value in asdict(info).items() if value not in ("", None, {})}
+    return {**told, "config": dict(info.config)}
 
 
-def documents(settings: DocsSettings) -> list[tuple[str, str]]:
-    """The documents of a cold lane: how each is cited, and the sha256 of its content."""
-    plan = plan_ingest(settings)
-    return [(f"{file.repo}:{file.path}", sha256_file(file.file)) for file in plan.files]
-
-
-def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, Any]] | None = None) -> Plan:
+def make_plan(
+    asked: Asked,
+    *,
+    judged: bool = True,
+    arms: Sequence[Mapping[str, Any]] | None = None,
+    made: Mapping[str, Arm] | None = None,
+) -> Plan:
     """Read what is named, check what was asked, and decide the defaults.
 
     Without ``judged`` no golden set is read, and the probes of the recordings are left out. ``arms`` are descriptions
-    that stand for the arms' configuration files. Raises :class:`UnusableInput` for what cannot be done.
+    that stand for the arms' configuration files; ``made`` are arms that are there already, by name. Raises
+    :class:`UnusableInput` for what cannot be done.
     """
     choices = (
         ("store", asked.store, STORES),
         ("scope", asked.scope, SCOPES),
         ("categories", asked.categories, CATEGORIES),
         ("vectors", asked.vectors, VECTORS),
+        ("source", asked.source, SOURCES),
     )
     for what, value, known in choices:
         if value not in known:
@@ -208,19 +228,13 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
         raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
     if asked.hard_rules < 0:
         raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
-    if arms is None:
-        specs = parse_arms(asked.arms, Path(asked.config) if asked.config else None)
-        made = tuple(
-            make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
-            for spec in specs
-        )
-    else:
-        specs = tuple(
-            ArmSpec(told["name"], told["system"], told["config"], embedder_named=told.get(EMBEDDER_NAMED))
-            for told in arms
-        )
-        made = tuple(described_arm(told, asked.profile) for told in arms)
+    config = Path(asked.config) if asked.config else None
+    specs = parse_arms(asked.arms, config, made or {}) if arms is None else _specs_of(arms)
+    specs = with_options(specs, asked)
+    opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
+    infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
     library = read_library(Path(asked.path), asked.format, memories=asked.memories)
+    _require_source(asked, library, infos)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
@@ -246,7 +260,38 @@ def make_plan(asked: Asked, *, judged: bool = True, arms: Sequence[Mapping[str, 
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     embedder = embedder_named(asked.embedder)
-    return Plan(asked, library, recordings, specs, made, labels, recall_turns, embedder, files, vectors)
+    return Plan(asked, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
+
+
+def with_options(specs: Sequence[ArmSpec], asked: Asked) -> tuple[ArmSpec, ...]:
+    """The specs under the options of a replay."""
+    return tuple(
+        replace(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+        for spec in specs
+    )
+
+
+def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
+    """What an arm says of itself, with the version of the package that it comes from."""
+    info = arm.describe()
+    return replace(info, version=info.version or version_of(spec.system))
+
+
+def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:
+    """Arms out of their own descriptions, as a manifest keeps them: their files may say something else by now."""
+    return tuple(
+        ArmSpec(told["name"], told["system"], told["config"], f"arm {told['name']}", embedder=told.get("embedder"))
+        for told in arms
+    )
+
+
+def _require_source(asked: Asked, library: Library, infos: Sequence[ArmInfo]) -> None:
+    """Refuse a source that these recordings do not have, or that none of the arms can do with."""
+    if asked.source == "captured" and not any(info.writes for info in infos):
+        raise UnusableInput("source captured: none of these arms captures memories; verbatim is one that does")
+    if asked.source == "tools" and (asked.memories_from or not library.format.from_tools):
+        what = "--memories-from" if asked.memories_from else f"format {library.format.name!r}"
+        raise UnusableInput(f"source tools: {what} has no memories from tool calls; format openclaw has")
 
 
 def plan_of(run: RunDirectory) -> Plan:

@@ -6,24 +6,23 @@ No golden set is read, so nobody's gold decides what the next judge is shown.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from lab.draw import draw
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
 from lab.replay.labels import tell_labels
-from lab.replay.loop import endings, replay
+from lab.replay.loop import births, replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.sources import Announce, open_sources, prepare
+from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
 from lab.systems.openclaw.recall.trivial import is_trivial
 from lab.words import counted
 
@@ -46,9 +45,10 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
     """
     if depth < 1:
         raise UnusableInput(f"depth {depth} is not a whole number from 1")
-    plan = make_plan(replace(asked, recall_turns="user", depth=depth), judged=False)
-    if any(spec.system == "oracle" for spec in plan.specs):
-        raise UnusableInput("arm 'oracle' returns what a golden set says, and a pool is made before there is one")
+    plan = make_plan(replace(asked, recall_turns="user", depth=depth, store="exact"), judged=False)
+    for info in plan.infos:
+        if info.needs_gold:
+            raise UnusableInput(f"arm {info.name!r} returns what a golden set says; a pool is made before there is one")
     wanted = _choose(plan.recordings, chosen, depth, asked.seed, announce)
     own = [one for one in plan.recordings if wanted[one.conversation]]
     told = tell_labels(plan.labels, asked.labels, (plan.labels_of(one) for one in own))
@@ -59,18 +59,12 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
     turns: list[PooledTurn] = []
     for recording in own:
         found: dict[str, dict[str, dict[str, int]]] = {key: {} for key in wanted[recording.conversation]}
-        answers = replay(
-            recording,
-            plan.rows_of(recording),
-            plan.moments_of(recording),
-            plan.arms,
-            lambda retrieval: sources.retriever(retrieval, "exact"),
-            scoping=plan.scoping,
-        )
-        for answer in answers:
+        for answer in replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms):
+            if answer.failure:
+                raise CannotMeasure(f"{answer.moment.key}: arm {answer.arm} failed: {answer.failure}")
             if answer.moment.key in found:
                 for rank, item in enumerate(answer.recall.items[:depth], 1):
-                    found[answer.moment.key].setdefault(item.key, {})[answer.arm.name] = rank
+                    found[answer.moment.key].setdefault(item.id, {})[answer.arm] = rank
         turns += [PooledTurn(key, _shuffled(key, items, asked.seed)) for key, items in found.items()]
         announce(f"{recording.conversation}: {counted(len(found), 'turn')} pooled")
     return _pool(plan, depth, turns)
@@ -169,10 +163,11 @@ def _choose(
 
 def _asked(recording: Recording, least: int) -> list[Turn]:
     """The user turns at which there are so many memories."""
-    born = sorted(memory.visible_from for memory in recording.memories)
-    gone = [seq for seq, _ in endings(recording)]
-    return [
-        turn
-        for turn in recording.turns
-        if turn.role == "user" and bisect_right(born, turn.seq) - bisect_right(gone, turn.seq) >= least
-    ]
+    until, there = births(recording.memories), 0
+    found = []
+    for turn in recording.turns:
+        born, gone = until(turn.seq)
+        there += len(born) - len(gone)
+        if turn.role == "user" and there >= least:
+            found.append(turn)
+    return found

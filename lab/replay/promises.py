@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from lab.recordings.model import Recording
-from lab.systems.contract import Recall
+from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN
 
 _MARKUP = re.compile("[<>&]")
@@ -45,16 +45,13 @@ class Promises:
 
     def __init__(self, recording: Recording) -> None:
         self._known = {memory.key: memory for memory in recording.memories}
-        texts: dict[str, int] = {}
+        texts: dict[str, str] = {}
         self._said = {
-            memory.key: texts.setdefault(" ".join(memory.text.casefold().split()), len(texts))
-            for memory in recording.memories
+            memory.key: texts.setdefault(folded := _folded(memory.text), folded) for memory in recording.memories
         }
         # Texts with markup, as they should stand in a block; the engine's own escaping is what is being checked.
         self._escaped = {
-            memory.key: escape(memory.text).replace("&#x27;", "&#39;")
-            for memory in recording.memories
-            if _MARKUP.search(memory.text)
+            memory.key: _escaped(memory.text) for memory in recording.memories if _MARKUP.search(memory.text)
         }
         # By superseded memory: from when on it is, and by which, those that supersede its successors included.
         self._until: dict[str, int] = {}
@@ -68,18 +65,29 @@ class Promises:
         self._ends = sorted(self._until.values())
 
     def check(self, recall: Recall, seq: int) -> Checked:
-        """Hold what was recalled at a moment against it. A key that the recording does not know breaks nothing."""
-        keys = [one.key for one in recall.items[: recall.injected]]
-        said = [self._said[key] for key in keys if key in self._said]
+        """Hold what was recalled at a moment against it.
+
+        Of an item that the system wrote itself, whether it was there has been held against its writes
+        (:mod:`lab.replay.seat`).
+        """
+        injected = recall.items[: recall.injected]
+        keys = [one.id for one in injected]
+        said = [self._said[one.id] if one.id in self._said else _folded(one.text) for one in injected]
         superseded = [place for place, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
             sum(key in self._known and not self._known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
             len(said) - len(set(said)),
-            _raw([self._escaped[key] for key in keys if key in self._escaped], recall.context),
+            _raw([text for one in injected if (text := self._escaped_text(one))], recall.context),
             len(superseded),
             sum(self.unreplaced(keys[place], (*recall.pinned, *keys[:place])) for place in superseded),
             bisect_right(self._ends, seq),
         )
+
+    def _escaped_text(self, item: Item) -> str | None:
+        """A text with markup as it should stand in the block; None where there is none in it."""
+        if item.id in self._known:
+            return self._escaped.get(item.id)
+        return _escaped(item.text) if _MARKUP.search(item.text) else None
 
     def superseded(self, key: str, seq: int) -> bool:
         """Whether a memory that is born by then supersedes this one."""
@@ -88,6 +96,14 @@ class Promises:
     def unreplaced(self, key: str, before: Iterable[str]) -> bool:
         """Whether none of these supersedes a memory."""
         return self._newer[key].isdisjoint(before)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _escaped(text: str) -> str:
+    return escape(text).replace("&#x27;", "&#39;")
 
 
 def _raw(escaped: Sequence[str], context: str) -> int:

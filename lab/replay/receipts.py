@@ -6,32 +6,49 @@ never by text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import booleans, lists, numbers, strings
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.promises import Checked, Promises, tokens
-from lab.systems.contract import Item
-from lab.systems.openclaw.js import js_json
+from lab.replay.writes import Aligned
 from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KIND, VERSION = "lab.receipts", "3"
-ITEM_FIELDS = tuple(Item._fields)
-# How a field is kept: None as text, else as numbers of this kind.
-ITEM_KINDS = (None, None, None, None, None, "float64", "int32", "int32", None)
+KIND, VERSION = "lab.receipts", "4"
 
 
-def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Table:
+class Listed(NamedTuple):
+    """An item as a receipt lists it; see :func:`receipts_table`."""
+
+    key: str
+    id: str
+    tier: str | None
+    label: str | None
+    scope: str | None
+    score: float
+    fts_rank: int | None
+    vec_rank: int | None
+    decision: str | None
+
+
+ITEM_FIELDS = Listed._fields
+# Fields that are kept as numbers of a kind, and not as text.
+NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
+
+
+def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: Aligned) -> pa.Table:
     """The receipts of one conversation, a row an answer.
 
-    Columns ``arm, turn, seq, scope, recalls, probe, injected, visible, visible_nice, chars, hard_rules, hard_kept,
-    pinned, duplicates``, a list column ``item_…`` for each field of an item, ``log, receipt``, and of the block:
+    Columns ``arm, turn, seq, scope, recalls, probe, status, failure`` (why the recall failed; else null), ``injected,
+    visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column ``item_…`` for each of
+    :data:`ITEM_FIELDS`, ``log, receipt``, and of the block what follows. ``item_key`` is the memory's key; of a
+    captured item the judged memory that it stands for, where no item before it stands for the same, else its own id.
 
     * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
     * ``evicted``: what the budget dropped; null where no receipt tells
@@ -47,20 +64,22 @@ def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Tabl
     checked = [promises.check(one.recall, one.moment.seq) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
-    flat = [item for recall in recalls for item in recall.items]
+    flat = [values for one in answers for values in _items(one, aligned)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
     listed = {
-        f"item_{name}": lists(counts, strings(column) if kind is None else numbers(column, kind))
-        for name, column, kind in zip(ITEM_FIELDS, columns, ITEM_KINDS, strict=True)
+        f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
+        for name, column in zip(ITEM_FIELDS, columns, strict=True)
     }
     table = pa.table(
         {
-            "arm": strings([one.arm.name for one in answers]),
+            "arm": strings([one.arm for one in answers]),
             "turn": strings([one.moment.key for one in answers]),
             "seq": numbers([one.moment.seq for one in answers], "int32"),
             "scope": strings([one.scope for one in answers]),
             "recalls": booleans([one.moment.recalls for one in answers]),
             "probe": strings([one.moment.probe.id if one.moment.probe else None for one in answers]),
+            "status": strings([recall.status for recall in recalls]),
+            "failure": strings([str(one.failure) if one.failure else None for one in answers]),
             "injected": numbers([recall.injected for recall in recalls], "int32"),
             "visible": numbers([one.visible for one in answers], "int32"),
             "visible_nice": numbers([one.visible_nice for one in answers], "int32"),
@@ -74,7 +93,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording) -> pa.Tabl
             "receipt": strings([_receipt(one) for one in answers]),
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
-            "evicted": numbers([_evicted(recall.receipt) for recall in recalls], "int32"),
+            "evicted": numbers([recall.evicted for recall in recalls], "int32"),
             **{name: numbers([one[place] for one in checked], "int32") for place, name in enumerate(Checked._fields)},
         }
     )
@@ -89,7 +108,7 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     timed = [(one, stage, spent) for one in answers for stage, spent in one.recall.timings.items()]
     table = pa.table(
         {
-            "arm": strings([one.arm.name for one, _, _ in timed]),
+            "arm": strings([one.arm for one, _, _ in timed]),
             "turn": strings([one.moment.key for one, _, _ in timed]),
             "stage": strings([stage for _, stage, _ in timed]),
             "ns": numbers([spent for _, _, spent in timed], "int64"),
@@ -99,12 +118,23 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
+def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
+    """The columns of the items of an answer."""
+    taken: set[str] = set()
+    for item in one.recall.items:
+        alignment = aligned.get((one.arm, item.id)) if aligned else None
+        key = alignment.memory if alignment is not None and alignment.memory not in taken else item.id
+        taken.add(key)
+        own, label, scope, fts_rank, vec_rank, decision = item.signals
+        yield Listed(key, own or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
+
+
 def _receipt(one: Answered) -> str:
-    """The receipt as JSON; under profile ``upstream`` byte by byte as the plugin logs it."""
+    """The receipt as the system writes it, else as JSON."""
     import orjson
 
-    receipt = one.recall.receipt
-    return js_json(receipt) if one.arm.config.upstream else orjson.dumps(receipt).decode()
+    recall = one.recall
+    return orjson.dumps(recall.receipt).decode() if recall.receipt_text is None else recall.receipt_text
 
 
 def _hash(context: str) -> str:
@@ -112,14 +142,10 @@ def _hash(context: str) -> str:
     return sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _evicted(receipt: dict[str, Any]) -> int | None:
-    return (receipt.get("budget") or {}).get("droppedCount", 0) if receipt else None
-
-
 def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
     return lists([len(one) for one in values], strings([text for one in values for text in one]))
 
 
-def item(row: dict[str, Any], rank: int) -> Item:
+def listed(row: Mapping[str, Any], rank: int) -> Listed:
     """The item at a rank (from 0) of a row read with ``to_pylist``."""
-    return Item(*(row[f"item_{name}"][rank] for name in ITEM_FIELDS))
+    return Listed(*(row[f"item_{name}"][rank] for name in ITEM_FIELDS))

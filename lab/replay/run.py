@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,14 +10,15 @@ from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_whole
 from lab.recordings.equal import EQUAL
 from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes
+from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
-from lab.replay.sources import Announce, open_sources, prepare, told_documents
+from lab.replay.sources import Announce, open_sources, prepare
 from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.systems.contract import Arm
 from lab.words import free_of_credentials
 
 
@@ -40,15 +42,17 @@ def run_replay(
     shard: Shard | None = None,
     kept: bool = True,
     announce: Announce = lambda _: None,
+    made: Mapping[str, Arm] | None = None,
 ) -> Outcome:
     """Replay what was asked, or a shard of it, into ``out``.
 
     ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
-    the replay. Without ``kept`` candidates that were kept are neither read nor written: every search is made. Raises
-    :class:`lab.errors.InUse` while another process writes into ``out``.
+    the replay. ``made`` are arms that are there already, by name. Without ``kept`` candidates that were kept are
+    neither read nor written: every search is made. Raises :class:`lab.errors.InUse` while another process writes into
+    ``out``.
     """
-    plan = make_plan(asked)
+    plan = make_plan(asked, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(out, free_of_credentials(asdict(asked)), plan.resolved(), plan.comparable(), part)
@@ -56,7 +60,7 @@ def run_replay(
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in embedder_notes(run.manifest["resolved"]):
+    for note in (*embedder_notes(run.manifest["resolved"]), *missing_notes(plan.infos)):
         announce(note)
     for names in run.manifest["resolved"].get(EQUAL, []):
         announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
@@ -70,9 +74,7 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
     waiting = [one for one in plan.recordings if one.conversation in own and one.conversation not in skipped]
     done: list[str] = []
     problems: dict[str, str] = {}
-    sources = open_sources(plan)
-    for lane in sources.docs.values():
-        announce(told_documents(lane))
+    sources = open_sources(plan, announce)
     # Whether there are workers is known before hours are spent on embedding.
     with workers_for(len(waiting), jobs, dask) as workers:
         embedded = prepare(plan, [one for one in waiting if not (kept and served(plan, one))], sources, announce)
@@ -93,11 +95,13 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
 
 
 def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Write a conversation's two files, receipts last: they are what says that it is done. Or why there are none."""
+    """Write a conversation's files, receipts last: they are what says that it is done. Or why there are none."""
     if isinstance(found, str):
         return found
     try:
         write_whole(run.latency(conversation), found.latency)
+        if found.writes is not None:
+            write_whole(run.writes(conversation), found.writes)
         write_whole(run.receipts(conversation), found.receipts)
     except CannotWrite:
         raise

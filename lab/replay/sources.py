@@ -1,4 +1,4 @@
-"""What a conversation is replayed with besides its recording: vectors, words and documents.
+"""What a conversation is replayed with besides its recording: vectors, words, and what arms prepare.
 
 The caches hold them for all conversations; a task is handed those of its own, so that whoever works on it needs no
 cache, and has the vectors that this machine computed.
@@ -6,26 +6,23 @@ cache, and has the vectors that this machine computed.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.embedding.cache import cache_folder
-from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key, roles_of
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
 from lab.embedding.stored import StoredVectors
 from lab.embedding.vectors import AGREE, Vectors
-from lab.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
-from lab.files import digest
+from lab.errors import CannotWrite, UnusableInput
 from lab.recordings.model import Recording
+from lab.replay.loop import Play
 from lab.replay.plan import Plan
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.found import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
 from lab.retrieval.tokens import TextSettings, Words, words_under
-from lab.systems.contract import Retrieval
-from lab.systems.openclaw.config.settings import DocsSettings
-from lab.systems.openclaw.docs.index import DocsIndex
-from lab.systems.openclaw.docs.lane import DocsLane, open_docs
+from lab.systems.contract import Prepares
+from lab.systems.kit import Search, Tools, Workshop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,77 +34,60 @@ AGREEING = 5
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Vectors and words of texts, documents, and the vectors that a store held of its memories, where they are used."""
+    """Vectors and words of texts, what arms prepared, by name, and the vectors that a store held, where used."""
 
     embedder: Embedder
     vectors: VectorsOf
     words: dict[TextSettings, Words]
-    docs: dict[DocsSettings, DocsLane]
+    prepared: dict[str, bytes]
     stored: StoredVectors | None = None
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
         """An empty store of the kind ``store``, ready to be fed and asked."""
+        words = self.words.get(retrieval.text) or self.words.setdefault(retrieval.text, words_under(retrieval.text))
         return StoreRetriever(
             make_store(store, self.vectors.dimension, retrieval.text),
             self.vectors,
-            self.words[retrieval.text],
+            words,
             retrieval.clamp,
-            self.docs[retrieval.docs] if retrieval.docs else None,
-            writes=retrieval.owner is not None,
             as_stored=retrieval.text.lane == "scan",
             stored=self.stored,
         )
 
 
-def open_sources(plan: Plan) -> Sources:
-    """Open the caches that a plan reads."""
+def open_sources(plan: Plan, announce: Announce = lambda _: None) -> Sources:
+    """Open the caches that a plan reads, and let its arms prepare; ``announce`` hears what these have to say."""
     vectors = Vectors(plan.embedder)
-    asked = plan.retrievals()
-    words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in asked)}
-    wanted = dict.fromkeys(one.docs for one in asked if one.docs)
-    docs = {one: _docs_lane(one, plan.embedder, vectors) for one in wanted}
-    return Sources(plan.embedder, vectors, words, docs, plan.vectors)
+    words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in plan.retrievals())}
+    workshop = Workshop(plan.embedder, vectors, announce)
+    made = {arm.name: arm.prepare(workshop) for arm in plan.arms if isinstance(arm, Prepares)}
+    prepared = {name: data for name, data in made.items() if data is not None}
+    return Sources(plan.embedder, vectors, words, prepared, plan.vectors)
 
 
-def told_documents(lane: DocsLane) -> str:
-    """How many documents a lane may cite, or why none."""
-    found = lane.index.last_ingest if lane.index else {}
-    if found.get("skipReason"):
-        return f"documents: none ({found['skipReason']}); docsColdLane.sourceRoots are paths from the current folder"
-    missing = found.get("missingRoots") or ()
-    absent = f"; no such source root: {', '.join(missing)}" if missing else ""
-    return f"documents: {found.get('filesMatched', 0)} files{absent}"
+def tools_of(
+    plan: Plan, recording: Recording, sources: Sources, keeping: Callable[[Retrieval], Search] | None = None
+) -> Tools:
+    """The tools of one conversation; ``keeping`` makes searches that may answer from what is kept."""
+
+    def live(retrieval: Retrieval) -> StoreRetriever:
+        return sources.retriever(retrieval, plan.asked.store)
+
+    return Tools(
+        recording.conversation,
+        sources.embedder,
+        sources.vectors,
+        keeping or live,
+        live,
+        plan.asked.seed,
+        plan.scoping,
+        sources.prepared,
+    )
 
 
-def _docs_lane(settings: DocsSettings, embedder: Embedder, vectors: VectorsOf) -> DocsLane:
-    roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
-    model = role_key(embedder, DOCUMENT)
-    place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
-    embed, failures = _embed_with(vectors, DOCUMENT), list[LabError]()
-
-    def heard(texts: Sequence[str]) -> np.ndarray:
-        try:
-            return embed(texts)
-        except LabError as error:
-            failures.append(error)
-            raise
-
-    try:
-        lane = DocsLane(settings, open_docs(settings, place, heard, model=model, ask=_embed_with(vectors, QUERY)))
-    except sqlite3.Error as error:
-        raise CannotMeasure(f"{place}: the documents index cannot be brought up to date: {error}") from None
-    if failures:
-        # The engine goes on without vectors; a measurement would be of another engine.
-        raise failures[0]
-    return lane
-
-
-def _embed_with(vectors: VectorsOf, role: Role) -> Callable[[Sequence[str]], np.ndarray]:
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        vectors.prepare(texts, role=role)
-        return vectors.of(texts, role)
-
-    return embed
+def play_of(plan: Plan, recording: Recording, tools: Tools) -> Play:
+    """What the loop needs to replay one conversation."""
+    return Play(recording, plan.memories_of(recording), plan.moments_of(recording), tools, plan.source, plan.faults)
 
 
 def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
@@ -129,11 +109,19 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
 
 def texts_of(plan: Plan, recording: Recording) -> list[str]:
     """Everything that is searched, or searched for, in one conversation."""
-    return [memory.index_text for memory in recording.memories] + _asked_of(plan, recording)
+    return _kept_of(plan, recording) + _asked_of(plan, recording)
 
 
 def _asked_of(plan: Plan, recording: Recording) -> list[str]:
     return [moment.text for moment in plan.moments_of(recording)]
+
+
+def _kept_of(plan: Plan, recording: Recording) -> list[str]:
+    """What is searched: the memories, and the turns where systems capture, which mostly keep what was said."""
+    turns = recording.turns if plan.source == "captured" else ()
+    return [memory.index_text for memory in recording.memories] + [
+        turn.index_text or turn.said or turn.text for turn in turns
+    ]
 
 
 def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
@@ -141,19 +129,20 @@ def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
 
     Under ``document`` alone where both roles have the same vectors. Documents are searched with the whole prompt.
     """
-    retrievals, stored = plan.retrievals(), plan.vectors
-    memories = [one.index_text for one in recording.memories if stored is None or one.key not in stored]
+    stored = plan.vectors
+    known = {one.index_text for one in recording.memories if stored is not None and one.key in stored}
+    kept = [text for text in _kept_of(plan, recording) if text not in known]
     queries = _asked_of(plan, recording)
-    limits = dict.fromkeys(one.clamp for one in retrievals)
-    whole = queries if any(one.docs for one in retrievals) else []
+    limits = dict.fromkeys(one.clamp for one in plan.retrievals()) or {Clamp(): None}
+    whole = queries if any(info.inputs for info in plan.infos) else []
 
     def clamped(texts: Sequence[str]) -> list[str]:
         return [embedded_text(text, limit) for limit in limits for text in texts]
 
     if len(roles_of(plan.embedder)) == 1:
-        return {DOCUMENT: list(dict.fromkeys([*clamped([*memories, *queries]), *whole]))}
+        return {DOCUMENT: list(dict.fromkeys([*clamped([*kept, *queries]), *whole]))}
     return {
-        DOCUMENT: list(dict.fromkeys(clamped(memories))),
+        DOCUMENT: list(dict.fromkeys(clamped(kept))),
         QUERY: list(dict.fromkeys([*clamped(queries), *whole])),
     }
 
@@ -171,7 +160,7 @@ def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, 
     for key in sorted(texts):
         by_text.setdefault(texts[key], key)
     chosen = list(by_text.items())[:AGREEING]
-    limits = plan.retrievals()[0].clamp
+    limits = next((one.clamp for one in plan.retrievals()), Clamp())
     asked = [embedded_text(text, limits) for text, _ in chosen]
     vectors.prepare(asked)
     name = plan.embedder.identity()["model"]
@@ -285,27 +274,21 @@ class Handed:
     embedder: Embedder
     vectors: HandedVectors
     words: dict[TextSettings, HandedWords]
-    docs: dict[DocsSettings, bytes]
+    prepared: dict[str, bytes]
     stored: StoredVectors | None = None
 
     def open(self) -> Sources:
         """The sources, ready to be asked."""
-        model = role_key(self.embedder, DOCUMENT) if self.docs else ""
-        embed, ask = _embed_with(self.vectors, DOCUMENT), _embed_with(self.vectors, QUERY)
-        lanes = {
-            settings: DocsLane(settings, DocsIndex(Path(":memory:"), embed, model, packed=data, ask=ask))
-            for settings, data in self.docs.items()
-        }
-        return Sources(self.embedder, self.vectors, dict(self.words), lanes, self.stored)
+        return Sources(self.embedder, self.vectors, dict(self.words), self.prepared, self.stored)
 
 
 def hand(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> Handed:
-    """What one conversation needs of the sources, all of them prepared. Without ``texts``, documents alone."""
+    """What one conversation needs of the sources, all of them prepared. Without ``texts``, what arms prepared alone."""
     own = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
     return Handed(
         sources.embedder,
         HandedVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
         {settings: HandedWords(settings, own, words) for settings, words in sources.words.items()},
-        {settings: lane.index.packed() for settings, lane in sources.docs.items() if lane.index},
+        sources.prepared,
         sources.stored if texts else None,
     )

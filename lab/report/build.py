@@ -14,8 +14,7 @@ from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_whole
-from lab.gate.outputs import cell
-from lab.measures.catalogue import direction, is_better
+from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
 from lab.measures.score import headlines, read_gold, score_run, summarise
 from lab.replay.embedders import embedder_notes
 from lab.report import figures
@@ -26,9 +25,9 @@ from lab.report.material import busiest
 from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, replay_command, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
-from lab.report.tables import markdown, markdown_table
+from lab.report.tables import markdown_table
 from lab.runs.directory import RunDirectory
-from lab.words import counted
+from lab.words import counted, markdown, number
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 
@@ -125,7 +124,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "columns": names,
         "table": table,
         "arms_table": Table(
-            "Scores of the arms", ("arm", *names), [[arm, *map(shown_number, values)] for arm, *values in table]
+            "Scores of the arms", ("arm", *names), [[arm, *map(number, values)] for arm, *values in table]
         ),
         "comparison": replace(comparison, slices=()).as_json() if comparison else None,
         "compared": _compared(comparison) if comparison else None,
@@ -178,29 +177,14 @@ def _has(model: dict[str, Any], section: str) -> bool:
     }.get(section, True)
 
 
-SAID = {
-    "Success": "a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
-    "GoldNice": "a wanted nice one on {candidate:.0%} against {baseline:.0%}",
-    "RepeatRate": "{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
-}
-# Harms that need a word beside their names.
-HARMS = {
-    "Forbidden": "a misleading memory is injected at {candidate:.0%} of the probes with one, against {baseline:.0%}",
-    "StaleRecall": "a superseded one at {candidate:.0%} of the turns with one, against {baseline:.0%}",
-    "FalseRecall": "something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
-    "WrongScope": "{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
-}
-
-
 def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
     """What the one arm of a run does, in a sentence."""
     ((arm, one),) = summary["arms"].items()
-    means = {name.split("@")[0]: one["measures"].get(name) for name in headlines(run.cutoff)}
     # The same words as of two arms, without what follows on the other.
     parts = [
-        said.partition(" against")[0].format(candidate=means[name])
-        for name, said in SAID.items()
-        if means.get(name) is not None
+        entry.sentence.partition(" against")[0].rstrip(",").format(candidate=value)
+        for name in headlines(run.cutoff)
+        if (entry := entry_of(name)) and entry.sentence and (value := one["measures"].get(name)) is not None
     ]
     told = f": {'; '.join(parts)}" if parts else ""
     return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{told}."
@@ -211,13 +195,13 @@ def sentence(comparison: Comparison, labels: str) -> str:
 
     ``labels`` says where importance came from.
     """
-    found = {one.measure.split("@")[0]: one for one in shown(comparison)}
+    found = {one.measure.partition("@")[0]: one for one in shown(comparison)}
     conversations = max((one.conversations for one in comparison.differences), default=0)
     parts = [
-        said.format(candidate=found[name].candidate, baseline=found[name].baseline)
-        + (f" ({_interval(found[name])})" if conversations > 1 else "")
-        for name, said in SAID.items()
-        if name in found
+        entry.sentence.format(candidate=found[entry.name].candidate, baseline=found[entry.name].baseline)
+        + (f" ({_interval(found[entry.name])})" if conversations > 1 else "")
+        for entry in MEASURES
+        if entry.sentence and entry.name in found
     ]
     if not parts:
         return f"{comparison.candidate} against {comparison.baseline}: nothing that was declared is measured in both."
@@ -232,10 +216,10 @@ def sentence(comparison: Comparison, labels: str) -> str:
 
 
 def _harm(one: Difference) -> str:
-    said = HARMS.get(one.measure.split("@")[0])
-    if said is None:
+    entry = entry_of(one.measure)
+    if not entry or not entry.sentence:
         return moves(one)
-    return f"{said.format(candidate=one.candidate, baseline=one.baseline)} ({one.measure})"
+    return f"{entry.sentence.format(candidate=one.candidate, baseline=one.baseline)} ({one.measure})"
 
 
 def _interval(one: Difference) -> str:
@@ -282,11 +266,6 @@ def inline(svg: Path, name: str, within: tuple[float, float]) -> str:
     return re.sub(r"\s*\n\s*", "\n", text)
 
 
-def shown_number(value: float | None) -> str:
-    """Three decimals, or none of what is large; a dash where there is nothing."""
-    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
-
-
 def render(template: str, model: dict[str, Any]) -> bytes:
     """A template of ours, filled; what goes into HTML is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -299,8 +278,7 @@ def render(template: str, model: dict[str, Any]) -> bytes:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["number"] = shown_number
-    environment.filters["cell"] = cell
+    environment.filters["number"] = number
     environment.filters["markdown"] = markdown
     environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
     return environment.get_template(template).render(model).encode()

@@ -10,7 +10,7 @@ from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
 from lab.measures.catalogue import entry_of, is_better
 from lab.report.tables import folded, html_table, text_table
-from lab.words import counted
+from lab.words import counted, interval, number, p_value, signed
 
 LEVEL = 0.05
 # Of fewer probes a thousandth would be told that nobody has seen.
@@ -53,13 +53,13 @@ def reading(one: Difference, family: int) -> str:
 
 def row(one: Difference) -> list[str]:
     """The cells under :data:`COLUMNS`."""
-    p = f"({_p(one.p)})" if one.p_holm is None else _p(one.p_holm)
+    p = f"({p_value(one.p)})" if one.p_holm is None else p_value(one.p_holm)
     counts = f"{one.wins}/{one.ties}/{one.losses}"
     return [
         one.measure,
         number(one.baseline),
         number(one.candidate),
-        _signed(one.estimate.mean),
+        signed(one.estimate.mean),
         _interval(one),
         p,
         counts,
@@ -75,14 +75,14 @@ def more(one: Difference, family: int) -> list[str]:
 
 def wide(one: Difference, family: int) -> list[str]:
     """The cells under :data:`WIDE`."""
-    (measure, *means, interval, p, counts), (_, said, relative, effect) = row(one), more(one, family)
-    return [measure, said, *means, relative, interval, p, counts, effect, _reach(one)]
+    (measure, *means, between, p, counts), (_, said, relative, effect) = row(one), more(one, family)
+    return [measure, said, *means, relative, between, p, counts, effect, _reach(one)]
 
 
 def sliced(one: Slice) -> list[str]:
     """The cells under :data:`SLICED`."""
     found = one.difference
-    means = (number(found.baseline), _signed(found.estimate.mean))
+    means = (number(found.baseline), signed(found.estimate.mean))
     return [f"{one.name} = {one.value}", str(found.n), *means, _interval(found), _reach(found)]
 
 
@@ -210,23 +210,8 @@ def by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
     return [(name, list(some)) for name, some in groupby(found.slices, lambda one: one.difference.measure)]
 
 
-def number(value: float) -> str:
-    """Three decimals, or none of what is large."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
-
-
-def _p(value: float) -> str:
-    """Three decimals; none is nothing."""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.0f}" if abs(value) >= 100 else f"{value:+.3f}"
-
-
 def _interval(one: Difference) -> str:
-    low, high = one.estimate.low, one.estimate.high
-    return "–" if low is None or high is None else f"{_signed(low)} … {_signed(high)}"
+    return interval(one.estimate.low, one.estimate.high)
 
 
 def _reach(one: Difference) -> str:

@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.compare.paired import Comparison, Slice
+from lab.latency.turns import TOTAL, Stage, stages
 from lab.report import figures
 from lab.report.comparison import shown, worse
-from lab.report.material import Places, Stage, busiest, places, stages, timeline
+from lab.report.material import Places, busiest, places, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
-from lab.words import counted
+from lab.words import counted, milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,10 +125,14 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    means = {arm: {one.stage: one.mean for one in stages if one.arm == arm and one.stage != "total"} for arm in arms}
+    means = {
+        arm: {one.stage: one.spent.mean or 0.0 for one in stages if one.arm == arm and one.stage != TOTAL}
+        for arm in arms
+    }
     notes = {
-        one.arm: f"p50 {one.p50.value:.2f} ms" + (f", p95 {one.p95.value:.2f}" if one.p95 else ", n too small for p95")
+        one.arm: f"p50 {milliseconds(p50.value)} ms, "
+        + (f"p95 {milliseconds(p95.value)}" if (p95 := one.spent.p95) else "n too small for p95")
         for one in stages
-        if one.stage == "total" and one.p50
+        if one.stage == TOTAL and (p50 := one.spent.p50)
     }
     return {arm: own for arm, own in means.items() if own}, notes

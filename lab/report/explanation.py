@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from lab.replay.explain import Explanation, Place
-from lab.report.explanation_flow import (
-    candidate_lines,
-    digest_lines,
-    factor_line,
-    flow_json,
-    injected_lines,
-    stages_lines,
-    suppression_lines,
-)
+from lab.replay.explain import Explanation
+from lab.replay.plan import told_arm
+from lab.systems.contract import Item, Place
 from lab.utf16 import js_length
 
-NOWHERE = Place(None, None, None, None, None)
+NOWHERE = Place()
 WIDTH = 80
 # Gold memories whose loss is told on one screen.
 MAX_REASONS = 4
@@ -28,64 +22,46 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
 
     One screen, unless ``full`` asks for every candidate, every factor and, with texts, the injected block.
     """
-    config, recall = found.arm.config, found.recall
-    grades = found.moment.probe.grades if found.moment.probe else {}
+    recall, told, grades = found.recall, found.told, found.grades
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
     lines = [
-        f"{found.arm.name} at {found.moment.key}  (profile {config.profile})",
+        f"{found.arm.name} at {found.moment.key}" + (f"  ({told.about})" if told.about else ""),
         f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:
         lines.append(f"asked: {_short(found.moment.text, WIDTH - 7)}")
-    turn = found.turn
-    if found.faults:
-        lines += wrap(f"faults of this turn: {', '.join(sorted(found.faults))}", WIDTH)
-    if turn:
-        lines += [*stages_lines(turn), *digest_lines(turn, full=full, with_text=with_text)]
-    quota = recall.receipt.get("quota")
-    if quota:
-        used = ", ".join(f"{name} {value}" for name, value in quota.items())
-        lines += wrap(f"quotas: {used}; tiers searched: {', '.join(recall.receipt['tiersSearched'])}", WIDTH)
-    elif recall.receipt.get("tiersSearched"):
-        lines.append(f"tiers searched: {', '.join(recall.receipt['tiersSearched'])}")
-    lines += ["", f"injected {recall.injected}, {js_length(recall.context)} characters"]
+    if found.ask.faults:
+        lines += wrap(f"faults of this turn: {', '.join(sorted(found.ask.faults))}", WIDTH)
+    lines += [*told.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     if recall.injected:
         lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
-        lines.append(
-            f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f} {_rank(item.fts_rank)} "
-            f"{_rank(item.vec_rank)} {_grade(grades, item.key)} {item.key}"
-        )
-        factors = factor_line(turn, found.rows[item.key]) if turn and full and item.key in found.rows else None
-        lines += [factors] if factors else []
-        lines += _text(found, item.key, with_text)
-    if turn:
-        lines += suppression_lines(turn, full=full)
-    if found.runners_up:
+        lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {item.id}")
+        lines += [told.below[item.id]] if item.id in told.below else []
+        lines += _text(found, item.id, with_text)
+    lines += told.suppressed
+    if told.runners_up:
         lines += ["", "next in line, not taken"]
-        ranks = {item.key: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
-        for key in found.runners_up:
+        ranks = {item.id: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
+        for key in told.runners_up:
             if key in ranks:
-                rank, item = ranks[key]
-                head = f"{rank:4} {item.decision:<13} {item.tier:<7} {item.score:6.4f}"
-                lanes = f"{_rank(item.fts_rank)} {_rank(item.vec_rank)}"
+                head = _ranked(*ranks[key])
             else:
-                place = found.places.get(key, NOWHERE)
-                head = f"     candidate {place.fused or 0:<4}{place.tier or '':<7} {found.final_score(key):6.4f}"
-                lanes = f"{_rank(place.fts)} {_rank(place.vec)}"
-            lines.append(f"{head} {lanes} {_grade(grades, key)} {key}")
+                place = told.places.get(key, NOWHERE)
+                head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
+                head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
+            lines.append(f"{head} {_grade(grades, key)} {key}")
             lines += _text(found, key, with_text)
     if grades:
-        injected = {item.key for item in recall.items[: recall.injected]}
+        injected = {item.id for item in recall.items[: recall.injected]}
         lines += ["", f"gold {len(grades)}, injected {sum(key in injected for key in grades)}"]
-        told = list(found.reasons.items())
-        for key, reason in told if full else told[:MAX_REASONS]:
+        reasons = list(told.reasons.items())
+        for key, reason in reasons if full else reasons[:MAX_REASONS]:
             lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
             lines += _text(found, key, with_text)
-        if len(told) > MAX_REASONS and not full:
-            lines.append(f"  and {len(told) - MAX_REASONS} more: --full")
-    if full and recall.receipt.get("tiersSearched"):
-        lines += candidate_lines(found.tiers, turn, {row.id: row for row in found.rows.values()})
+        if len(reasons) > MAX_REASONS and not full:
+            lines.append(f"  and {len(reasons) - MAX_REASONS} more: --full")
+    lines += told.candidates
     if full and with_text:
         lines += injected_lines(recall.context)
     return "\n".join(_printable(line) for line in lines)
@@ -93,40 +69,52 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
 
 def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     """The explanation as plain values."""
-    grades = found.moment.probe.grades if found.moment.probe else {}
-    keys = list(dict.fromkeys([*(item.key for item in found.recall.items), *found.runners_up, *grades]))
+    told, grades = found.told, found.grades
+    keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *told.runners_up, *grades]))
     value: dict[str, Any] = {
         "turn": found.moment.key,
-        "arm": found.arm.describe(),
+        "arm": told_arm(found.arm),
         "visible": found.visible,
-        "injected": [item._asdict() for item in found.recall.items[: found.recall.injected]],
-        "runners_up": list(found.runners_up),
+        "injected": [_item_json(item) for item in found.recall.items[: found.recall.injected]],
+        "runners_up": list(told.runners_up),
         "gold": grades,
-        "reasons": found.reasons,
-        "places": {key: found.places.get(key, NOWHERE)._asdict() for key in keys},
+        "reasons": dict(told.reasons),
+        "places": {key: told.places.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": found.recall.receipt,
+        **told.value,
     }
-    if found.turn:
-        value["flow"] = flow_json(found.turn)
     if with_text:
         value |= {
             "text": found.moment.text,
             "context": found.recall.context,
-            "texts": {key: found.rows[key].text for key in keys},
+            "texts": {key: found.texts.get(key, "") for key in keys},
         }
     return value
+
+
+def _item_json(item: Item) -> dict[str, Any]:
+    """An item without its text."""
+    plain = {"key": item.id, "sources": list(item.sources), "score": item.score, "tier": item.tier}
+    return plain | item.signals._asdict()
+
+
+def _ranked(rank: int, item: Item) -> str:
+    """An item's rank, why it has it, its tier, its score, and its ranks in both lanes."""
+    signals = item.signals
+    lanes = f"{_rank(signals.fts_rank)} {_rank(signals.vec_rank)}"
+    return f"{rank:4} {signals.decision or '':<13} {item.tier or '':<7} {item.score:6.4f} {lanes}"
 
 
 def _rank(value: int | None) -> str:
     return f"{value if value is not None else '-':>4}"
 
 
-def _grade(grades: dict[str, int], key: str) -> str:
+def _grade(grades: Mapping[str, int], key: str) -> str:
     return f"{'*' * grades.get(key, 0):<4}"
 
 
 def _text(found: Explanation, key: str, with_text: bool) -> list[str]:
-    return [f"       {_short(found.rows[key].text, WIDTH - 8)}"] if with_text else []
+    return [f"       {_short(found.texts.get(key, ''), WIDTH - 8)}"] if with_text else []
 
 
 def _printable(line: str) -> str:
@@ -140,3 +128,8 @@ def _short(text: str, width: int) -> str:
 
     line = _printable(" ".join(text.split()))
     return line if cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def injected_lines(text: str) -> list[str]:
+    """The injected block, each line set off."""
+    return ["", f"injected text, {js_length(text)} characters", *(f"| {line}" for line in text.split("\n"))]

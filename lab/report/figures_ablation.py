@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lab.compare.ablation import Step
 from lab.measures.catalogue import is_better
 from lab.report.style import MARKS, styled, subplots
+from lab.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,7 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
             colour, marker = _verdict(step, name)
             value = step.means[name] or 0.0
             axes.plot(value, at, marker, color=colour, markersize=8)
-            text = f"{value:.0f}" if value >= 10 else f"{value:.3f}"
+            text = number(value)
             axes.annotate(text, (value, at), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
         axes.set(title=title.format(k=cutoff), ylim=(len(steps) - 0.5, -0.7))
         axes.margins(x=0.2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.compare.paired import Difference, Slice
 from lab.measures.catalogue import direction, is_better
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
-from lab.words import counted
+from lab.words import counted, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, lab
         axes.plot([low, high], [place, place], color=colour, linewidth=3)
         axes.plot(one.estimate.mean, place, marker, color=colour, markersize=11)
         axes.annotate(
-            f"{one.estimate.mean:+.3f}  [{low:+.3f}, {high:+.3f}]",
+            f"{signed(one.estimate.mean)}  [{signed(low)}, {signed(high)}]",
             (1.02, place),
             xycoords=axes.get_yaxis_transform(),
             va="center",

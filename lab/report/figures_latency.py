@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from lab.report.style import COLOURS, styled, subplots
+from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +80,7 @@ def stages_figure(warm: Turns) -> Figure:
             axes.barh(place, width, left=start, color=colour, label=stage if place == 0 else None)
             start += width
         axes.barh(place, max(0.0, 1 - start), left=start, color=REST, label="the rest" if place == 0 else None)
-        axes.text(1.01, place, f"{_ms(whole)} ms", va="center", fontsize=9)
+        axes.text(1.01, place, f"{milliseconds(whole)} ms", va="center", fontsize=9)
         where = f", {one['store']}" if several else ""
         names.append(f"{one['arm']}{where}, {one['memories']:,}")
     axes.set_yticks(range(len(shown)), names)
@@ -196,10 +197,6 @@ def _of(one: Mapping[str, Any], name: str) -> Any:
 
 def _mean(one: Mapping[str, Any], stage: str) -> float:
     return float(one["stages"].get(stage, {}).get("mean") or 0.0)
-
-
-def _ms(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _plain_ticks(axis: Any, values: Sequence[int]) -> None:

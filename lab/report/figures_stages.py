@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.report.figures_latency import REST, STAGES
 from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled
+from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +22,7 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
     if slow:
         stage, most = max(means[slow].items(), key=lambda one: (one[1], one[0]))
         share = most / totals[slow] if totals[slow] else 0.0
-        title = f"{slow} waits longest: {totals[slow]:.2f} ms a turn, {share:.0%} of it {stage}"
+        title = f"{slow} waits longest: {milliseconds(totals[slow])} ms a turn, {share:.0%} of it {stage}"
     shown = dict(list(means.items())[:MOST_NAMES])
     figure, ((axes,),) = slide(
         1,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.report.style import COLOURS, styled, subplots
 from lab.sweep.front import Configuration
+from lab.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,7 @@ def heat_figure(
         axes.imshow(cells, aspect="auto", cmap=colours, vmin=middle - half, vmax=middle + half)
         for y, line in enumerate(cells):
             for x, value in enumerate(line):
-                text = f"{value:.0f}" if measure == "InjectedChars" else f"{value:.3f}"
+                text = number(value)
                 bright = (value > middle) == (measure == "Success")
                 axes.text(x, y, text, ha="center", va="center", fontsize=9, color="black" if bright else "white")
         axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])

@@ -12,6 +12,7 @@ from lab.replay.explain import explain
 from lab.replay.plan import Plan, plan_of
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
+from lab.systems.contract import Detail
 
 SHOWN = 12
 # The slices that say what a probe tries, as golden sets call them.
@@ -89,6 +90,6 @@ def _plan(run: RunDirectory) -> tuple[Plan | None, str | None]:
 
 def _explained(run: RunDirectory, key: str, arm: str, plan: Plan, with_text: bool) -> tuple[str | None, str | None]:
     try:
-        return explanation_text(explain(run, key, arm, plan), with_text=with_text), None
+        return explanation_text(explain(run, key, arm, plan, Detail(with_text)), with_text=with_text), None
     except LabError as error:
         return None, str(error)

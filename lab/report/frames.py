@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.compare.paired import Comparison
+from lab.latency.quantiles import NS_PER_MS
 from lab.measures.score import read_gold, score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory
@@ -141,7 +142,7 @@ def latency_frame(run: RunDirectory) -> pd.DataFrame:
     """
     table, conversation = _whole(run, run.latency, ("arm", "turn", "stage", "ns", "cold"))
     frame = table.to_pandas().astype({"stage": "category"})
-    frame.insert(3, "ms", frame.pop("ns") / 1e6)
+    frame.insert(3, "ms", frame.pop("ns") / NS_PER_MS)
     return _named(run, frame, conversation)
 
 

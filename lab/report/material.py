@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
-from lab.latency.quantiles import Quantile, quantile
+from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-TIER_OF = {"must_remember": "must", "nice_to_have": "nice", "unknown": "unknown", "ignore": "ignore"}
 # Parts of a conversation in which its recall turns are counted.
 PARTS = 10
-MILLION = 1e6
 
 
 class Places(NamedTuple):
@@ -43,18 +41,6 @@ class Timeline(NamedTuple):
     tiers: dict[str, str]
 
 
-class Stage(NamedTuple):
-    """Milliseconds of a stage of an arm's warm turns; a quantile is None where n is too small for it."""
-
-    arm: str
-    stage: str
-    n: int
-    mean: float
-    p50: Quantile | None
-    p95: Quantile | None
-    p99: Quantile | None
-
-
 def places(run: RunDirectory) -> Places:
     """Count the tiers of everything that was injected at recall turns."""
     import numpy as np
@@ -71,7 +57,7 @@ def places(run: RunDirectory) -> Places:
         labels, begins = lists_of(table["item_label"])
         codes, known = codes_of(labels)
         # What carries no label, a document for instance, is unknown.
-        tier = np.array([tiers.index(TIER_OF.get(one or "", "unknown")) for one in known])[codes]
+        tier = np.array([tiers.index(TIER_OF.get(one or "", TIER_OF[UNKNOWN])) for one in known])[codes]
         most = 0
         for number, arm in enumerate(names[:-1]):
             rows = np.flatnonzero((arms == number) & recalls.astype(bool))
@@ -101,53 +87,11 @@ def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timel
             for arm in arms
         },
         {
-            key: TIER_OF.get(label, "unknown")
+            key: TIER_OF.get(label, TIER_OF[UNKNOWN])
             for row in rows
             for key, label in zip(row["item_key"], row["item_label"], strict=True)
         },
     )
-
-
-def stages(run: RunDirectory) -> list[Stage]:
-    """The timings of a run by arm and stage, ``total`` last; nothing where a run has none."""
-    import numpy as np
-
-    found: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
-    for arm, stage, spent in _timings(run):
-        found.setdefault((arm, stage), []).append(spent)
-    by_arm: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for (arm, stage), some in found.items():
-        by_arm.setdefault(arm, {})[stage] = np.concatenate(some)
-    told = []
-    for arm in (one for one in run.arms if one in by_arm):
-        own = by_arm[arm]
-        if "total" not in own and len({len(values) for values in own.values()}) == 1:
-            own = own | {"total": np.sum(list(own.values()), axis=0)}
-        for stage in sorted(own, key=lambda one: (one == "total", one)):
-            ms = (own[stage] / MILLION).tolist()
-            told.append(
-                Stage(arm, stage, len(ms), sum(ms) / len(ms), *(quantile(ms, share) for share in (0.5, 0.95, 0.99)))
-            )
-    return told
-
-
-def _timings(run: RunDirectory) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
-    """Nanoseconds of the warm turns of each conversation, by arm and stage, in the order of the turns."""
-    import numpy as np
-
-    for conversation in run.conversations:
-        path = run.latency(conversation)
-        if not path.is_file():
-            continue
-        table = read_table(path, ("arm", "stage", "ns", "cold"), ("arm", "stage"))
-        (arms, names), (parts, known) = codes_of(table["arm"]), codes_of(table["stage"])
-        spent = numbers_of(table["ns"]).astype(np.float64)
-        warm = ~numbers_of(table["cold"]).astype(bool)
-        for number, arm in enumerate(names[:-1]):
-            for part, stage in enumerate(known[:-1]):
-                chosen = spent[(arms == number) & (parts == part) & warm]
-                if len(chosen) and arm and stage:
-                    yield arm, stage, chosen
 
 
 def _shares(counts: Numbers) -> dict[str, float]:

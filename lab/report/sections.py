@@ -13,9 +13,10 @@ from lab.gate.line import FAIL, Line
 from lab.gate.outputs import deciding_first, headline, reason, rollback
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.latency.quantiles import Quantile, least_n
+from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of
-from lab.report.comparison import SLICED, number, sliced
-from lab.report.material import Stage
+from lab.report.comparison import SLICED, sliced
+from lab.words import milliseconds, number
 
 # What an engine promises, or is told of every block; the rest of the measures are in the table of the arms.
 CONTRACT = (
@@ -103,7 +104,7 @@ def slice_tables(
             [
                 value,
                 str(means[arms[0]]["n"]),
-                *(_number(means[arm]["measures"].get(hit)) for arm in arms),
+                *(number(means[arm]["measures"].get(hit)) for arm in arms),
             ]
             for value, means in list(values.items())[:MOST_SLICES]
         ]
@@ -117,7 +118,12 @@ def stage_table(stages: Sequence[Stage]) -> Table | None:
     if not stages:
         return None
     rows = [
-        [f"{one.arm}: {one.stage}", f"{one.n:,}", f"{one.mean:.3f}", *map(_quantile, (one.p50, one.p95, one.p99))]
+        [
+            f"{one.arm}: {one.stage}",
+            f"{one.spent.n:,}",
+            milliseconds(one.spent.mean or 0.0),
+            *map(_quantile, one.spent[2:]),
+        ]
         for one in stages
     ]
     return Table(
@@ -128,8 +134,4 @@ def stage_table(stages: Sequence[Stage]) -> Table | None:
 
 
 def _quantile(one: Quantile | None) -> str:
-    return "n too small" if one is None else f"{one.value:.3f} ({one.low:.3f} … {one.high:.3f})"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else number(value)
+    return "n too small" if one is None else "{} ({} … {})".format(*map(milliseconds, one))

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-_MARKDOWN = {one: f"\\{one}" for one in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " "}
-_LATEX = {one: f"\\{one}" for one in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "…": r"\ldots{}",
-    "±": r"\(\pm\)",
-    "×": r"\(\times\)",
-    "–": "--",
-    "\n": " ",
-}
+from lab.words import markdown, number
+
+_LATEX = str.maketrans(
+    {one: f"\\{one}" for one in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "…": r"\ldots{}",
+        "±": r"\(\pm\)",
+        "×": r"\(\times\)",
+        "–": "--",
+        "\n": " ",
+    }
+)
 
 
 def folded(text: str) -> str:
@@ -59,22 +63,13 @@ def text_table(
 
 
 def show(value: object) -> str:
-    """A cell: numbers to three decimals, large ones to none, None as a dash."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
-    return str(value)
-
-
-def markdown(text: str) -> str:
-    """Text as Markdown shows it, in a cell or outside."""
-    return _escaped(text, _MARKDOWN)
+    """A cell: floats as :func:`lab.words.number` has them, None as a dash."""
+    return number(value) if value is None or isinstance(value, float) else str(value)
 
 
 def latex(text: str) -> str:
     """Text as LaTeX shows it."""
-    return _escaped(text, _LATEX)
+    return text.translate(_LATEX)
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -115,7 +110,3 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int 
     ]
     lines = "\n".join(f"<tr>{line}</tr>" for line in body)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
-
-
-def _escaped(text: str, table: dict[str, str]) -> str:
-    return "".join(table.get(character, character) for character in text)

@@ -2,7 +2,7 @@
 
 * :func:`index_scores`: as LanceDB's full-text index computes them once it is up to date. Statistics are those of all
   rows; a query's words count in their order and as often as they occur. Equal to LanceDB 0.40 to the last bit
-  (``tests/engine/test_bm25.py``).
+  (``tests/retrieval/test_bm25.py``).
 * :func:`scan_hits`: as the public plugin gets them. It never builds an index, so LanceDB scans: statistics are those of
   the rows that pass the filter, a word's occurrences stand in for its rows, and hits come in the table's order.
 """

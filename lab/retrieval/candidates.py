@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
 from lab.files import whole_file
 from lab.retrieval.contract import Filter, Hit, Lanes, View, vector_score
+from lab.retrieval.faults import NO_FAULTS, Faults
+from lab.retrieval.found import Found
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
-from lab.systems.contract import Request
-from lab.systems.openclaw.docs.lane import DocsLane
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.recall.turn import Memories
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,55 +219,48 @@ class KeptRetriever:
     The live one is made where it is first needed, and caught up with; its answers are kept.
     """
 
-    def __init__(
-        self, candidates: Candidates, make_live: Callable[[], StoreRetriever], docs: DocsLane | None = None
-    ) -> None:
+    def __init__(self, candidates: Candidates, make_live: Callable[[], StoreRetriever]) -> None:
         self.candidates = candidates
-        self._make_live, self._docs = make_live, docs
+        self._make_live = make_live
         self._live: StoreRetriever | None = None
         self._rows: list[Row] = []
         self._by_id: dict[str, Row] = {}
-        self._listing = Listing()
         self._texts: Sequence[str] = ()
         self._moment = -1
         self._gone: frozenset[str] = frozenset()
         self._forgotten: list[Row] = []
 
-    def observe(self, rows: Sequence[Row]) -> None:
-        """Take in memories born since the last call."""
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add rows that are new."""
         self._rows.extend(rows)
         self._by_id.update((row.id, row) for row in rows)
-        self._listing.add(rows)
         if self._live is not None:
-            self._live.observe(rows)
+            self._live.add(rows)
 
-    def forget(self, rows: Sequence[Row]) -> None:
-        """Leave out memories that were forgotten."""
-        for row in rows:
-            self._listing.remove(row)
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Leave out rows that were forgotten."""
         self._gone |= {row.id for row in rows}
         self._forgotten.extend(rows)
         if self._live is not None:
-            self._live.forget(rows)
+            self._live.remove(rows)
 
     def expect(self, texts: Sequence[str]) -> None:
         """Note what will be asked, in case a live store has to be."""
         self._texts = texts
 
-    def retrieve(self, request: Request) -> Memories:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
         """A view for the next moment; moments are asked for one by one, in their order."""
         self._moment += 1
-        view = KeptView(self, self._moment, request)
-        return Memories(view, self._rows, self._by_id, self._listing, docs=self._docs, gone=self._gone)
+        return Found(KeptView(self, self._moment, text, faults), self._rows, self._by_id, gone=self._gone)
 
     def live(self) -> StoreRetriever:
-        """The live retriever, with every memory that was observed and not forgotten."""
+        """The live retriever, with every row that was added and not forgotten."""
         if self._live is None:
             self._live = self._make_live()
             self._live.expect(self._texts)
-            self._live.observe(self._rows)
+            self._live.add(self._rows)
             if self._forgotten:
-                self._live.forget(self._forgotten)
+                self._live.remove(self._forgotten)
         return self._live
 
     def close(self) -> None:
@@ -281,8 +272,8 @@ class KeptRetriever:
 class KeptView:
     """A view of one moment."""
 
-    def __init__(self, retriever: KeptRetriever, moment: int, request: Request) -> None:
-        self._retriever, self._moment, self._request = retriever, moment, request
+    def __init__(self, retriever: KeptRetriever, moment: int, text: str, faults: Faults) -> None:
+        self._retriever, self._moment, self._text, self._faults = retriever, moment, text, faults
         self._view: View | None = None
 
     def search(self, where: Filter, limit: int) -> Lanes:
@@ -291,7 +282,7 @@ class KeptView:
         found = kept.get(self._moment, where, limit)
         if found is None:
             if self._view is None:
-                self._view = self._retriever.live().retrieve(self._request).view
+                self._view = self._retriever.live().retrieve(self._text, self._faults).view
             found = self._view.search(where, limit)
             kept.keep(self._moment, where, limit, found)
         return found

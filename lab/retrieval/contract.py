@@ -1,6 +1,6 @@
 """What recall asks of a store: ranked rows of two lanes under a filter.
 
-Both stores answer alike (``tests/engine/test_stores_agree.py``).
+Both stores answer alike (``tests/retrieval/test_stores_agree.py``).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ KNOWN = {
 NO_VECTOR = {"embedder_down": "provider_unavailable", "input_too_long": "embedding_input_too_long"}
 SLOW_NS = 1_000_000_000
 Faults = frozenset[str]
+NO_FAULTS: Faults = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

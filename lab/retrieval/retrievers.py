@@ -11,14 +11,11 @@ from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp, clamp
 from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.faults import NO_VECTOR, FaultyView
+from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
+from lab.retrieval.found import Found
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
-from lab.systems.contract import Request
-from lab.systems.openclaw.docs.lane import DocsLane
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.recall.turn import Memories
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,9 +43,10 @@ class VectorsOf(Protocol):
 
 
 class StoreRetriever:
-    """A store with the vectors and the tokens it is fed and asked with. All texts must have been prepared.
+    """A store with the vectors and the words it is fed and asked with.
 
-    Memories that ``stored`` has vectors of are added with these.
+    Texts are best prepared in one go; what was not prepared by then is, one by one. Rows that ``stored`` has vectors of
+    are added with these.
     """
 
     def __init__(
@@ -57,9 +55,7 @@ class StoreRetriever:
         vectors: VectorsOf,
         tokens: Words,
         limits: Clamp | None = None,
-        docs: DocsLane | None = None,
         *,
-        writes: bool = False,
         as_stored: bool = False,
         stored: StoredVectors | None = None,
     ) -> None:
@@ -70,45 +66,50 @@ class StoreRetriever:
         self.store, self.vectors, self.tokens = store, vectors, tokens
         self._as_stored = as_stored
         self._stored = stored
-        self._limits, self._docs, self._writes = limits or Clamp(), docs, writes
+        self._limits = limits or Clamp()
         self._by_id: dict[str, Row] = {}
-        self._listing = Listing()
         self._gone: set[str] = set()
 
-    def observe(self, rows: Sequence[Row]) -> None:
-        """Add memories born since the last call."""
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add rows that are new."""
         self._by_id.update((row.id, row) for row in rows)
-        self._listing.add(rows)
         vectors = row_vectors(rows, self._limits, self.vectors, self._stored, as_stored=self._as_stored)
         self.store.add(rows, vectors, self.tokens.of([row.index_text for row in rows]))
 
-    def forget(self, rows: Sequence[Row]) -> None:
-        """Take memories out of the store and of every list of them."""
+    def write(self, rows: Sequence[Row]) -> None:
+        """Add rows whose texts nobody could prepare; a row with a known id takes the place of the one before."""
+        texts = [row.index_text for row in rows]
+        self.vectors.prepare([embedded_text(text, self._limits) for text in texts])
+        self.tokens.prepare(texts)
         for row in rows:
-            self._listing.remove(row)
+            if row.id in self._by_id:
+                self.store.remove(row.id)
+        self.add(rows)
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Take rows out of the store."""
+        for row in rows:
             self.store.remove(row.id)
             self._gone.add(row.id)
         self.store.settle()
+
+    def known(self, identity: str) -> Row | None:
+        """The row of an id, forgotten or not; None where there never was one."""
+        return self._by_id.get(identity)
 
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""
         if texts:
             self.store.expect(self._queries(texts))
 
-    def retrieve(self, request: Request) -> Memories:
-        """A view of the store for the request's text, less what the request's faults take from it."""
-        reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in request.faults), None)
-        vector = None if reason else self._queries([request.text])[0]
-        view: View = self.store.view(Query(request.text, self.tokens.of([request.text])[0], vector))
-        docs = self._docs
-        if request.faults:
-            view = FaultyView(view, request.faults)
-            docs = DocsLane(docs.settings, None) if docs and "docs_missing" in request.faults else docs
-        write = self._write if self._writes else None
-        gone = frozenset(self._gone)
-        return Memories(
-            view, self.store.rows, self._by_id, self._listing, no_vector=reason, docs=docs, write=write, gone=gone
-        )
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+        """A view of the store for a text, less what the faults take from it."""
+        reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in faults), None)
+        vector = None if reason else self._queries([text])[0]
+        view: View = self.store.view(Query(text, self.tokens.of([text])[0], vector))
+        if faults:
+            view = FaultyView(view, faults)
+        return Found(view, self.store.rows, self._by_id, no_vector=reason, gone=frozenset(self._gone))
 
     def close(self) -> None:
         """Close the store."""
@@ -116,16 +117,6 @@ class StoreRetriever:
 
     def _queries(self, texts: Sequence[str]) -> np.ndarray:
         return self.vectors.of([embedded_text(text, self._limits) for text in texts], QUERY)
-
-    def _write(self, row: Row) -> None:
-        """Keep a row that recall itself wrote, in the place of the one before."""
-        texts = [row.index_text]
-        self.vectors.prepare([embedded_text(row.index_text, self._limits)])
-        self.tokens.prepare(texts)
-        if row.id in self._by_id:
-            self._listing.remove(self._by_id[row.id])
-            self.store.remove(row.id)
-        self.observe([row])
 
 
 def row_vectors(

@@ -101,6 +101,10 @@ class RunDirectory:
         """Where a conversation's timings are, or will be."""
         return self.path / "latency" / f"{file_name(conversation)}.parquet"
 
+    def writes(self, conversation: str) -> Path:
+        """Where is, or will be, what systems wrote in a conversation; only where they may."""
+        return self.path / "writes" / f"{file_name(conversation)}.parquet"
+
     def done(self) -> list[str]:
         """Conversations whose receipts are there."""
         return [name for name in self.own if self.receipts(name).is_file()]
@@ -224,7 +228,7 @@ def create_or_resume(
 
 def resume_or_begin(path: Path, manifest: dict[str, Any]) -> RunDirectory:
     """The run of a manifest at ``path``; see :func:`create_or_resume`."""
-    for folder in (path, path / "receipts", path / "latency", path / "figures"):
+    for folder in (path, path / "receipts", path / "writes", path / "latency", path / "figures"):
         remove_leftovers(folder)
     if (path / "manifest.json").exists():
         run = open_run(path)

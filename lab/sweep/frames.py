@@ -17,10 +17,12 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import Request, Selector
 from lab.systems.openclaw.arms import FlowRecall, TieredRecall
-from lab.systems.openclaw.recall import phases, stages
-from lab.systems.openclaw.recall.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.seed.stages import backbone
+from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class Framer:
     @property
     def repeats(self) -> bool:
         """Whether what was injected before changes anything."""
-        return self.flow and self.arm.config.phased and self.arm.config.phases.repeat
+        return self.flow and self.arm.config.active_phases.repeat
 
     def frame(self, request: Request, memories: Memories) -> Frame:
         """The frame of a moment."""
@@ -149,8 +151,8 @@ class Framer:
         prompt = Prompt(
             request.text, request.now_ms, request.session, request.scope, request.scoping, request.remembered
         )
-        turn = Turn(prompt, config, memories, RecallState(), tiers)
-        for stage in (stages.scope, stages.trivial, stages.embedding, phases.backbone):
+        turn = SeedTurn(prompt, config, memories, RecallState())
+        for stage in (stages.scope, stages.trivial, stages.embedding, backbone):
             stage(turn)
             if turn.done:
                 return self._made([], memories, skipped=True)
@@ -158,7 +160,7 @@ class Framer:
         found = [
             (at, one.candidate, one.score if lane.rescored else one.candidate.score)
             for at, plan in enumerate(plans)
-            for one in lane.entries(turn.filter_scope, plan, tiers)
+            for one in lane.entries(turn.filter_scope, plan, turn.tiers)
         ]
         return self._made(found, memories, lane, hard=[row.id for row in turn.hard])
 

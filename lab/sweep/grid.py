@@ -25,6 +25,7 @@ from lab.files import read_text, read_toml
 from lab.shape import laid_over, named
 from lab.systems.arms import TIERED, ArmSpec
 from lab.systems.openclaw.config.file import locate, parse_json
+from lab.systems.openclaw.config.missing import NOT_HERE, missing
 from lab.words import free_of_credentials
 
 MOST = 20_000
@@ -114,6 +115,10 @@ def grid_of(value: Any, where: str) -> Grid:
         twice = next((one for one in told if told.count(one) > 1), None)
         if twice:
             raise UnusableInput(f"{where}: grid: {path}: {twice} is given twice")
+    # Nobody but the lab reads a grid, so it may not ask for what nothing here does.
+    for one in (config, *(merged({}, {path: value}) for path, values in axes.items() for value in values)):
+        for path in missing(one):
+            raise UnusableInput(f"{where}: {path}: {NOT_HERE}, so no value of it changes anything; leave it out")
     found = Grid(arm, config, axes)
     if len(found) > MOST:
         raise UnusableInput(f"{where}: grid: {len(found)} configurations, more than {MOST}; leave some values out")

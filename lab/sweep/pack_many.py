@@ -1,6 +1,6 @@
 """The budget over arrays: which of the selected memories stay, and how long the block is, for many configurations.
 
-The rule is :func:`lab.systems.openclaw.recall.budget.pack_well_formed`. Dropping slots is done here for all
+The rule is :func:`lab.systems.openclaw.seed.pack.pack_well_formed`. Dropping slots is done here for all
 configurations at once; a block that no dropping makes short enough goes through that function itself.
 """
 
@@ -11,8 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lab.sweep.frames import Known
-from lab.systems.openclaw.recall.budget import Budget, Slot, compose, pack_well_formed
-from lab.systems.openclaw.recall.stages import memory_slot
+from lab.systems.openclaw.recall.budget import Budget, Slot, compose
+from lab.systems.openclaw.recall.inject import memory_slot
+from lab.systems.openclaw.seed.pack import pack_well_formed
 from lab.utf16 import js_length
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.embedder import QUERY
 from lab.errors import UnusableInput
-from lab.measures.injection import gold_nice
-from lab.measures.ranking import judge, success
-from lab.measures.repetition import repeat_rates, selections_of
+from lab.measures.definitions.gold_nice import gold_nice
+from lab.measures.definitions.repeat_rate import repeat_rates
+from lab.measures.definitions.success import success
+from lab.measures.ranking import judge
+from lab.measures.repetition import selections_of
 from lab.processes import helpers
 from lab.recordings.model import LABELS, MUST, NICE, Recording
 from lab.replay.loop import endings, request_of

@@ -1,6 +1,6 @@
 """The selection policies over arrays: one moment, many configurations at once.
 
-The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/recall/repeat.py``, which stay the
+The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/seed/repeat.py``, which stay the
 truth: a test holds every selection against theirs. Here ``c`` configurations choose from ``n`` candidates in one step.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.sweep.frames import Frame
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.repeat import repeat_factor
+from lab.systems.openclaw.seed.repeat import repeat_factor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.golden.model import Probe
-from lab.measures.ranking import Judged, ndcg, recall, success
+from lab.measures.definitions.ndcg import ndcg
+from lab.measures.definitions.recall import recall
+from lab.measures.definitions.success import success
+from lab.measures.ranking import Judged
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import NICE, Memory
 from lab.replay.loop import Answered

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
+from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.ranking import judge
 from lab.measures.receipts import Receipts
-from lab.measures.repetition import numbered_selections, repeat_rates
+from lab.measures.repetition import numbered_selections
 from lab.measures.score import Gold, read_gold
 from lab.report.pair import choose_pair
 from lab.runs.directory import RunDirectory

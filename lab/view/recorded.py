@@ -16,6 +16,7 @@ from lab.replay.plan import Plan, plan_of
 from lab.replay.promises import Promises
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
+from lab.systems.contract import Detail
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -68,7 +69,7 @@ class Recorded:
             asked = (conversation, key, arm, with_text, full)
             if asked not in self._explained:
                 alone = self.plan().alone(self._recording(conversation))
-                found = explain(self._run, key, arm, alone)
+                found = explain(self._run, key, arm, alone, Detail(with_text, full))
                 self._explained[asked] = explanation_text(found, with_text=with_text, full=full)
             return _kept(self._explained, asked)
 

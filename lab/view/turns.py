@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.measures.score import Gold
-from lab.replay.receipts import ITEM_FIELDS, item
+from lab.replay.receipts import ITEM_FIELDS, listed
 from lab.runs.tables import read_table
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded, Told
@@ -150,7 +150,7 @@ class Reader:
 
     def _side(self, number: int, place: int, row: dict[str, Any], gold: Gold | None, told: Told | None) -> Side:
         arm, grades = row["arm"], gold.grades if gold else {}
-        items = [item(row, rank) for rank in range(row["injected"])]
+        items = [listed(row, rank) for rank in range(row["injected"])]
         keys = [one.key for one in items]
         moment = told.moments.get(row["turn"]) if told else None
         again = self._again.get(place, {})
@@ -168,11 +168,11 @@ class Reader:
             shown.append(
                 Shown(
                     one.key,
-                    one.tier,
-                    one.label,
-                    one.scope,
+                    one.tier or "",
+                    one.label or "",
+                    one.scope or "",
                     one.score,
-                    one.decision,
+                    one.decision or "",
                     f"text {one.fts_rank or '–'}, vector {one.vec_rank or '–'}",
                     grades.get(one.key, 0),
                     again.get(one.key),

@@ -6,6 +6,7 @@ Run with ``nox -s kernels``; ``scoring.py`` beside this times the same against o
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from lab.measures import repetition
 from lab.measures.batch import evaluate
-from lab.measures.ranking import KNOWN, Judged, judge, rank_measures
+from lab.measures.catalogue import RANKED
+from lab.measures.definitions.jaccard import neighbour_jaccard
+from lab.measures.definitions.longest_streak import longest_streak
+from lab.measures.definitions.repeat_dominance import dominance
+from lab.measures.definitions.repeat_rate import repeat_rates
+from lab.measures.ranking import Judged, judge
+from lab.measures.score import rank_measures
 
 PROBES, ITEMS, TURNS = 10_000, 20, 2_600
 Rankings = list[list[str]]
@@ -48,10 +55,10 @@ def test_judge(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) -> 
     assert benchmark(lambda: judge(*probes)).gains.shape == (PROBES, ITEMS)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", RANKED)
 def test_measure(benchmark: BenchmarkFixture, judged: Judged, name: str) -> None:
     """One measure, of gains that nothing was summed of yet."""
-    values = benchmark(lambda: KNOWN[name](Judged(judged.grades, judged.ideal, judged.sizes), 10))
+    values = benchmark(lambda: RANKED[name].values(Judged(judged.grades, judged.ideal, judged.sizes), 10))
     assert values.shape == (PROBES,)
 
 
@@ -69,7 +76,9 @@ def test_evaluate(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) 
     assert len(benchmark(lambda: evaluate(runs, golds, names))) == 10
 
 
-@pytest.mark.parametrize("name", ["repeat_rates", "dominance", "longest_streak", "neighbour_jaccard"])
-def test_repetition(benchmark: BenchmarkFixture, selections: repetition.Selections, name: str) -> None:
+@pytest.mark.parametrize("measure", [repeat_rates, dominance, longest_streak, neighbour_jaccard])
+def test_repetition(
+    benchmark: BenchmarkFixture, selections: repetition.Selections, measure: Callable[[repetition.Selections], object]
+) -> None:
     """As many turns as RealMem's personas have."""
-    assert benchmark(lambda: getattr(repetition, name)(selections)) is not None
+    assert benchmark(lambda: measure(selections)) is not None

@@ -139,3 +139,17 @@ def test_what_cannot_be_read_ends_with_2(
     done = lab("config", verb, "my.json", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
+
+
+def test_what_the_lab_lacks_is_listed_once_or_refused(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "live.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "gbrainMirror": true}')
+    (tmp_path / "own.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "lab": {"arm": "engine"}}')
+    for verb in ("show", "check"):
+        told = lab("config", verb, "live.json", cwd=tmp_path)
+        assert (told.returncode, told.stderr) == (0, "")
+        assert told.stdout.count("not implemented here: autoCapture, gbrainMirror\n") == 1
+        found = json.loads(lab("config", verb, "live.json", "--json", cwd=tmp_path).stdout)
+        assert found["missing"] == ["autoCapture", "gbrainMirror"]
+    refused = lab("config", "show", "own.json", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: own.json: autoCapture: not implemented here; leave it out")

@@ -90,7 +90,7 @@ def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
     assert [f"{status[2:]} {rule}" for status, rule in rows] == [
         "error limit WrongScope", "fail guard R@6", "inconclusive guard P@6", "pass guard Success@6",
         "skipped exact receipts", "(fail) guard R@6 (told)", "(fail) limit Jaccard (told)",
-        '(pass) guard P@6 [type=a\\b" ]',
+        '(pass) guard P@6 \\[type=a\\\\b" \\]',
     ]  # fmt: skip
     commands = list(workflow_commands(VERDICT))
     assert [one.split(" ")[0] for one in commands] == ["::error", "::error", "::warning", "::warning", "::warning"]

@@ -12,9 +12,10 @@ import pytest
 from lab.errors import UnusableInput
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
-from lab.gate.timed import judge_latency, warm_times
+from lab.gate.timed import judge_latency
 from lab.gate.verdict import judge
 from lab.latency.quantiles import least_n, quantile
+from lab.latency.turns import stages, warm_times
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
 
@@ -51,7 +52,8 @@ def judged(rule: Rule, run: RunDirectory) -> Line:
 
 
 def test_warm_turns_alone_count_and_a_shared_search_for_each(run: RunDirectory) -> None:
-    times = {arm: warm_times(run, arm) for arm in run.arms}
+    times = warm_times(run)
+    assert list(times) == run.arms
     rows = [row for name in run.conversations for row in read_table(run.latency(name)).to_pylist()]
     for arm, found in times.items():
         mine = [row for row in rows if row["arm"] == arm and not row["cold"]]
@@ -96,7 +98,9 @@ def test_of_two_searches_of_a_turn_the_longer_counts_for_an_arm_that_paid_for_no
     spent = (("first", "retrieve", 7), ("second", "retrieve", 5), ("tier_quota_v1", "search", 1))
     rows = [{"arm": arm, "turn": "t", "stage": stage, "ns": ns * 10**6, "cold": False} for arm, stage, ns in spent]
     write_table(pa.Table.from_pylist(rows), made.latency(made.conversations[0]))
-    assert warm_times(made, "tier_quota_v1") == {"total": [8.0], "search": [1.0], "retrieve": [7.0]}
+    assert warm_times(made) == {"tier_quota_v1": {"total": [8.0], "search": [1.0], "retrieve": [7.0]}}
+    (total,) = [one.spent for one in stages(made) if (one.arm, one.stage) == ("tier_quota_v1", "total")]
+    assert (total.n, total.mean, total.p50) == (1, 8.0, None)
 
 
 def test_a_ratio_goes_by_bounds_that_err_half_as_often_each(timed: Timed) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from lab.measures.catalogue import CATALOGUE, direction, is_better
-from lab.measures.ranking import KNOWN
+from lab.measures.catalogue import ALIASES, CATALOGUE, MEASURES, RANKED, canonical, direction, is_better, listed
 from lab.measures.score import score_run
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
@@ -48,8 +49,8 @@ def test_the_unit_is_what_has_values(scored: dict[str, dict[str, set[str]]]) -> 
 
 
 def test_rank_measures_have_the_names_that_files_are_scored_by() -> None:
-    assert {one.name for one in CATALOGUE if one.source in ("trec_eval", "ir_measures")} == set(KNOWN) - {"AllGold"}
-    assert not {one.name for one in CATALOGUE if one.graded} - set(KNOWN)
+    assert {one.name for one in CATALOGUE if one.source in ("trec_eval", "ir_measures")} == set(RANKED) - {"AllGold"}
+    assert not {one.name for one in CATALOGUE if one.graded} - set(RANKED)
 
 
 def test_a_change_is_for_the_better_by_its_direction() -> None:
@@ -60,3 +61,55 @@ def test_a_change_is_for_the_better_by_its_direction() -> None:
     assert is_better("RepeatRate(probes)", -0.2, -0.1) is True
     assert is_better("InjectedChars", -20, -10) is None
     assert direction("stranger") == "neither"
+
+
+def test_a_measure_may_be_called_by_its_other_names() -> None:
+    assert [canonical(name) for name in ("hit@5", "MRR", "recall@7", "nDCG@3", "stranger@2")] == [
+        *("Success@5", "RR", "R@7", "nDCG@3", "stranger@2")
+    ]
+    assert {one: ALIASES[one] for one in ("hit", "recall", "precision", "ndcg", "mrr", "map")} == ALIASES
+
+
+def test_measures_are_listed_by_unit_and_then_in_a_fixed_order() -> None:
+    assert [one.unit for one in MEASURES] == sorted(
+        (one.unit for one in MEASURES), key=["probe", "turn", "conversation"].index
+    )
+    assert [one.name for one in MEASURES][:3] == ["Success", "R", "AllGold"]
+    assert len({(one.unit, one.order) for one in MEASURES}) == len(MEASURES), "two stand at one place"
+
+
+def test_a_file_is_a_measure_by_being_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.measures import definitions
+
+    monkeypatch.setattr(definitions, "__path__", [*definitions.__path__, str(tmp_path)])
+    text = Path(definitions.__path__[0], "twins.py").read_text("utf-8")
+    (tmp_path / "added_here.py").write_text(
+        text.replace('name="Twins"', 'name="Added"').replace("order=120", "order=121")
+    )
+    names = [one.name for one in listed()]
+    assert names[names.index("Added") - 1] == "Twins"
+    assert len(names) == len(MEASURES) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", r"wrong_here_\d: a file of this package defines MEASURE"),
+        ("from lab.measures.definitions.twins import MEASURE\n", "two measures are called 'twins'"),
+    ],
+)
+def test_a_file_that_is_no_measure_or_has_a_taken_name_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    from lab.measures import definitions
+
+    monkeypatch.setattr(definitions, "__path__", [*definitions.__path__, str(tmp_path)])
+    (tmp_path / f"wrong_here_{len(text) % 10}.py").write_text(text)
+    with pytest.raises(TypeError, match=message):
+        listed()
+
+
+def test_listing_measures_loads_no_numpy() -> None:
+    work = "import sys, lab.measures.catalogue; print({'numpy', 'pyarrow', 'pandas'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -10,21 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.measures.ranking import (
-    CUTOFFS,
-    MEASURES,
-    Measure,
-    average_precision,
-    judge,
-    ndcg,
-    precision,
-    r_precision,
-    rank_measures,
-    recall,
-    reciprocal_rank,
-    success,
-)
+from lab.measures.catalogue import RANKED
+from lab.measures.ranking import judge
+from lab.measures.score import CUTOFFS, rank_measures
 
+AT_CUTOFFS = [name for name, one in RANKED.items() if one.cut]
 RANKING = ["x", "gold2", "y", "gold1", "z", "gold1b"]
 GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
 
@@ -40,41 +30,41 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
 @pytest.mark.parametrize(
     ("measure", "k", "expected"),
     [
-        (success, 1, 0.0),
-        (success, 2, 1.0),
-        (recall, 1, 0.0),
-        (recall, 2, 1 / 4),
-        (recall, 4, 2 / 4),
-        (recall, 6, 3 / 4),
-        (recall, 50, 3 / 4),
-        (precision, 1, 0.0),
-        (precision, 2, 1 / 2),
-        (precision, 6, 3 / 6),
+        ("Success", 1, 0.0),
+        ("Success", 2, 1.0),
+        ("R", 1, 0.0),
+        ("R", 2, 1 / 4),
+        ("R", 4, 2 / 4),
+        ("R", 6, 3 / 4),
+        ("R", 50, 3 / 4),
+        ("P", 1, 0.0),
+        ("P", 2, 1 / 2),
+        ("P", 6, 3 / 6),
         # Places that the ranking leaves empty count as wrong ones.
-        (precision, 10, 3 / 10),
-        (reciprocal_rank, 1, 0.0),
-        (reciprocal_rank, 2, 1 / 2),
-        (reciprocal_rank, 50, 1 / 2),
-        (average_precision, 1, 0.0),
-        (average_precision, 4, (1 / 2 + 2 / 4) / 4),
-        (average_precision, 50, (1 / 2 + 2 / 4 + 3 / 6) / 4),
+        ("P", 10, 3 / 10),
+        ("RR", 1, 0.0),
+        ("RR", 2, 1 / 2),
+        ("RR", 50, 1 / 2),
+        ("AP", 1, 0.0),
+        ("AP", 4, (1 / 2 + 2 / 4) / 4),
+        ("AP", 50, (1 / 2 + 2 / 4 + 3 / 6) / 4),
         # Four are wanted, and two of them are among the first four.
-        (r_precision, 50, 2 / 4),
-        (r_precision, 3, 1 / 4),
+        ("Rprec", 50, 2 / 4),
+        ("Rprec", 3, 1 / 4),
         # The best first place holds grade 2; ours is wrong.
-        (ndcg, 1, 0.0),
+        ("nDCG", 1, 0.0),
         # Grade 2 at rank 2, discounted by log2 3; the ideal is 2 + 1/log2 3. With an exponential gain it would differ.
-        (ndcg, 2, (2 / math.log2(3)) / (2 + 1 / math.log2(3))),
+        ("nDCG", 2, (2 / math.log2(3)) / (2 + 1 / math.log2(3))),
         (
-            ndcg,
+            "nDCG",
             6,
             (2 / math.log2(3) + 1 / math.log2(5) + 1 / math.log2(7))
             / (2 + 1 / math.log2(3) + 1 / math.log2(4) + 1 / math.log2(5)),
         ),
     ],
 )
-def test_measures_of_a_hand_worked_ranking(measure: Measure, k: int, expected: float) -> None:
-    assert measure(judge([RANKING], [GRADES]), k) == pytest.approx(expected, abs=1e-15)
+def test_measures_of_a_hand_worked_ranking(measure: str, k: int, expected: float) -> None:
+    assert RANKED[measure].values(judge([RANKING], [GRADES]), k) == pytest.approx(expected, abs=1e-15)
 
 
 def test_an_empty_answer_scores_nothing_at_any_cutoff() -> None:
@@ -94,7 +84,8 @@ def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> N
 
 def test_equal_grades_may_stand_in_any_order() -> None:
     grades = {"a": 1, "b": 1, "c": 2}
-    one, other, wrong = ndcg(judge([["c", "a", "b"], ["c", "b", "a"], ["a", "c", "b"]], [grades] * 3), 3).tolist()
+    judged = judge([["c", "a", "b"], ["c", "b", "a"], ["a", "c", "b"]], [grades] * 3)
+    one, other, wrong = RANKED["nDCG"].values(judged, 3).tolist()
     assert one == other == 1.0
     assert wrong < 1.0
 
@@ -103,12 +94,13 @@ def test_equal_grades_may_stand_in_any_order() -> None:
 def test_a_cutoff_beyond_the_depth_of_an_arm_is_null_and_no_other(depth: int) -> None:
     values = _of_one(["a"], {"a": 1}, depth)
     assert {name for name, value in values.items() if value is None} == {
-        f"{name}@{k}" for k in CUTOFFS for name in MEASURES if k > depth
+        f"{name}@{k}" for k in CUTOFFS for name in AT_CUTOFFS if k > depth
     }
 
 
 def test_every_measure_is_given_at_every_cutoff() -> None:
-    assert list(_of_one([], {"a": 1})) == [f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in MEASURES]
+    expected = [f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in AT_CUTOFFS]
+    assert list(_of_one([], {"a": 1})) == [*expected, "Rprec"]
 
 
 def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, float]:

@@ -8,7 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lab.measures import repetition
+from lab.measures.definitions import distinct_share as distinct_shares
+from lab.measures.definitions import jaccard, repeat_dominance, repeat_rate
+from lab.measures.definitions import longest_streak as longest_streaks
 from lab.measures.repetition import WINDOW, selections_of
 
 Selections = list[list[str]]
@@ -20,23 +22,23 @@ def _listed(values: np.ndarray) -> list[float | None]:
 
 
 def repeat_rates(selections: Selections, window: int = WINDOW) -> list[float | None]:
-    return _listed(repetition.repeat_rates(selections_of(selections), window))
+    return _listed(repeat_rate.repeat_rates(selections_of(selections), window))
 
 
 def dominance(selections: Selections, window: int = WINDOW) -> list[float | None]:
-    return _listed(repetition.dominance(selections_of(selections), window))
+    return _listed(repeat_dominance.dominance(selections_of(selections), window))
 
 
 def distinct_share(selections: Selections, window: int = WINDOW) -> list[float | None]:
-    return _listed(repetition.distinct_share(selections_of(selections), window))
+    return _listed(distinct_shares.distinct_share(selections_of(selections), window))
 
 
 def longest_streak(selections: Selections) -> float | None:
-    return _listed(np.array([repetition.longest_streak(selections_of(selections))]))[0]
+    return _listed(np.array([longest_streaks.longest_streak(selections_of(selections))]))[0]
 
 
 def neighbour_jaccard(selections: Selections) -> list[float | None]:
-    return _listed(repetition.neighbour_jaccard(selections_of(selections)))
+    return _listed(jaccard.neighbour_jaccard(selections_of(selections)))
 
 
 def test_the_window_is_six_turns() -> None:

@@ -23,7 +23,7 @@ from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
-from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.openclaw.config.table import PLUGIN, Knob, Section
 from tests.replay.conftest import Desk
 
 HOST = {"plugins": {"entries": {"openclaw-mem-engine": {"enabled": True, "config": {"autoRecall": {"maxItems": 4}}}}}}
@@ -55,7 +55,11 @@ def test_embedder_of_a_configuration_is_what_its_engine_runs_with(value: Any, fo
 
 
 def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
-    assert resolve({}, "upstream").other["embedding"]["model"] == EMBEDDER
+    section = PLUGIN["embedding"]
+    assert isinstance(section, Section)
+    model = section.keys["model"]
+    assert isinstance(model, Knob)
+    assert model.default == EMBEDDER
 
 
 def _arm(name: str, named: str | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lab.systems.arms import make_arm, parse_arms
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
@@ -24,7 +25,6 @@ from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.runs.tables import read_table
 from lab.sweep.saturation import saturation
-from lab.systems.arms import make_arm, parse_arms
 from lab.systems.contract import Retrieval
 
 SPANS = ((0, None), (0, 2), (1, 4), (2, 2), (2, None), (3, 5), (3, None), (5, 6))

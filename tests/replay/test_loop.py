@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.systems.arms import make_arm, parse_arms
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
@@ -21,7 +22,6 @@ from lab.retrieval.exact import ExactView
 from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import words_under
-from lab.systems.arms import make_arm, parse_arms
 from lab.systems.contract import Request, Retrieval, Selector
 from lab.systems.openclaw.recall.turn import Memories
 

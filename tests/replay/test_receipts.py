@@ -25,7 +25,7 @@ from lab.retrieval.retrievers import StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Retrieval
-from lab.systems.openclaw.recall.flow import SEED
+from lab.systems.openclaw.flow import SEED
 from lab.utf16 import js_length
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")

@@ -314,7 +314,7 @@ def test_tiers_over_time_stack_to_what_they_hold() -> None:
 
 def test_stages_stack_to_the_mean_of_a_turn() -> None:
     figure = turn_figure(STAGES, {"first": "p50 4 ms"})
-    assert words_of(figure).title == "first waits longest: 4.50 ms a turn, 67% of it select"
+    assert words_of(figure).title == "first waits longest: 4.5 ms a turn, 67% of it select"
     assert "p50 4 ms" in [text.get_text().strip() for text in figure.axes[0].texts]
 
 

@@ -57,7 +57,7 @@ def test_stages_fill_the_bar_and_its_length_is_written() -> None:
     assert sum(widths) == pytest.approx(1)
     assert max(widths) == pytest.approx(0.8)
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["tier_first_v1, 1,000", "seed_full, 1,000"]
-    assert [text.get_text() for text in axes.texts][:2] == ["63 ms", "63 ms"]
+    assert [text.get_text() for text in axes.texts][:2] == ["63.2 ms", "63.2 ms"]
 
 
 def test_stores_are_told_apart_where_there_are_two() -> None:

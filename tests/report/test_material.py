@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lab.compare.paired import compare_arms
+from lab.latency.turns import stages
 from lab.measures.score import read_gold, score_run, summarise
+from lab.recordings.model import TIER_OF
 from lab.report import sections
-from lab.report.material import PARTS, TIER_OF, busiest, places, stages, timeline
-from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
+from lab.report.material import PARTS, busiest, places, timeline
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.tables import read_table, write_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")
 
@@ -49,7 +54,7 @@ def test_a_timeline_holds_every_recall_turn_of_its_arms(run: RunDirectory) -> No
 
 
 def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
-    found = {(one.arm, one.stage): one for one in stages(run)}
+    found = {(one.arm, one.stage): one.spent for one in stages(run)}
     warm = sum(
         not row["cold"]
         for name in run.conversations
@@ -57,10 +62,28 @@ def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
         if (row["arm"], row["stage"]) == (ARMS[1], "select")
     )
     assert found[ARMS[1], "select"].n == warm
-    parts = [one.mean for (arm, stage), one in found.items() if arm == ARMS[1] and stage != "total"]
+    parts = [one.mean or 0.0 for (arm, stage), one in found.items() if arm == ARMS[1] and stage != "total"]
     assert found[ARMS[1], "total"].mean == pytest.approx(sum(parts))
     # Too few turns for a quantile far out.
     assert found[ARMS[1], "total"].p99 is None
+
+
+def test_what_a_turn_took_does_not_depend_on_the_order_of_the_arms(run: RunDirectory, tmp_path: Path) -> None:
+    """The search is booked to the arm that comes first in the file; it counts for each arm that shares it."""
+    shutil.copytree(run.path, tmp_path / "turned")
+    turned = open_run(tmp_path / "turned")
+    for name in turned.conversations:
+        rows = read_table(turned.latency(name)).to_pylist()
+        payers = {row["arm"] for row in rows if row["stage"] == "retrieve"}
+        assert payers == {ARMS[0]}
+        for row in rows:
+            if row["stage"] == "retrieve":
+                row["arm"] = ARMS[1]
+        write_table(pa.Table.from_pylist(rows), turned.latency(name))
+    assert stages(turned) == stages(run)
+    means = {one.arm: one.spent.mean for one in stages(run) if one.stage == "retrieve"}
+    assert means[ARMS[0]] == means[ARMS[1]]
+    assert means[ARMS[0]]
 
 
 def test_tables_are_cut_and_say_what_shows_the_rest(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lab.systems.arms import make_arm
 
 from lab.errors import UnusableInput
 from lab.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
-from lab.systems.arms import make_arm
 
 
 def test_the_default_grid_has_200_configurations_that_the_engine_takes() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lab.systems.arms import ArmSpec, make_arm, parse_arms
 
 from lab.measures.score import read_gold, score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
@@ -20,7 +21,6 @@ from lab.sweep.grid import Grid, grid_of
 from lab.sweep.many import Alone, Many, grouped
 from lab.sweep.sweep import sweep
 from lab.sweep.tally import MEASURES
-from lab.systems.arms import ArmSpec, make_arm, parse_arms
 from lab.systems.contract import Selector
 from lab.utf16 import js_length
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.systems.arms import SYSTEMS, ArmSpec, make_arm, parse_arms
 
 from lab.errors import UnusableInput
-from lab.systems.arms import SYSTEMS, ArmSpec, make_arm, parse_arms
 from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
 from lab.systems.contract import Retrieval
 from lab.systems.openclaw.arms import POLICIES, FlowRecall, TieredRecall

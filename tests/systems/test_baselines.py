@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.row import Row
-from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 from lab.systems.baselines import Baseline, draw
 from lab.systems.contract import Item, Recall, Request
 from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig

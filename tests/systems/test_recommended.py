@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from lab.systems.arms import ArmSpec, make_arm
 
 from lab.errors import UnusableInput
-from lab.systems.arms import ArmSpec, make_arm
 from lab.systems.openclaw.config.resolve import check_config, describe, resolve
 from lab.systems.openclaw.recommended import ARM, CONFIG, recommended
 

@@ -18,7 +18,7 @@ from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 from lab.shelf import shipped
-from lab.systems.openclaw.js import js_json
+from lab.systems.openclaw.upstream.js import js_json
 
 Recall = list[str]
 Pool = list[list[Recall]]

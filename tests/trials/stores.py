@@ -1,7 +1,7 @@
 """The exact store against LanceDB, at length: whole recordings through both, and stores of 100,000 memories.
 
 ``python tests/trials/stores.py [--rows N] [--set FORMAT=PATH …]`` compares and prints what was compared; it ends with 1
-at the first difference. The suite does the same on less (``tests/engine/test_stores_agree.py``).
+at the first difference. The suite does the same on less (``tests/retrieval/test_stores_agree.py``).
 """
 
 from __future__ import annotations

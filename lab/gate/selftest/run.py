@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
 from lab.gate.selftest.workshop import Workshop
+from lab.words import Announce, silent
 
 SCHEMA = "lab.selftest.v1"
 WANTED = 0.95
 # A fault that takes longer than this, or than so many sound replays, is taken to hang.
 SECONDS, TIMES = 60, 8
-Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def self_test(
     jobs: int = 1,
     draws: int = 200,
     seed: int = 0,
-    announce: Announce = lambda _: None,
+    announce: Announce = silent,
 ) -> Report:
     """Try every fault on copies of the package, ``jobs`` at a time.
 

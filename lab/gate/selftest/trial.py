@@ -18,7 +18,8 @@ from lab.gate.policy import Policy, Rule
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.workshop import Workshop
-from lab.measures.catalogue import BY_NAME, SHARE, YES, direction
+from lab.measures.catalogue import BY_NAME, direction
+from lab.measures.model import SHARE, YES
 from lab.measures.score import score_run
 from lab.measures.table import Values
 from lab.runs.directory import RunDirectory, open_run

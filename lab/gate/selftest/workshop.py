@@ -22,6 +22,7 @@ from lab.replay.plan import make_plan
 from lab.replay.sources import Announce, open_sources, prepare, texts_of
 from lab.retrieval.retrievers import embedded_text
 from lab.retrieval.tokens import Tokens, words_key
+from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.docs.lane import open_docs
 
 if TYPE_CHECKING:
@@ -123,10 +124,10 @@ class Workshop:
             return sources.vectors.of(part)
 
         with chdir(HERE):
-            for number, settings in enumerate(dict.fromkeys(one.docs for one in plan.retrievals() if one.docs)):
+            for number, arm in enumerate(arm for arm in plan.arms if isinstance(arm, FlowArm) and arm.documented):
                 # The index goes with the folder: only the texts that it embeds are wanted.
                 index = self._sound / f"{replay.name}-{number}.sqlite"
-                open_docs(settings, index, embed, model=role_key(plan.embedder, DOCUMENT))
+                open_docs(arm.config.docs, index, embed, model=role_key(plan.embedder, DOCUMENT))
 
         import pyarrow as pa
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from lab.retrieval.found import Found
 from lab.retrieval.row import Row
-from lab.systems.contract import Item, Recall, Request
+from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, Lane, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Final, Lane, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Found as RawHit
 from lab.systems.openclaw.recall.scope import GLOBAL
-from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.select.outcome import Picked, Selection
 
@@ -19,20 +20,20 @@ RECEIPTS = ReceiptSettings()
 
 def finish(
     mode: str,
-    request: Request,
+    ask: Ask,
     selection: Selection,
-    lanes: tuple[Sequence[Found] | Lane, Sequence[Found] | Lane],
-    memories: Memories,
+    lanes: tuple[Sequence[RawHit] | Lane, Sequence[RawHit] | Lane],
+    found: Found,
     max_items: int,
     timings: dict[str, int],
 ) -> Recall:
     """Build the recall of a selection, of which the first ``max_items`` are injected."""
     started = time.perf_counter_ns()
     injected = selection.picked[:max_items]
-    chosen = [memories.by_id[one.candidate.id] for one in injected]
+    chosen = [found.by_id[one.candidate.id] for one in injected]
     context = wrap([(row.category, row.importance_label, row.text) for row in chosen])
     timings["wrap"] = time.perf_counter_ns() - started
-    scope = request.scope or GLOBAL
+    scope = ask.scope or GLOBAL
     receipt = lifecycle_receipt(
         RECEIPTS,
         scope=scope,
@@ -43,25 +44,17 @@ def finish(
         fts=lanes[0],
         vec=lanes[1],
         final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
-        rejected=[*selection.rejected, *([memories.no_vector] if memories.no_vector else ())],
+        rejected=[*selection.rejected, *([found.no_vector] if found.no_vector else ())],
         injected=len(injected),
     )
     timings["receipt"] = time.perf_counter_ns() - started - timings["wrap"]
-    items = tuple(item_of(one, memories.by_id[one.candidate.id], one.decision) for one in selection.picked)
-    return Recall(items, len(injected), context, receipt, timings)
+    items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
+    status: Status = "degraded" if ask.faults else "ok"
+    return Recall(items, len(injected), context, receipt, timings, status, evicted=0)
 
 
 def item_of(one: Picked, row: Row, decision: str) -> Item:
     """A selected candidate as an item of a recall."""
     found = one.candidate
-    return Item(
-        row.key,
-        row.id,
-        one.tier,
-        row.importance_label,
-        row.scope,
-        found.score,
-        found.fts_rank,
-        found.vec_rank,
-        decision,
-    )
+    signals = Signals(row.id, row.importance_label, row.scope, found.fts_rank, found.vec_rank, decision)
+    return Item(row.key, row.text, (row.key,), found.score, signals, one.tier)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from typing import Any
+from dataclasses import replace
 
-from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
+from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
-from lab.systems.openclaw.js import js_number
+from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
 
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
@@ -37,7 +37,7 @@ def engine_id(key: str) -> str:
     return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
 
 
-def importance_score(value: Any) -> float | None:
+def importance_score(value: object) -> float | None:
     """A finite number, or a string that JavaScript reads as one, clamped to 0..1; anything else is no score.
 
     A blank string counts as 0, as in JavaScript.
@@ -59,7 +59,7 @@ def label_of_score(score: float | None) -> str:
     return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
 
 
-def normal_label(value: Any) -> str | None:
+def normal_label(value: object) -> str | None:
     """A label or one of its aliases, however it is cased and spaced; None for anything else."""
     if not isinstance(value, str):
         return None
@@ -67,12 +67,12 @@ def normal_label(value: Any) -> str | None:
     return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
 
 
-def resolve_label(label: Any, score: Any = None) -> str:
+def resolve_label(label: object, score: object = None) -> str:
     """A recognised label beats the score; else the score decides."""
     return normal_label(label) or label_of_score(importance_score(score))
 
 
-def normal_category(value: Any) -> str:
+def normal_category(value: object) -> str:
     """A known category, trimmed and lower-cased; unknown ones become ``other``."""
     category = value.strip(WHITESPACE).lower() if isinstance(value, str) else ""
     return category if category in CATEGORIES else "other"
@@ -84,11 +84,11 @@ def normal_row(
     index_text: str,
     created_at: int,
     *,
-    category: Any,
-    label: Any,
-    scope: Any,
-    importance: Any = None,
-    trust: Any = "user",
+    category: object,
+    label: object,
+    scope: object,
+    importance: object = None,
+    trust: object = "user",
     hard_rule: bool = False,
 ) -> Row:
     """A row with every field normalised as spec 0.2 and 0.3 say.
@@ -107,5 +107,26 @@ def normal_row(
         scope if isinstance(scope, str) and scope else "global",
         trust if isinstance(trust, str) and trust else "unknown",
         score,
-        hard_rule or _HARD_TAG.match(text) is not None,
+        hard_rule or is_hard_rule(text),
     )
+
+
+def is_hard_rule(text: str) -> bool:
+    """Whether a text begins with the tag of a hard rule (spec 16.5)."""
+    return _HARD_TAG.match(text) is not None
+
+
+def row_of(memory: Memory) -> Row:
+    """The row of a memory from outside."""
+    row = normal_row(
+        memory.key,
+        memory.text,
+        memory.index_text,
+        memory.created_at,
+        category=memory.category,
+        label=memory.label or UNKNOWN,
+        scope=memory.scope,
+        trust=memory.trust,
+        hard_rule=memory.hard_rule,
+    )
+    return replace(row, place=memory.place, embedded=memory.embedded)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.shape import laid_over
+from lab.systems.openclaw.config.missing import only_here
 
 ARM = "recommended"
 CONFIG: dict[str, Any] = {
@@ -38,4 +39,4 @@ CONFIG: dict[str, Any] = {
 
 def recommended(own: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recommended configuration; where an operator's says something else, that holds."""
-    return laid_over(CONFIG, own or {})
+    return laid_over(CONFIG, only_here(own or {}))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.js import whole_count
+from lab.systems.openclaw.upstream.js import whole_count
 
 SCHEMA = "openclaw-mem-engine.autoCapture.receipt.v1"
 FILTERED = (

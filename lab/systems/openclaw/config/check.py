@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from lab.shape import named
-from lab.systems.openclaw.config.plugin import finite
+from lab.systems.openclaw.config.settle import finite
 from lab.systems.openclaw.config.table import SEED, Knob, Section
 from lab.utf16 import WHITESPACE
 
 MOST_SHOWN = 60
 
 
-def complaints(section: Section, raw: Any, path: str, profile: str) -> Iterator[tuple[str, str]]:
+def complaints(section: Section, raw: object, path: str, profile: str) -> Iterator[tuple[str, str]]:
     """Path and complaint of everything that cannot be taken in a section. The value of a secret is never repeated."""
     if raw is None or (isinstance(raw, bool) and section.boolean):
         return
@@ -37,7 +36,7 @@ def complaints(section: Section, raw: Any, path: str, profile: str) -> Iterator[
             yield at, what
 
 
-def _complaint(knob: Knob, value: Any) -> str | None:
+def _complaint(knob: Knob, value: object) -> str | None:
     """Why a value cannot be taken; None: it can."""
     if knob.kind == "flag":
         return None if isinstance(value, bool) else f"expected true or false, found {in_short(value)}"
@@ -62,7 +61,7 @@ def _complaint(knob: Knob, value: Any) -> str | None:
     return None if value.strip(WHITESPACE) else "is blank"
 
 
-def in_short(value: Any) -> str:
+def in_short(value: object) -> str:
     """What was found, in the words of JSON and in one short line."""
     if isinstance(value, Mapping | list):
         return named(value)

@@ -34,7 +34,7 @@ def read_value(path: Path) -> Any:
     return parse_json(read_text(path), str(path))
 
 
-def embedder_of(value: Any) -> str | None:
+def embedder_of(value: object) -> str | None:
     """The embedding model that the engine of a parsed configuration runs with; None where nothing is said of it.
 
     A section ``embedding`` speaks of it, and so does everything around the plugin's configuration (an openclaw.json,
@@ -53,7 +53,7 @@ def embedder_of(value: Any) -> str | None:
     return str(named_model) if named_model else EMBEDDER
 
 
-def locate(value: Any, where: str) -> Any:
+def locate(value: object, where: str) -> Any:
     """The plugin's configuration within a parsed value, found by the keys around it.
 
     A value that has none of them is the configuration already, whatever its type.

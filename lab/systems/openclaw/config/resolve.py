@@ -19,16 +19,9 @@ from lab.retrieval.tokens import TextSettings
 from lab.shape import named
 from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
-from lab.systems.openclaw.config.plugin import (
-    normal_boolean,
-    number_in_range,
-    parse,
-    parse_env_boolean,
-    resolve_embedding_clamp,
-    resolve_section,
-    settled,
-)
+from lab.systems.openclaw.config.missing import NOT_HERE, missing, only_here, refused
 from lab.systems.openclaw.config.settings import (
+    NO_PHASES,
     AutoRecall,
     DocsSettings,
     EngineConfig,
@@ -36,6 +29,7 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
+from lab.systems.openclaw.config.settle import parse_env_boolean, settled
 from lab.systems.openclaw.config.table import (
     LAB,
     MAX_ITEMS,
@@ -52,60 +46,40 @@ from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
 
-__all__ = [
-    "PROFILES",
-    "Checked",
-    "Decided",
-    "check_config",
-    "describe",
-    "explain_config",
-    "normal_boolean",
-    "number_in_range",
-    "parse",
-    "parse_env_boolean",
-    "resolve",
-    "resolve_embedding_clamp",
-    "resolve_section",
-]
-
 READ_ONLY_VARIABLE = "OPENCLAW_MEM_ENGINE_READONLY"
 HIDDEN = "(hidden)"
 CONFIG, DEFAULT, ENVIRONMENT, ARGUMENT = "config", "profile default", "environment", "max-items"
 _Made = TypeVar("_Made")
 _WHOLE = Section({**PLUGIN, "lab": LAB}, boolean=False)
-# The plugin has none of the seeds' phases: what its settings say of them is that they are off.
-_NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra")
 _NO_REPEAT = {"repeatWindowTurns": 0, "repeatPenalty": 0.0, "dedupeBackbone": False}
-# Sections that have a record of their own, and the keys of theirs that it does not hold.
-_TYPED: dict[str, tuple[str, ...]] = {
-    "embedding": ("model",),
-    "autoRecall": ("routeAuto",),
-    **dict.fromkeys(("scopePolicy", "budget", "workingSet", "receipts", "docsColdLane", "readOnly", "lab"), ()),
-}
 _RENAMED = {"maxScopeLength": "max_length", "skipFallbackOnInvalidScope": "skip_fallback_on_invalid"}
 
 
 class Decided(NamedTuple):
     """One value of a resolved configuration.
 
-    ``by``: config, profile default, environment, max-items, clamped from X, or normalised from X.
+    ``by``: config, profile default, environment, max-items, clamped from X, normalised from X, or not implemented here.
     """
 
     key: str
-    value: Any
+    value: object
     by: str
 
 
 class Checked(NamedTuple):
-    """What is wrong in a configuration, what does nothing in it, and which values are changed."""
+    """What is wrong in a configuration, what does nothing in it, which values are changed.
+
+    ``missing`` are the paths of what it asks for and the lab does not have.
+    """
 
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    missing: tuple[str, ...] = ()
 
 
 def resolve(
-    raw: Any,
+    raw: object,
     profile: str,
     *,
     max_items: int | None = None,
@@ -116,8 +90,8 @@ def resolve(
 
     ``raw`` is the plugin's configuration or anything around it that :func:`lab.systems.openclaw.config.file.locate`
     knows; None is an empty one. ``max_items`` is used where the configuration names none. ``environ`` is asked for the
-    read-only switch, and for nothing else. Unknown keys and wrong types raise :class:`UnusableInput` with the path of
-    the first.
+    read-only switch, and for nothing else. Unknown keys, wrong types and what is refused as not implemented here
+    (:mod:`lab.systems.openclaw.config.missing`) raise :class:`UnusableInput` with the path of the first.
     """
     given = _given(raw, profile, where)
     for problem in _problems(given, profile, where):
@@ -125,7 +99,7 @@ def resolve(
     return _config(_decide(given, profile, max_items, environ)[0], profile)
 
 
-def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
+def check_config(raw: object, profile: str, *, where: str = "config") -> Checked:
     """Return everything that :func:`resolve` would refuse, one line each; else warnings and notes."""
     given = _given(raw, profile, where)
     problems = tuple(_problems(given, profile, where))
@@ -136,6 +110,7 @@ def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
         for one in _decide(given, profile, None, None)[1]
         if " from " in one.by
     )
+    found = missing(given)
     warnings = tuple(
         f'{where}: {name}: true stands for the defaults, which leave it off; {{"enabled": true}} switches it on'
         for name, entry in PLUGIN.items()
@@ -143,11 +118,11 @@ def check_config(raw: Any, profile: str, *, where: str = "config") -> Checked:
         and given.get(name) is True
         and settled(name, entry, True, profile).get("enabled") is False
     )
-    return Checked((), warnings, notes)
+    return Checked((), warnings, notes, found)
 
 
 def explain_config(
-    raw: Any,
+    raw: object,
     profile: str,
     *,
     max_items: int | None = None,
@@ -163,12 +138,14 @@ def explain_config(
 
 
 def describe(config: EngineConfig) -> dict[str, Any]:
-    """A resolved configuration in the plugin's camelCase JSON: every section, and never a provider's key.
+    """A resolved configuration in the plugin's camelCase JSON: all that recall reads, and never a provider's key.
 
     :func:`resolve` reads it back under the same profile.
     """
     recall, profile = config.auto_recall, config.profile
-    found = settled("", _WHOLE, config.other, profile)
+    found: dict[str, Any] = only_here(settled("", _WHOLE, {}, profile))
+    # Whose vectors are searched is the replay's choice.
+    del found["embedding"]["model"]
     for name, source in (
         ("embedding", config.embedding),
         ("autoRecall", recall),
@@ -192,7 +169,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     return found
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value on one line: words as they are, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -203,14 +180,14 @@ def known_profile(profile: str) -> None:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
 
 
-def _given(raw: Any, profile: str, where: str) -> Any:
+def _given(raw: object, profile: str, where: str) -> Any:
     """The configuration within what was handed over, with words that stand for objects replaced by them."""
     known_profile(profile)
     found = _expanded(_WHOLE, locate(raw, where))
     return {} if found is None else found
 
 
-def _expanded(section: Section, raw: Any) -> Any:
+def _expanded(section: Section, raw: object) -> Any:
     if isinstance(raw, str):
         return section.presets.get(raw, raw)
     if not isinstance(raw, Mapping):
@@ -219,12 +196,14 @@ def _expanded(section: Section, raw: Any) -> Any:
     return {key: _expanded(inner[key], value) if key in inner else value for key, value in raw.items()}
 
 
-def _problems(given: Any, profile: str, where: str) -> Iterator[str]:
+def _problems(given: object, profile: str, where: str) -> Iterator[str]:
     """What is wrong, line by line, each with the path of its key."""
     if not isinstance(given, Mapping):
         yield f"{where}: expected an object, found {named(given)}"
         return
     for path, what in complaints(_WHOLE, given, "", profile):
+        yield f"{where}: {path}: {what}"
+    for path, what in refused(given):
         yield f"{where}: {path}: {what}"
     own = given.get("lab")
     meant = own.get("profile") if isinstance(own, Mapping) else None
@@ -239,7 +218,7 @@ def _decide(
     values = settled("", _WHOLE, given, profile)
     decided = {one.key: one for one in _decisions(_WHOLE, given, values, "", profile)}
 
-    def overrule(section: dict[str, Any], key: str, path: str, value: Any, by: str) -> None:
+    def overrule(section: dict[str, Any], key: str, path: str, value: object, by: str) -> None:
         section[key] = value
         decided[path] = Decided(path, value, by)
 
@@ -255,7 +234,9 @@ def _decide(
     return values, list(decided.values())
 
 
-def _decisions(section: Section, given: Any, values: Mapping[str, Any], path: str, profile: str) -> Iterator[Decided]:
+def _decisions(
+    section: Section, given: object, values: Mapping[str, Any], path: str, profile: str
+) -> Iterator[Decided]:
     asked = given if isinstance(given, Mapping) else {}
     switched_on = given is True and section.true_is_on
     for key, entry in section.keys.items():
@@ -264,6 +245,9 @@ def _decisions(section: Section, given: Any, values: Mapping[str, Any], path: st
             continue
         if isinstance(entry, Section):
             yield from _decisions(entry, True if switched_on else asked.get(key), values[key], at, profile)
+        elif not (section.here if entry.here is None else entry.here):
+            if key in asked:
+                yield Decided(at, values[key], NOT_HERE)
         elif entry.kind == "secret":
             yield Decided(at, HIDDEN, CONFIG)
         elif key == "enabled" and (switched_on or given is False):
@@ -272,7 +256,7 @@ def _decisions(section: Section, given: Any, values: Mapping[str, Any], path: st
             yield Decided(at, values[key], _by(entry, asked, key, values[key], profile))
 
 
-def _by(knob: Knob, asked: Mapping[str, Any], key: str, value: Any, profile: str) -> str:
+def _by(knob: Knob, asked: Mapping[str, Any], key: str, value: object, profile: str) -> str:
     source = asked[key] if key in asked else knob.default_in(profile)
     source = list(source) if isinstance(source, tuple) else source
     if source == value:
@@ -298,14 +282,9 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
         embedding=_made(Clamp, values["embedding"]),
         todo_stale_ttl_days=values["autoCapture"]["todoStaleTtlDays"],
         read_only=values["readOnly"],
-        phases=_made(Phases, phases | {"score": factors}) if profile == SEED else _NO_PHASES,
+        phases=_made(Phases, phases | {"score": factors}) if profile == SEED else NO_PHASES,
         text=_made(TextSettings, lab["textLane"]),
-        other={name: _kept(name, value) for name, value in values.items() if name not in _TYPED or _TYPED[name]},
     )
-
-
-def _kept(name: str, value: Any) -> Any:
-    return {key: value[key] for key in _TYPED[name]} if name in _TYPED else value
 
 
 def _made(kind: type[_Made], values: Mapping[str, Any]) -> _Made:
@@ -315,7 +294,7 @@ def _made(kind: type[_Made], values: Mapping[str, Any]) -> _Made:
     return kind(**{name: _frozen(named_values[name]) for name in fields if name in named_values})
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     if isinstance(value, dict):
         return tuple((key, tuple(inner)) for key, inner in value.items())
     return tuple(value) if isinstance(value, list) else value

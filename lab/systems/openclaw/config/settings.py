@@ -68,12 +68,10 @@ class DocsSettings:
     """``docsColdLane`` (spec 13)."""
 
     enabled: bool = False
-    sqlite_path: str = "~/.openclaw/memory/openclaw-mem.sqlite"
     source_roots: tuple[str, ...] = ()
     source_globs: tuple[str, ...] = ("**/*.md",)
     max_chunk_chars: int = 1400
     embed_on_ingest: bool = True
-    ingest_on_start: bool = False
     max_items: int = 2
     max_snippet_chars: int = 280
     min_hot_items: int = 2
@@ -113,9 +111,13 @@ class Phases:
     tier_mode: str = "live"
 
 
+# The seeds' phases are off: under the old policy, so that switching back is one line, and in the plugin.
+NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra")
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """A resolved configuration. ``other`` keeps sections that recall does not read (autoCapture and the rest)."""
+    """A resolved configuration: what recall reads, and nothing else."""
 
     profile: str = "seed"
     auto_recall: AutoRecall = field(default_factory=AutoRecall)
@@ -129,7 +131,6 @@ class EngineConfig:
     read_only: bool = False
     phases: Phases = field(default_factory=Phases)
     text: TextSettings = field(default_factory=TextSettings)
-    other: dict[str, Any] = field(default_factory=dict)
 
     @property
     def upstream(self) -> bool:
@@ -138,8 +139,13 @@ class EngineConfig:
 
     @property
     def phased(self) -> bool:
-        """Whether the seeds' phases act: under the new policy alone, so that switching back switches them off."""
-        return not self.upstream and self.auto_recall.selection_mode == "tier_quota_v1"
+        """Whether the seeds' phases act: not under the old policy, so that switching back switches them off."""
+        return self.auto_recall.selection_mode != "tier_first_v1"
+
+    @property
+    def active_phases(self) -> Phases:
+        """The phases as they act."""
+        return self.phases if self.phased else NO_PHASES
 
     @property
     def max_items(self) -> int:

@@ -1,6 +1,6 @@
 """Every knob of the engine, once: its kind, its default in each profile, its range (spec 1).
 
-:mod:`lab.systems.openclaw.config.plugin` reads the table as the public plugin reads its configuration, forgivingly;
+:mod:`lab.systems.openclaw.upstream.plugin` reads the table as the public plugin reads its configuration, forgivingly;
 :mod:`lab.systems.openclaw.config.resolve` as this lab does, with an error for whatever the plugin would pass over. The
 key ``lab`` is this project's own: what the plugin does not know.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
+
+from lab.systems.openclaw.select.policies import POLICIES
 
 SEED, UPSTREAM = PROFILES = ("seed", "upstream")
 # The section of a configuration that is this project's own.
@@ -43,6 +45,8 @@ class Knob(NamedTuple):
     ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` where they differ.
     Of lists ``high`` is the most items. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
     no such key. ``manifest``: the range in the plugin's manifest, by which a host refuses, where it is another one.
+    ``here``: whether anything of the lab reads it, by default as its section; ``absent`` are values that ask for a
+    recall which the lab does not have.
     """
 
     kind: Kind
@@ -55,6 +59,8 @@ class Knob(NamedTuple):
     refill: bool = False
     only_seed: bool = False
     manifest: tuple[int, int] | None = None
+    here: bool | None = None
+    absent: tuple[Any, ...] = ()
 
     def default_in(self, profile: str) -> Any:
         """What holds where nothing is said; None: nothing."""
@@ -71,7 +77,8 @@ class Section(NamedTuple):
     ``wrong`` is what the plugin says of another type, with ``{}`` for the path; empty: it says nothing and takes the
     defaults. ``boolean``: true and false stand for the section, where false switches it off and true leaves the
     defaults, or switches it on as well (``true_is_on``); ``only_object``: the plugin's manifest takes no boolean there.
-    ``closed``: the plugin refuses unknown keys. ``presets`` are words that stand for an object.
+    ``closed``: the plugin refuses unknown keys. ``presets`` are words that stand for an object. ``here`` is False for
+    a feature that the lab does not have.
     """
 
     keys: Mapping[str, Knob | Section]
@@ -82,6 +89,7 @@ class Section(NamedTuple):
     only_seed: bool = False
     only_object: bool = False
     presets: Mapping[str, Mapping[str, Any]] = {}
+    here: bool = True
 
 
 def _flag(default: bool, *, only_seed: bool = False) -> Knob:
@@ -135,7 +143,7 @@ QUOTAS = Section(
 )
 _ROUTE_AUTO = Section(
     {
-        "enabled": _flag(False),
+        "enabled": Knob("flag", False, absent=(True,)),
         "command": _text("openclaw-mem"),
         "commandArgs": Knob("args", (), high=64),
         "dbPath": _text(),
@@ -147,6 +155,7 @@ _ROUTE_AUTO = Section(
     },
     wrong="{} must be an object",
     boolean=False,
+    here=False,
 )
 _CANVAS_PATTERNS = (
     *("handoff", "closeout", "closure", "checkpoint", "receipt", "verifier", "subagent", "inter-session message"),
@@ -165,8 +174,8 @@ PLUGIN: dict[str, Knob | Section] = {
         wrong="{} config must be an object",
         boolean=False,
     ),
-    "dbPath": _text(),
-    "tableName": _text(),
+    "dbPath": Knob("text", here=False),
+    "tableName": Knob("text", here=False),
     "autoRecall": Section(
         {
             "enabled": _flag(True),
@@ -175,7 +184,7 @@ PLUGIN: dict[str, Knob | Section] = {
             "trivialMinChars": _whole(8, 2, 40),
             "includeUnknownFallback": _flag(True),
             "tierSearchMultiplier": _whole(2, 1, 6),
-            "selectionMode": _choice("tier_first_v1", "tier_quota_v1"),
+            "selectionMode": _choice(*POLICIES),
             "quotas": QUOTAS,
             "routeAuto": _ROUTE_AUTO,
             "repeatWindowTurns": _whole(6, 0, 50, only_seed=True),
@@ -196,10 +205,11 @@ PLUGIN: dict[str, Knob | Section] = {
             "captureTodo": _flag(False),
             "maxTodoPerTurn": _whole(1, 0, 3),
             "todoDedupeWindowHours": _whole(24, 1, 168),
-            "todoStaleTtlDays": _whole(7, 1, 90),
+            "todoStaleTtlDays": _whole(7, 1, 90)._replace(here=True),
             "dedupeSimilarityThreshold": _number(0.92, 0.7, 0.99),
             "duplicateSearchMinScore": _number(0.94, 0.8, 0.999),
-        }
+        },
+        here=False,
     ),
     "scopePolicy": Section(
         {
@@ -236,12 +246,12 @@ PLUGIN: dict[str, Knob | Section] = {
     "docsColdLane": Section(
         {
             "enabled": _flag(False),
-            "sqlitePath": _text("~/.openclaw/memory/openclaw-mem.sqlite"),
+            "sqlitePath": Knob("text", "~/.openclaw/memory/openclaw-mem.sqlite", here=False),
             "sourceRoots": _texts(most=32),
             "sourceGlobs": _texts("**/*.md", most=32, refill=True),
             "maxChunkChars": _whole(1400, 200, 4000),
             "embedOnIngest": _flag(True),
-            "ingestOnStart": _flag(False),
+            "ingestOnStart": Knob("flag", False, here=False),
             "maxItems": _whole(2, 1, 5),
             "maxSnippetChars": _whole(280, 80, 600),
             "minHotItems": _whole(2, 0, 5),
@@ -266,6 +276,7 @@ PLUGIN: dict[str, Knob | Section] = {
         wrong="",
         true_is_on=True,
         closed=False,
+        here=False,
     ),
     "symbolicCanvas": Section(
         {
@@ -286,14 +297,16 @@ PLUGIN: dict[str, Knob | Section] = {
                 },
                 true_is_on=True,
                 only_object=True,
+                here=False,
             )
         },
         true_is_on=True,
         only_object=True,
+        here=False,
     ),
     "retrievalBackend": Section(
         {
-            "backend": _choice("lancedb", "qdrant-edge"),
+            "backend": _choice("lancedb", "qdrant-edge")._replace(absent=("qdrant-edge",)),
             "qdrantEdge": Section(
                 {
                     "enabled": _flag(False),
@@ -307,6 +320,7 @@ PLUGIN: dict[str, Knob | Section] = {
                 },
                 wrong="{} config must be an object",
                 boolean=False,
+                here=False,
             ),
         },
         wrong="{} config must be an object",
@@ -323,6 +337,7 @@ PLUGIN: dict[str, Knob | Section] = {
         },
         wrong="",
         true_is_on=True,
+        here=False,
     ),
     "readOnly": _flag(False),
 }

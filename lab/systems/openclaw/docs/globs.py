@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.utf16 import WHITESPACE
@@ -57,7 +57,7 @@ class IngestPlan(NamedTuple):
     shadowed: int = 0
 
 
-def read_tool_input(raw: Any) -> ToolInput:
+def read_tool_input(raw: object) -> ToolInput:
     """The roots and globs of a tool call: strings that are not blank, trimmed, in order.
 
     A list of roots that holds anything overrides the configured ones, and is invalid where it holds no name.
@@ -69,7 +69,7 @@ def read_tool_input(raw: Any) -> ToolInput:
     return ToolInput(roots, globs, overrides, overrides and not roots, dropped_roots, dropped_globs)
 
 
-def _names(value: Any) -> tuple[tuple[str, ...], int]:
+def _names(value: object) -> tuple[tuple[str, ...], int]:
     if not isinstance(value, list):
         return (), 0
     names = tuple(bare for one in value if isinstance(one, str) and (bare := one.strip(WHITESPACE)))

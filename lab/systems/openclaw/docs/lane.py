@@ -70,49 +70,41 @@ class DocsLane:
         check afterwards may drop some.
         """
         settings = self.settings
-        limit = max(1, min(settings.max_items, requested))
-        receipt: dict[str, Any] = {
-            "enabled": settings.enabled,
-            "consulted": settings.enabled,
-            "trigger": trigger if settings.enabled else "disabled",
-            "scope": scope,
-            "strategy": settings.scope_mapping_strategy,
-            "requested": requested,
-            "returned": 0,
-            "filteredByScope": 0,
-            "rawCandidates": 0,
-            "scopedCandidates": 0,
-            "pushdownRepos": [],
-            "pushdownApplied": False,
-            "sourceRootsCount": len(settings.source_roots),
-        }
+        receipt = self._receipt(scope, requested, trigger if settings.enabled else "disabled")
         if not settings.enabled:
             return DocsFound((), receipt)
         if not query.strip(WHITESPACE):
             return DocsFound((), receipt | {"error": "empty_query"})
+        limit = max(1, min(settings.max_items, requested))
+        strategy, scope_map = settings.scope_mapping_strategy, dict(settings.scope_map)
         try:
-            scope_map = dict(settings.scope_map)
-            repos = pushdown_repos(scope, settings.scope_mapping_strategy, scope_map)
+            repos = pushdown_repos(scope, strategy, scope_map)
             receipt |= {"pushdownRepos": repos, "pushdownApplied": bool(repos)}
             rows = self._search(query.strip(WHITESPACE), scope, limit, repos)
-            kept = [
-                row
-                for row in rows
-                if matches_scope(row.repo, row.path, scope, settings.scope_mapping_strategy, scope_map)
-            ]
+            kept = [row for row in rows if matches_scope(row.repo, row.path, scope, strategy, scope_map)]
             hits = tuple(self._hit(row) for row in kept[:limit])
         except SearchTimeout:
             return DocsFound((), receipt | {"error": "docs_search_timeout"})
         except Exception:
             # A turn goes on without documents, whatever happened to them.
             return DocsFound((), receipt | {"error": "docs_search_failed"})
-        found = {
-            "returned": len(hits),
-            "filteredByScope": len(rows) - len(kept),
-            "rawCandidates": len(rows),
-            "scopedCandidates": len(kept),
+        counts = {"rawCandidates": len(rows), "scopedCandidates": len(kept)}
+        return DocsFound(hits, receipt | {"returned": len(hits), "filteredByScope": len(rows) - len(kept)} | counts)
+
+    def _receipt(self, scope: str, requested: int, trigger: str) -> dict[str, Any]:
+        """The receipt of a search that found nothing."""
+        return {
+            "enabled": self.settings.enabled,
+            "consulted": self.settings.enabled,
+            "trigger": trigger,
+            "scope": scope,
+            "strategy": self.settings.scope_mapping_strategy,
+            "requested": requested,
+            **dict.fromkeys(("returned", "filteredByScope", "rawCandidates", "scopedCandidates"), 0),
+            "pushdownRepos": [],
+            "pushdownApplied": False,
+            "sourceRootsCount": len(self.settings.source_roots),
         }
-        return DocsFound(hits, receipt | found)
 
     def _search(self, query: str, scope: str, limit: int, repos: list[str]) -> tuple[DocRow, ...]:
         if self.index is None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from lab.systems.openclaw.js import text_or_blank
 from lab.utf16 import WHITESPACE
 
 GLOBAL = "global"
@@ -14,16 +12,13 @@ ScopeMap = Mapping[str, Sequence[str]]
 _REMNANT = re.compile(r"\A\[?(?:iso|scope):")
 
 
-def scope_token(scope: Any) -> str:
-    """A scope in lower case, without what a tag left on it: ``[scope:`` in front, slashes, a bracket behind.
-
-    The plugin takes any value here: nothing at all (null) is blank.
-    """
-    bare = _REMNANT.sub("", text_or_blank(scope).strip(WHITESPACE).lower())
+def scope_token(scope: str) -> str:
+    """A scope in lower case, without what a tag left on it: ``[scope:`` in front, slashes, a bracket behind."""
+    bare = _REMNANT.sub("", scope.strip(WHITESPACE).lower())
     return bare.lstrip("/").rstrip("]").strip(WHITESPACE)
 
 
-def is_scoped(scope: Any) -> bool:
+def is_scoped(scope: str) -> bool:
     """Whether a scope narrows the search at all: neither empty nor ``global``."""
     return scope_token(scope) not in ("", GLOBAL)
 
@@ -37,7 +32,7 @@ def short_key(token: str) -> str:
     return re.split("[/:]", token, maxsplit=1)[0] or token
 
 
-def pushdown_repos(scope: Any, strategy: str, scope_map: ScopeMap) -> list[str]:
+def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
     """Repos that the search itself is limited to; empty means all of them.
 
     ``repo_prefix``: the scope's first segment. ``map``: the entries mapped to the scope, then those of its first
@@ -56,7 +51,7 @@ def pushdown_repos(scope: Any, strategy: str, scope_map: ScopeMap) -> list[str]:
     return list(repos.values())
 
 
-def matches_scope(repo: str, path: str, scope: Any, strategy: str, scope_map: ScopeMap) -> bool:
+def matches_scope(repo: str, path: str, scope: str, strategy: str, scope_map: ScopeMap) -> bool:
     """Whether a document belongs to a scope. Case is ignored.
 
     Without a scope, and under ``none`` or a strategy of another name, everything does. Under ``map`` a scope that is

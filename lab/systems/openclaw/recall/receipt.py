@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from lab.retrieval.collation import id_order
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.js import js_json, round6, whole_count
 from lab.systems.openclaw.memory import normal_label
+from lab.systems.openclaw.recall.scope import GLOBAL
 from lab.systems.openclaw.select.outcome import Quota, TierCount
+from lab.systems.openclaw.upstream.js import js_json, round6, whole_count
 from lab.utf16 import WHITESPACE
 
 SCHEMA = "openclaw-mem-engine.recall.receipt.v1"
@@ -108,22 +109,21 @@ def lifecycle_receipt(
             "unknownMax": quota.unknown_max,
             "wildcardUsed": quota.wildcard_used,
         }
-    shown = tier_counts[:MAX_TIERS]
-    high = settings.verbosity == "high"
-    # A row without an id cannot be explained.
-    named = [row for row in final if row.id]
-    scopes = [(row.scope or "").strip(WHITESPACE) or "global" for row in named]
-    by_tier = dict.fromkeys(("must", "nice", "unknown", "ignore"), 0)
-    for row in named:
-        by_tier[why_tier(row.label)] += 1
-    primary = sum(one == scope for one in scopes)
-    lanes = (("fts", fts.ids), ("vec", vec.ids))
-    receipt |= {
+    receipt |= _searched(tier_counts, fts, vec, labels=settings.verbosity == "high")
+    receipt["fusedTop"] = [row.id for row in final[:listed]]
+    receipt |= _why(final, scope, fts, vec, listed)
+    return receipt | {"finalCount": len(final), "injectedCount": whole_count(injected)} | dict(parts or {})
+
+
+def _searched(counts: Sequence[TierCount], fts: Lane, vec: Lane, *, labels: bool) -> dict[str, Any]:
+    """What was searched, tier by tier, and the best hits of each lane; ``labels``: the tiers are told with theirs."""
+    shown = counts[:MAX_TIERS]
+    return {
         "tiersSearched": [count.tier for count in shown],
         "tierCounts": [
             {
                 "tier": count.tier,
-                "labels": list(count.labels[:MAX_LABELS]) if high else [],
+                "labels": list(count.labels[:MAX_LABELS]) if labels else [],
                 "candidates": whole_count(count.candidates),
                 "selected": whole_count(count.selected),
             }
@@ -131,26 +131,32 @@ def lifecycle_receipt(
         ],
         "ftsTop": [{"id": one.id, "score": one.score} for one in fts.top],
         "vecTop": [{"id": one.id, "score": one.score, "distance": one.distance} for one in vec.top],
-        "fusedTop": [row.id for row in final[:listed]],
+    }
+
+
+def _why(final: Sequence[Final], scope: str, fts: Lane, vec: Lane, listed: int) -> dict[str, Any]:
+    """Which tier, scope and lanes the final rows come from. A row without an id cannot be explained."""
+    named = [row for row in final if row.id]
+    homes = [(row.scope or "").strip(WHITESPACE) or GLOBAL for row in named]
+    tiers = [why_tier(row.label) for row in named]
+    primary = homes.count(scope)
+    return {
         "whySummary": {
-            "byTier": by_tier,
+            "byTier": {tier: tiers.count(tier) for tier in ("must", "nice", "unknown", "ignore")},
             "fromPrimaryScope": primary,
             "fromFallbackScope": len(named) - primary,
         },
         "whyTheseIds": [
             {
                 "id": row.id,
-                "tier": why_tier(row.label),
+                "tier": tier,
                 "scope": home,
                 "origin": "primary" if home == scope else "fallback",
-                "signals": [lane for lane, ids in lanes if row.id in ids],
+                "signals": [lane for lane, ids in (("fts", fts.ids), ("vec", vec.ids)) if row.id in ids],
             }
-            for row, home in list(zip(named, scopes, strict=True))[:listed]
+            for row, home, tier in list(zip(named, homes, tiers, strict=True))[:listed]
         ],
-        "finalCount": len(final),
-        "injectedCount": whole_count(injected),
     }
-    return receipt | dict(parts or {})
 
 
 def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str:
@@ -166,17 +172,6 @@ def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str
         if receipt.get(name) is not None:
             value[name] = {key: receipt[name][key] for key in keys if key in receipt[name]}
     return f"<!-- openclaw-mem-engine:autoRecall {js_json(value)} -->"
-
-
-def closed_comment(comment: str) -> str:
-    """A prompt comment that nothing in it can end.
-
-    The public plugin's can be: a scope or an id may hold ``-->``. As escapes of JSON the brackets read the same.
-    """
-    if not comment:
-        return ""
-    inner = comment[len("<!--") : -len("-->")]
-    return f"<!--{inner.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}-->"
 
 
 def most_listed(settings: ReceiptSettings) -> int:

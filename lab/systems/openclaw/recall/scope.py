@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab.utf16 import WHITESPACE, js_slice
 
@@ -104,7 +104,7 @@ def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
     return Normalised(policy.default_scope or GLOBAL, True, True)
 
 
-def scope_token(raw: Any) -> str | None:
+def scope_token(raw: object) -> str | None:
     """A scope made of any text by replacing what it may not hold (spec 7.2); None for what is blank or no text.
 
     What is left may be nothing at all: "---" gives the empty text.
@@ -123,6 +123,11 @@ def scope_plan(primary: str, policy: ScopePolicy, *, allow_fallback: bool = True
         if scope.strip(WHITESPACE) and all(scope != known for known, _ in plan):
             plan.append((scope, "fallback"))
     return plan
+
+
+def barred(policy: ScopePolicy, *, invalid: bool) -> str | None:
+    """Why fallbacks are not allowed: an ``invalid`` scope was asked for, and the policy does not let it fall back."""
+    return "invalid_scope" if invalid and policy.skip_fallback_on_invalid else None
 
 
 def resolve_scope(explicit: str | None, text: str, policy: ScopePolicy) -> tuple[str, Normalised]:

@@ -21,56 +21,57 @@ def select_in_scopes(
     limit: int,
     choose: Callable[[str | None, int], Selection],
     policy: ScopePolicy,
-    *,
-    allow_fallback: bool = True,
-    suppressed: str | None = None,
+    barred: str | None = None,
 ) -> ScopedSelection:
     """Run ``choose(scope, places left)`` scope by scope until the places are filled.
 
-    Quotas hold in full in every scope, so they are not what is left of them. ``suppressed`` is why fallbacks are not
+    Quotas hold in full in every scope, so they are not what is left of them. ``barred`` is why fallbacks are not
     allowed, where they are not.
     """
-    picked: list[Picked] = []
-    counts: list[TierCount] = []
-    rejected: list[str] = []
+    found = Selection([], [], [])
     consulted: list[str] = []
     used: list[str] = []
-    quota: Quota | None = None
     from_primary = 0
     for scope, origin in plan:
-        if len(picked) >= limit:
+        if len(found.picked) >= limit:
             break
-        found = choose(scope, max(1, limit - len(picked)))
-        seen = {one.candidate.id for one in picked}
-        added = [one for one in found.picked if one.candidate.id not in seen]
-        picked += added
-        rejected += found.rejected
-        if found.quota is not None:
-            wildcards = found.quota.wildcard_used + (quota.wildcard_used if quota else 0)
-            quota = found.quota._replace(wildcard_used=wildcards)
+        before = len(found.picked)
+        found = _joined(found, choose(scope, max(1, limit - before)), "" if origin == "primary" else f"{scope}:")
         if origin == "primary":
-            from_primary = len(picked)
-            counts += found.tier_counts
+            from_primary = len(found.picked)
             continue
-        counts += [count._replace(tier=f"{scope}:{count.tier}") for count in found.tier_counts]
         consulted.append(str(scope))
-        if added:
+        if len(found.picked) > before:
             used.append(str(scope))
-    configured = policy.enabled and bool(policy.fallback_scopes)
-    fallback = {
-        "eligible": configured and allow_fallback,
+    contributed = max(0, len(found.picked) - from_primary)
+    return ScopedSelection(found, fallback_receipt(policy, barred, consulted, used, contributed))
+
+
+def fallback_receipt(
+    policy: ScopePolicy,
+    barred: str | None = None,
+    consulted: Sequence[str] = (),
+    used: Sequence[str] = (),
+    contributed: int = 0,
+) -> dict[str, Any]:
+    """What a receipt says of the fallback: which scopes were consulted, and which of them gave something."""
+    suppressed = "disabled" if not policy.enabled else barred if policy.fallback_scopes else "no_fallback_scopes"
+    return {
+        "eligible": suppressed is None,
         "consulted": bool(consulted),
-        "consultedScopes": consulted,
-        "usedScopes": used,
-        "contributed": max(0, len(picked) - from_primary),
-        "suppressedReason": _suppressed(policy, allow_fallback=allow_fallback, reason=suppressed),
+        "consultedScopes": list(consulted),
+        "usedScopes": list(used),
+        "contributed": contributed,
+        "suppressedReason": suppressed,
     }
-    return ScopedSelection(Selection(picked, counts, rejected, quota), fallback)
 
 
-def _suppressed(policy: ScopePolicy, *, allow_fallback: bool, reason: str | None) -> str | None:
-    if not policy.enabled:
-        return "disabled"
-    if not policy.fallback_scopes:
-        return "no_fallback_scopes"
-    return None if allow_fallback else (reason or "disabled")
+def _joined(one: Selection, other: Selection, prefix: str) -> Selection:
+    """A selection and what another scope adds to it, its tiers named with a ``prefix``."""
+    seen = {taken.candidate.id for taken in one.picked}
+    added: list[Picked] = [taken for taken in other.picked if taken.candidate.id not in seen]
+    counts: list[TierCount] = [count._replace(tier=f"{prefix}{count.tier}") for count in other.tier_counts]
+    quota: Quota | None = one.quota
+    if other.quota is not None:
+        quota = other.quota._replace(wildcard_used=other.quota.wildcard_used + (quota.wildcard_used if quota else 0))
+    return Selection(one.picked + added, one.tier_counts + counts, one.rejected + other.rejected, quota)

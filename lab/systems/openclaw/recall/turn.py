@@ -12,13 +12,11 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
-from lab.systems.openclaw.recall.backbone import WHOLE, Backbone
 from lab.systems.openclaw.recall.budget import Packed, Slot
-from lab.systems.openclaw.recall.repeat import History
+from lab.systems.openclaw.recall.digest import WHOLE, normal_line
+from lab.systems.openclaw.recall.history import History
 from lab.systems.openclaw.recall.retrieve import Shared, Tiers
-from lab.systems.openclaw.recall.scope import GLOBAL
-from lab.systems.openclaw.recall.score import Factors
-from lab.systems.openclaw.recall.working_set import normal_line
+from lab.systems.openclaw.recall.scope import GLOBAL, barred, scope_plan
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
 
@@ -67,24 +65,47 @@ class Memories:
 
 @dataclass(slots=True)
 class RecallState:
-    """What lasts from turn to turn in one conversation of one arm: injected ids, and the digests kept by scope."""
+    """What lasts from turn to turn in one conversation of one arm: which ids were injected."""
 
     history: History = field(default_factory=History)
-    working_sets: dict[str, Row] = field(default_factory=dict)
+
+
+class Factors(NamedTuple):
+    """What a candidate's score is made of (spec 16.3). A factor that is off is 1."""
+
+    relevance: float = 1.0
+    scope_match: float = 1.0
+    recency: float = 1.0
+    importance_prior: float = 1.0
+    novelty: float = 1.0
+    repeat: float = 1.0
+    trust: float = 1.0
+
+    @property
+    def base(self) -> float:
+        """The score apart from repeats."""
+        return self.relevance * self.scope_match * self.recency * self.importance_prior * self.novelty * self.trust
+
+    @property
+    def product(self) -> float:
+        """The final score."""
+        return self.base * self.repeat
 
 
 @dataclass(slots=True)
 class Turn:
-    """The working copy that stages fill in. ``filter_scope`` None searches every scope; ``done`` ends the flow.
+    """The working copy that stages fill in.
 
-    ``log`` are the level and text of what the plugin would log, the receipt apart.
+    ``filter_scope`` None searches every scope; ``done`` ends the flow, and ``error`` is what broke it. ``log`` are the
+    level and text of what the plugin would log, the receipt apart. ``hard`` are hard rules that stand among the items;
+    ``exempt``, ``excluded``, ``stale`` and ``factors`` say what became of candidates, by id. A profile adds what it
+    needs, and says which memories its digest speaks for.
     """
 
     prompt: Prompt
     config: EngineConfig
     memories: Memories
     state: RecallState
-    tiers: Tiers
     text: str = ""
     scope: str = GLOBAL
     scope_mode: str = GLOBAL
@@ -92,15 +113,14 @@ class Turn:
     filter_scope: str | None = None
     skip_reason: str | None = None
     done: bool = False
+    error: Exception | None = None
     selection: Selection = field(default_factory=lambda: Selection([], [], []))
     fallback: dict[str, Any] | None = None
     rejected: list[str] = field(default_factory=list)
     hits: list[Picked] = field(default_factory=list)
     final: list[Picked] = field(default_factory=list)
     hard: list[Row] = field(default_factory=list)
-    backbone: Backbone | None = None
     pinned: Slot | None = None
-    consumed: tuple[str, ...] = ()
     docs: list[Slot] = field(default_factory=list)
     cold_lane: dict[str, Any] | None = None
     working_set: dict[str, Any] | None = None
@@ -114,36 +134,51 @@ class Turn:
     receipt: dict[str, Any] | None = None
     log: list[tuple[str, str]] = field(default_factory=list)
     timings: dict[str, int] = field(default_factory=dict)
+    tiers: Tiers = field(init=False)
+
+    def __post_init__(self) -> None:
+        memories, limit = self.memories, self.config.auto_recall.search_limit
+        self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
+
+    @property
+    def barred(self) -> str | None:
+        """Why fallbacks are not allowed, where they are not."""
+        return barred(self.config.scope_policy, invalid=self.scope_invalid)
+
+    @property
+    def scopes(self) -> Sequence[tuple[str | None, str]]:
+        """Scopes to search in order, with their origin."""
+        if self.filter_scope is None:
+            return [(None, "primary")]
+        return [*scope_plan(self.scope, self.config.scope_policy, allow_fallback=self.barred is None)]
+
+    @property
+    def digest(self) -> Slot | None:
+        """The digest as it stands in the block, which may have shortened it."""
+        return next((slot for slot in self.kept if self.pinned and slot.id == self.pinned.id), None)
 
     @property
     def digested(self) -> tuple[str, ...]:
         """Ids of the memories that a digest in the block speaks for."""
-        kept = next((slot for slot in self.kept if self.pinned and slot.id == self.pinned.id), None)
-        if kept is None:
-            return ()
-        if self.backbone is None:
-            return self.consumed
-        lines = set(kept.text.split("\n"))
-        return tuple(line.id for line in self.backbone.lines if line.id and line.text in lines)
+        return ()
 
     @property
     def carried(self) -> tuple[str, ...]:
         """Ids of the memories that the digest holds whole, so that they are in the prompt as if they were items."""
-        return tuple(one for one in self.digested if self._is_whole(one))
+        return tuple(one for one in self.digested if self.is_whole(self.memories.by_id[one]))
 
-    def _is_whole(self, identity: str) -> bool:
-        row, most = self.memories.by_id[identity], self.config.working_set.max_item_chars
-        guarded = row.hard_rule and self.config.phased and self.config.phases.hard_rules
-        return guarded or js_length(normal_line(row.text, WHOLE)) <= most
+    def is_whole(self, row: Row) -> bool:
+        """Whether the digest's line of a memory is all of it."""
+        return js_length(normal_line(row.text, WHOLE)) <= self.config.working_set.max_item_chars
 
     def duplicates(self) -> int | None:
         """How many injected memories say what the digest says already; None without a digest."""
-        kept = {slot.id: slot for slot in self.kept}
-        if self.pinned is None or self.pinned.id not in kept:
+        digest = self.digest
+        if digest is None:
             return None
-        body = kept[self.pinned.id].text.partition("\nopen_questions:")[0]
+        body = digest.text.partition("\nopen_questions:")[0]
         lines = [line[2:] for line in body.split("\n") if line.startswith("- ")]
-        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != self.pinned.id]
+        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != digest.id]
         return sum(any(says_the_same(slot.text, line) for line in lines) for slot in memories)
 
     @property

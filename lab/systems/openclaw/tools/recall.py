@@ -8,21 +8,23 @@ from typing import Any
 
 from lab.recordings.model import IGNORE
 from lab.retrieval.row import Row
-from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.js import to_number
+from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
+from lab.systems.openclaw.recall.markers import fallback_markers
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.scope import Normalised, resolve_scope, scope_plan
+from lab.systems.openclaw.recall.scope import Normalised, barred, resolve_scope, scope_plan
 from lab.systems.openclaw.recall.scoped import select_in_scopes
-from lab.systems.openclaw.recall.stages import fallback_markers
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.select.outcome import Picked
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
+from lab.systems.openclaw.upstream.js import to_number
 from lab.utf16 import WHITESPACE, js_length, js_slice
 
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 PREVIEW_CHARS = 240
+# The tiers of an automatic recall, and those that it never reaches.
+PLANS = (*recall_plans(), TierPlan("ignore", (IGNORE,)))
 DARK = "⚠️ Vector recall unavailable (embeddings). Showing lexical-only (FTS) results.\n\n"
 
 
@@ -36,7 +38,7 @@ class Recalled:
     log: tuple[str, ...]
 
 
-def clamp_limit(raw: Any) -> int:
+def clamp_limit(raw: object) -> int:
     """How many memories are wanted: whole, 1 to 50; 5 for what is no number. Nothing at all counts as 0, so 1."""
     number = to_number(raw)
     return min(MAX_LIMIT, max(1, math.floor(number))) if math.isfinite(number) else DEFAULT_LIMIT
@@ -49,52 +51,55 @@ def memory_recall(
 
     No prompt is trivial here, no TODO outlived, and a kept Working Set is returned like any row.
     """
-    text = query.strip(WHITESPACE)
-    mode, found = resolve_scope(scope, text, config.scope_policy)
+    text, receipts, policy = query.strip(WHITESPACE), config.receipts, config.scope_policy
+    mode, found = resolve_scope(scope, text, policy)
+    receipt = _receipt(config, limit, mode, found)
     if not text:
-        lifecycle = lifecycle_receipt(
-            config.receipts, scope=found.scope, scope_mode=mode, skip_reason="no_query", rejected=["no_query"]
-        )
-        receipt = _receipt(config, limit, mode, found) | ({"lifecycle": lifecycle} if config.receipts.enabled else {})
-        return Recalled("No recall query provided.", (), receipt, ())
+        return Recalled("No recall query provided.", (), receipt | _unasked(receipts, mode, found.scope), ())
     tiers = Tiers(memories.view, memories.rows, min(MAX_LIMIT, 2 * limit), memories.shared)
-    plans = (*recall_plans(), TierPlan("ignore", (IGNORE,)))
-    allowed = not (found.invalid and config.scope_policy.skip_fallback_on_invalid)
-    selected = select_in_scopes(
-        scope_plan(found.scope, config.scope_policy, allow_fallback=allowed),
+    why = barred(policy, invalid=found.invalid)
+    selection, fallback = select_in_scopes(
+        scope_plan(found.scope, policy, allow_fallback=why is None),
         limit,
-        lambda within, places: tier_first_v1(plans, places, lambda plan: tiers.fused(plan, within)),
-        config.scope_policy,
-        allow_fallback=allowed,
-        suppressed=None if allowed else "invalid_scope",
+        lambda within, places: tier_first_v1(PLANS, places, lambda plan: tiers.fused(plan, within)),
+        policy,
+        why,
     )
-    chosen = selected.selection.picked[:limit]
-    hits = tuple((one, memories.by_id[one.candidate.id]) for one in chosen)
-    counts = selected.selection.tier_counts
-    fts, vec = tiers.told(config.receipts)
-    dark = memories.no_vector
-    receipt = _receipt(config, limit, mode, found) | {
+    hits = tuple((one, memories.by_id[one.candidate.id]) for one in selection.picked[:limit])
+    receipt |= {
         "ftsCount": sum(len(one.lanes.fts) for one in tiers.searched),
         "vecCount": sum(len(one.lanes.vec) for one in tiers.searched),
-        "fusedCount": len(chosen),
-        "policyTier": counts[-1].tier if counts else None,
-        "fallback": selected.fallback,
+        "fusedCount": len(hits),
+        "policyTier": selection.tier_counts[-1].tier if selection.tier_counts else None,
+        "fallback": fallback,
     }
-    if config.receipts.enabled:
+    dark = memories.no_vector
+    if receipts.enabled:
+        fts, vec = tiers.told(receipts)
         receipt["lifecycle"] = lifecycle_receipt(
-            config.receipts,
+            receipts,
             scope=found.scope,
             scope_mode=mode,
-            rejected=[*([dark] if dark else ()), *selected.selection.rejected],
-            tier_counts=counts,
+            rejected=[*([dark] if dark else ()), *selection.rejected],
+            tier_counts=selection.tier_counts,
             fts=fts,
             vec=vec,
             final=[Final(row.id, row.importance_label, row.scope) for _, row in hits],
-            injected=len(chosen),
-            parts={"fallback": selected.fallback},
+            injected=len(hits),
+            parts={"fallback": fallback},
         )
-    log = fallback_markers(config.scope_policy, found.scope, selected.fallback, allowed=allowed)
+    log = fallback_markers(policy, found.scope, fallback, why)
     return Recalled((DARK if dark else "") + _view(hits), hits, receipt, tuple(log))
+
+
+def _unasked(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]:
+    """What a receipt says of a call without a question."""
+    if not receipts.enabled:
+        return {}
+    reason = "no_query"
+    return {
+        "lifecycle": lifecycle_receipt(receipts, scope=scope, scope_mode=mode, skip_reason=reason, rejected=[reason])
+    }
 
 
 def _receipt(config: EngineConfig, limit: int, mode: str, found: Normalised) -> dict[str, Any]:

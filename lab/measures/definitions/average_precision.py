@@ -1,0 +1,27 @@
+"""AP@k, average precision; its mean is MAP."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats
+from lab.measures.model import SHARE, RankMeasure
+from lab.measures.ranking import Judged, first, or_one, running
+
+
+def average_precision(judged: Judged, k: int) -> Floats:
+    """Return the mean, over all relevant memories, of the precision at their rank."""
+    import numpy as np
+
+    precisions = judged.found[:, 1:] / np.arange(1, judged.found.shape[1])
+    return first(running(precisions * judged.relevant), k) / or_one(judged.gold)
+
+
+MEASURE = RankMeasure(
+    name="AP",
+    values=average_precision,
+    range=SHARE,
+    definition=(
+        "Mean, over the wanted memories, of the precision at their rank; 0 for one that is not among the first k."
+    ),
+    aliases=("map",),
+    order=70,
+)

@@ -1,0 +1,23 @@
+"""BackboneDuplication: how much of the injected memories the Working Set says already."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, share
+from lab.measures.conversation import Turns
+from lab.measures.model import SEED_000, SHARE, TurnMeasure
+
+
+def backbone_duplication(turns: Turns) -> Floats:
+    """Return the share of injected memories that repeat the Working Set; NaN without one, or without memories."""
+    return share(turns.duplicates, turns.injected)
+
+
+MEASURE = TurnMeasure(
+    name="BackboneDuplication",
+    values=backbone_duplication,
+    better="lower",
+    range=SHARE,
+    source=SEED_000,
+    definition="Share of the injected memories that say what the digest says already; null without a digest.",
+    order=60,
+)

@@ -1,0 +1,30 @@
+"""DistinctShare: how varied the last selections are."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, share
+from lab.measures.model import SEED_000, SHARE, TurnMeasure
+from lab.measures.repetition import NEXT_MEMORY, WINDOW, Selections, slots_of
+
+
+def distinct_share(chosen: Selections, window: int = WINDOW) -> Floats:
+    """Return distinct memories of the last ``window`` selections over their slots; NaN where all are empty."""
+    import numpy as np
+
+    distinct = np.zeros(len(chosen.sizes) + window, np.int64)
+    # A sight is the last of its memory in every window that ends before the next sight of it.
+    until = np.append(chosen.gaps[1:], NEXT_MEMORY)[: len(chosen.sights)]
+    for later in range(window):
+        distinct += np.bincount(chosen.turns[until > later] + later, minlength=len(distinct))
+    return share(distinct[: len(chosen.sizes)], slots_of(chosen.sizes, window))
+
+
+MEASURE = TurnMeasure(
+    name="DistinctShare",
+    values=lambda turns: distinct_share(turns.chosen),
+    better="higher",
+    range=SHARE,
+    source=SEED_000,
+    definition="Distinct memories of the last 6 selections, this one included, over the places that they took.",
+    order=30,
+)

@@ -1,0 +1,25 @@
+"""FalseRecall: whether anything was injected where nothing is needed."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats
+from lab.measures.conversation import Probes
+from lab.measures.model import ITSELF, YES, ProbeMeasure
+
+
+def false_recall(probes: Probes) -> Floats:
+    """Return 1 where the injected block holds anything, else 0."""
+    return (probes.chars > 0).astype(float)
+
+
+MEASURE = ProbeMeasure(
+    name="FalseRecall",
+    values=false_recall,
+    better="lower",
+    range=YES,
+    source=ITSELF,
+    definition="Something was injected where nothing is needed; of the probes that want nothing.",
+    probes="without gold",
+    sentence="something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
+    order=130,
+)

@@ -1,0 +1,26 @@
+"""Forbidden@k: whether a memory that misleads was injected."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, where_any
+from lab.measures.conversation import Probes
+from lab.measures.definitions.success import success
+from lab.measures.model import ITSELF, YES, InjectedMeasure
+
+
+def forbidden(probes: Probes, k: int) -> Floats:
+    """Return 1 where a misleading memory is among the first k, else 0; NaN where none was judged misleading."""
+    return where_any(probes.misleading.gold, success(probes.misleading, k))
+
+
+MEASURE = InjectedMeasure(
+    name="Forbidden",
+    values=forbidden,
+    better="lower",
+    range=YES,
+    source=ITSELF,
+    definition="A memory judged misleading is injected among the first k; null where none is judged so.",
+    probes="all",
+    sentence="a misleading memory is injected at {candidate:.0%} of the probes with one, against {baseline:.0%}",
+    order=120,
+)

@@ -1,0 +1,25 @@
+"""GoldNice@k. NicePresence is 1 under tier_quota_v1 by construction; this is not."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, where_any
+from lab.measures.definitions.success import success
+from lab.measures.model import SEED_000, YES, InjectedMeasure
+from lab.measures.ranking import Judged
+
+
+def gold_nice(nice: Judged, k: int) -> Floats:
+    """Return 1 where gold labelled nice_to_have is among the first k, else 0; NaN where there is no such gold."""
+    return where_any(nice.gold, success(nice, k))
+
+
+MEASURE = InjectedMeasure(
+    name="GoldNice",
+    values=lambda probes, k: gold_nice(probes.nice, k),
+    better="higher",
+    range=YES,
+    source=SEED_000,
+    definition="A wanted memory labelled nice_to_have is injected among the first k; null where none is visible.",
+    sentence="a wanted nice one on {candidate:.0%} against {baseline:.0%}",
+    order=100,
+)

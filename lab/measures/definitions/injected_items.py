@@ -1,0 +1,23 @@
+"""InjectedItems: how many memories a turn injects."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats
+from lab.measures.conversation import Turns
+from lab.measures.model import COUNT, ITSELF, TurnMeasure
+
+
+def injected_items(turns: Turns) -> Floats:
+    """Return how many memories were injected."""
+    return turns.injected.astype(float)
+
+
+MEASURE = TurnMeasure(
+    name="InjectedItems",
+    values=injected_items,
+    better="neither",
+    range=COUNT,
+    source=ITSELF,
+    definition="Memories injected.",
+    order=90,
+)

@@ -1,0 +1,34 @@
+"""RepeatDominance, the Berger-Parker index of the last selections."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, share
+from lab.measures.model import SHARE, TurnMeasure
+from lab.measures.repetition import WINDOW, Selections, slots_of
+
+
+def dominance(chosen: Selections, window: int = WINDOW) -> Floats:
+    """Return the share of the slots of the last ``window`` selections that the commonest memory took.
+
+    A selection lists a memory once, so the largest value is one over the mean selection size. NaN where all of them
+    are empty.
+    """
+    import numpy as np
+
+    most = np.zeros(len(chosen.sizes) + window, np.int64)
+    for later in range(window):
+        # Each sight, as the last of its memory in the window that ends ``later`` turns after it.
+        earlier = np.searchsorted(chosen.sights, chosen.sights + later - window, side="right")
+        np.maximum.at(most, chosen.turns + later, np.arange(1, len(earlier) + 1) - earlier)
+    return share(most[: len(chosen.sizes)], slots_of(chosen.sizes, window))
+
+
+MEASURE = TurnMeasure(
+    name="RepeatDominance",
+    values=lambda turns: dominance(turns.chosen),
+    better="lower",
+    range=SHARE,
+    source="Berger and Parker 1970",
+    definition="Share of the places of the last 6 selections, this one included, that the commonest memory took.",
+    order=20,
+)

@@ -1,0 +1,23 @@
+"""Success@k, which is also called hit@k."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats
+from lab.measures.model import YES, RankMeasure
+from lab.measures.ranking import Judged, first
+
+
+def success(judged: Judged, k: int) -> Floats:
+    """Return 1 where any relevant memory is among the first k, else 0."""
+    return (first(judged.found, k) > 0).astype(float)
+
+
+MEASURE = RankMeasure(
+    name="Success",
+    values=success,
+    range=YES,
+    definition="A wanted memory is among the first k; also called hit@k.",
+    aliases=("hit",),
+    sentence="a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
+    order=10,
+)

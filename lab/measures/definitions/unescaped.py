@@ -1,0 +1,23 @@
+"""Unescaped: markup that reaches the prompt. 0 for a system that keeps its contract."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, share
+from lab.measures.conversation import Turns
+from lab.measures.model import ITSELF, SHARE, TurnMeasure
+
+
+def unescaped(turns: Turns) -> Floats:
+    """Return the share of injected memories with unescaped markup; NaN for an empty selection."""
+    return share(turns.unescaped, turns.injected)
+
+
+MEASURE = TurnMeasure(
+    name="Unescaped",
+    values=unescaped,
+    better="lower",
+    range=SHARE,
+    source=ITSELF,
+    definition="Share of the injected memories whose markup (< > &) stands in the block as it is. A promise: 0.",
+    order=130,
+)

@@ -1,0 +1,24 @@
+"""WrongScope: how much of what was injected is of another scope."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats, share
+from lab.measures.conversation import Turns
+from lab.measures.model import SEED_001, SHARE, TurnMeasure
+
+
+def wrong_scope(turns: Turns) -> Floats:
+    """Return the share of injected memories of another scope; NaN for an empty selection."""
+    return share(turns.foreign, turns.injected)
+
+
+MEASURE = TurnMeasure(
+    name="WrongScope",
+    values=wrong_scope,
+    better="lower",
+    range=SHARE,
+    source=SEED_001,
+    definition="Share of the injected memories of another scope than the turn's; global ones are of every scope.",
+    sentence="{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
+    order=80,
+)

@@ -1,0 +1,204 @@
+"""One arm in one conversation: its system is called here and nowhere else, and held to the contract.
+
+A system that raises, or says what cannot be, gives a failed recall: its kind, its stage and its place, and never the
+words of an exception, which may hold a text. An error of the lab's own (:class:`lab.errors.LabError`) goes through: the
+conversation could not be measured.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from lab.errors import LabError
+from lab.recordings.model import Memory, Turn
+from lab.systems.contract import (
+    NOTHING,
+    Arm,
+    ArmInfo,
+    Ask,
+    Candidates,
+    MemorySystem,
+    Recall,
+    SharedRetrieval,
+    Stored,
+    Writes,
+)
+from lab.systems.kit import Kit
+
+T = TypeVar("T")
+
+
+class Failure(NamedTuple):
+    """Why a recall failed: the kind of exception or of broken promise, in which call, and where in the code."""
+
+    kind: str
+    stage: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.stage}" + (f" at {self.place}" if self.place else "")
+
+
+class Broken(Exception):
+    """A system said what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Memories from outside as they stand: ``known`` are all keys of the conversation, ``present`` those that are."""
+
+    known: Container[str]
+    present: Container[str]
+
+
+class Seat:
+    """An arm's system, what it wrote so far, and why it cannot be asked any more, if it cannot.
+
+    What breaks outside a recall leaves a system of which nobody knows what it holds: every later recall of the
+    conversation fails with it.
+    """
+
+    def __init__(self, arm: Arm, info: ArmInfo, kit: Kit, given: Given, *, fed: bool) -> None:
+        self.name, self.info, self.fed = arm.name, info, fed
+        self.own: dict[str, Stored] = {}
+        self.broken: Failure | None = None
+        self._kit, self._given = kit, given
+        self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
+        opened: object = self.system
+        self._sharing = opened if isinstance(opened, SharedRetrieval) else None
+
+    @property
+    def shared(self) -> SharedRetrieval | None:
+        """The system, where its search may be made for others, too."""
+        sharing = self._sharing
+        return sharing if sharing is not None and sharing.retrieval_key is not None else None
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """Hand over what is born, to a system that is fed from outside."""
+        system = self.system
+        if self.fed and system is not None:
+            self._guarded("remember", lambda: system.remember(memories))
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Take away what is forgotten."""
+        system = self.system
+        if self.fed and system is not None:
+            self._guarded("forget", lambda: system.forget(keys))
+
+    def ask(self, ask: Ask, found: Candidates | None) -> tuple[Recall, Failure | None]:
+        """What the system answers, or a failed recall and why."""
+        if self.broken:
+            return _failed(self.broken), self.broken
+        system = self.system
+        assert system is not None  # noqa: S101 - else it is broken
+        try:
+            answer = system.recall(ask) if found is None else self._selected(ask, found)
+            self._check(answer, ask)
+        except LabError:
+            raise
+        except Exception as error:  # a system may raise anything
+            failure = _failure(error, "recall")
+            return _failed(failure), failure
+        return answer, None
+
+    def observe(self, turn: Turn) -> Writes:
+        """Show a turn, and book what was written."""
+        system = self.system
+        if self.broken or system is None:
+            return NOTHING
+
+        def observed() -> Writes:
+            writes = system.observe(turn)
+            if writes and not self._kit.captures:
+                raise Broken("captured_what_was_given")
+            self._book(writes)
+            return writes
+
+        return self._guarded("observe", observed) or NOTHING
+
+    def close(self) -> None:
+        """Close the system and remove its folder; what breaks here has been measured already."""
+        system = self.system
+        if system is not None:
+            self._guarded("close", system.close)
+        self._kit.close()
+
+    def _selected(self, ask: Ask, found: Candidates) -> Recall:
+        shared = self.shared
+        assert shared is not None  # noqa: S101 - candidates are handed to those that share
+        return shared.select(ask, found)
+
+    def _check(self, answer: Recall, ask: Ask) -> None:
+        """Refuse what cannot be: items that are not there, more of them than was said, a trace of a probe."""
+        if not isinstance(answer, Recall):
+            raise Broken("no_recall")
+        if not 0 <= answer.injected <= len(answer.items):
+            raise Broken("injected_out_of_range")
+        if self.info.at_most is not None and answer.injected > self.info.at_most:
+            raise Broken("too_many_items")
+        if ask.probe and answer.writes:
+            raise Broken("trace_of_a_probe")
+        self._book(answer.writes)
+        present = self._given.present if self.fed else ()
+        for identity in (*(item.id for item in answer.items), *answer.pinned):
+            if identity not in present and identity not in self.own:
+                raise Broken("item_not_there" if identity in self._given.known else "unknown_item")
+
+    def _book(self, writes: Writes) -> None:
+        for one in writes.created:
+            if one.id in self.own or (self.fed and one.id in self._given.present):
+                raise Broken("created_twice")
+            self.own[one.id] = one
+        for one in writes.updated:
+            if one.id not in self.own:
+                raise Broken("updated_unknown")
+            self.own[one.id] = one
+        for identity in writes.deleted:
+            if self.own.pop(identity, None) is None:
+                raise Broken("deleted_unknown")
+
+    def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
+        if self.broken:
+            return None
+        try:
+            return call()
+        except LabError:
+            raise
+        except Exception as error:  # a system may raise anything
+            if stage != "close":
+                self.broken = _failure(error, stage)
+            return None
+
+
+def timed(call: Callable[[], T]) -> tuple[T, int]:
+    """What a call returns, and the nanoseconds it took."""
+    started = time.perf_counter_ns()
+    found = call()
+    return found, time.perf_counter_ns() - started
+
+
+def booked(recall: Recall, retrieved: int | None) -> Recall:
+    """A recall with what finding its candidates took: every arm is booked what it would have taken it alone."""
+    if retrieved is None:
+        return recall
+    return replace(recall, timings={**recall.timings, "retrieve": retrieved})
+
+
+def _failed(failure: Failure) -> Recall:
+    return Recall(status="failed", receipt={"failed": failure._asdict()})
+
+
+def _failure(error: Exception, stage: str) -> Failure:
+    if isinstance(error, Broken):
+        return Failure(str(error), stage)
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    module = where.tb_frame.f_globals.get("__name__", "") if where is not None else ""
+    return Failure(type(error).__name__, stage, f"{module}:{last.lineno}" if last else "")

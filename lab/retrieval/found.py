@@ -1,0 +1,42 @@
+"""What the toolkit's retrievers find for one question: a view of the store, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.contract import Filter, View
+from lab.retrieval.row import Row
+from lab.retrieval.tokens import TextSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """How a store is searched: arms with equal settings share candidates."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    clamp: Clamp = field(default_factory=Clamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A store as one question sees it.
+
+    ``shared`` keeps what arms with the same candidates have made of them, by filter and depth. ``no_vector`` is why the
+    vector lane is dark, where it is. ``gone`` are the ids of rows that were forgotten: they keep their numbers among
+    ``rows``, and no search finds them.
+    """
+
+    view: View
+    rows: Sequence[Row]
+    by_id: Mapping[str, Row]
+    shared: MutableMapping[tuple[Filter, int], Any] = field(default_factory=dict)
+    no_vector: str | None = None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> Sequence[Row]:
+        """The rows that were not forgotten."""
+        return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows

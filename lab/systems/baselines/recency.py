@@ -1,0 +1,13 @@
+"""``recency``: the newest memories, whatever is asked."""
+
+from __future__ import annotations
+
+from lab.systems.baselines.arm import Baseline, Question, Ranking, by_score, factory
+
+
+def rank(question: Question) -> Ranking:
+    """By time of birth."""
+    return by_score([(float(row.created_at), row) for row in question.pool], question.depth)
+
+
+make = factory(Baseline("recency", rank))

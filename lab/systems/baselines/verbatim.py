@@ -1,0 +1,98 @@
+"""``verbatim``: every turn becomes a memory as it was said; recall is ``hybrid``. The plainest system that captures.
+
+Its configuration: ``{"roles": ["user", "assistant"]}``, by default both, besides what ``hybrid`` reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Turn
+from lab.systems.baselines import hybrid
+from lab.systems.baselines.arm import Baseline, BaselineArm, BaselineSystem, factory
+from lab.systems.contract import NOTHING, ArmInfo, Ask, Recall, Stored, Writes
+from lab.systems.kit import Kit
+from lab.systems.spec import ArmSpec
+
+ROLES = ("user", "assistant")
+_hybrid = factory(Baseline("verbatim", hybrid.rank))
+
+
+@dataclass(frozen=True, slots=True)
+class VerbatimArm(BaselineArm):
+    """Hybrid search over the turns of some roles."""
+
+    roles: tuple[str, ...] = ROLES
+
+    def describe(self) -> ArmInfo:
+        """The baseline's, and the roles."""
+        info = BaselineArm.describe(self)
+        return replace(info, writes=True, stateful=True, config={**info.config, "roles": list(self.roles)})
+
+    @property
+    def shares(self) -> bool:
+        """It searches what it writes."""
+        return False
+
+    def open(self, kit: Kit) -> VerbatimSystem:
+        """It begins empty."""
+        return VerbatimSystem(self, kit)
+
+
+def make(spec: ArmSpec) -> VerbatimArm:
+    """The arm; :class:`UnusableInput` for roles that are no list of names."""
+    given = dict(spec.config) if isinstance(spec.config, Mapping) else {}
+    roles = given.pop("roles", ROLES)
+    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(one, str) for one in roles):
+        raise UnusableInput(f"{spec.where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
+    arm = _hybrid(replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
+    return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, tuple(roles))
+
+
+class VerbatimSystem(BaselineSystem):
+    """It searches what it writes, so nobody else does."""
+
+    def __init__(self, arm: VerbatimArm, kit: Kit) -> None:
+        super().__init__(arm, kit)
+        self._search = kit.search(arm.retrieval)
+        self._roles = arm.roles
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """Take in what is given."""
+        self._search.write(self._kit.rows.of(memories))
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Lose what is gone."""
+        self._search.remove(self._kit.rows.known(keys))
+
+    def recall(self, ask: Ask) -> Recall:
+        """Search, fuse and inject."""
+        started = time.perf_counter_ns()
+        found = self.found = self._search.retrieve(ask.text, ask.faults)
+        retrieved = time.perf_counter_ns() - started
+        recall = self.select(ask, found)
+        recall.timings["retrieve"] = retrieved
+        return recall
+
+    def observe(self, turn: Turn) -> Writes:
+        """Keep the turn as it was said."""
+        said = turn.said or turn.text
+        if not self._kit.captures or turn.role not in self._roles or not said.strip():
+            return NOTHING
+        memory = Memory(
+            f"{turn.key}#0",
+            said,
+            turn.index_text or said,
+            visible_from=turn.seq + 1,
+            created_at=turn.time_ms,
+            scope=turn.scope,
+        )
+        self._search.write(self._kit.rows.of([memory]))
+        return Writes(created=(Stored(memory.key, said, (turn.key,)),))
+
+    def close(self) -> None:
+        """Close the search."""
+        self._search.close()

@@ -1,0 +1,142 @@
+"""How values of a configuration are decided: what is usable, clamped to its range, or else the default (spec 1).
+
+It is how the plugin decides them; :mod:`lab.systems.openclaw.config.check` refuses beforehand what this would pass over
+in silence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lab.systems.openclaw.config.table import MOST_FALLBACKS, UPSTREAM, Knob, Section
+from lab.systems.openclaw.recall.scope import scope_token
+from lab.systems.openclaw.upstream.js import js_number
+from lab.utf16 import WHITESPACE
+
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+
+def parse_env_boolean(raw: str | None) -> bool | None:
+    """An environment variable as a switch; None where it says neither. Here ``y`` and ``n`` count."""
+    word = (raw or "").strip(WHITESPACE).lower()
+    return True if word in (*_TRUE, "y") else False if word in (*_FALSE, "n") else None
+
+
+def normal_boolean(raw: object, fallback: bool) -> bool:
+    """A boolean as the plugin reads one: numbers but 0 are true (NaN, too), some words are either."""
+    if isinstance(raw, bool | int | float):
+        return bool(raw)
+    word = raw.strip(WHITESPACE).lower() if isinstance(raw, str) else ""
+    return True if word in _TRUE else False if word in _FALSE else fallback
+
+
+def number_in_range(raw: object, fallback: float, low: float, high: float, whole: bool = False) -> float:
+    """A number, or a string of one, floored where ``whole`` and clamped; ``fallback`` where it is none or endless."""
+    value = finite(js_number(raw) if isinstance(raw, str) else raw)
+    if value is None:
+        return fallback
+    return max(low, min(high, math.floor(value) if whole else value))
+
+
+def finite(raw: object) -> float | None:
+    """A number that JavaScript holds as a finite one; None for anything else."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    try:
+        return raw if math.isfinite(float(raw)) else None
+    except OverflowError:
+        return None
+
+
+def settled(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
+    """A section with every value decided under a profile. Keys without a value are left out."""
+    given = raw if isinstance(raw, Mapping) else {}
+    switched_on = raw is True and section.true_is_on
+    values: dict[str, Any] = {}
+    for key, entry in section.keys.items():
+        if entry.only_seed and profile == UPSTREAM:
+            continue
+        if isinstance(entry, Section):
+            values[key] = settled(key, entry, True if switched_on else given.get(key), profile)
+        else:
+            values[key] = _settle(entry, given.get(key), profile)
+    if "enabled" in values and (raw is False or switched_on):
+        values["enabled"] = switched_on
+    return present(_RELATED.get(name, _as_it_is)(values))
+
+
+def _settle(knob: Knob, raw: object, profile: str) -> Any:
+    """One value: what is usable in ``raw``, clamped, or else the default."""
+    default, high = knob.default_in(profile), knob.high_in(profile)
+    if knob.kind == "flag":
+        return normal_boolean(raw, default)
+    if knob.kind == "whole":
+        return int(number_in_range(raw, default, knob.low, high, whole=True))
+    if knob.kind == "number":
+        return float(number_in_range(raw, default, knob.low, high))
+    if knob.kind == "positive":
+        value = finite(js_number(raw) if isinstance(raw, str) else raw)
+        return math.floor(value) if value is not None and value > 0 else default
+    if knob.kind in ("choice", "word"):
+        return raw if isinstance(raw, str) and raw in knob.choices else default
+    if knob.kind in ("text", "secret"):
+        return (raw.strip(WHITESPACE) if isinstance(raw, str) else "") or default
+    if knob.kind == "scope":
+        token = scope_token(raw)
+        return default if token is None else token
+    if knob.kind == "map":
+        return _scope_map(raw, int(high)) or dict(default)
+    if not isinstance(raw, list | tuple):
+        return list(default)
+    if knob.kind == "scopes":
+        return [token for token in map(scope_token, raw) if token]
+    bare = strings_of(raw)
+    kept = [one for one in bare if one.strip(WHITESPACE)]
+    if knob.kind == "texts":
+        kept = [one.strip(WHITESPACE) for one in kept]
+    kept = kept if math.isinf(high) else kept[: int(high)]
+    return list(default) if knob.refill and not kept else kept
+
+
+def _scope_map(raw: object, most: int) -> dict[str, list[str]]:
+    """Scopes and the path prefixes that belong to them; what is left of none is left out."""
+    found: dict[str, list[str]] = {}
+    for name, prefixes in raw.items() if isinstance(raw, Mapping) else ():
+        token = scope_token(name)
+        bare = [one.strip(WHITESPACE).lstrip("/") for one in strings_of(prefixes)]
+        if token and any(bare):
+            found[token] = [one for one in bare if one][:most]
+    return found
+
+
+def _scopes_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
+    """Names cut to the length allowed; fallbacks that are others than the default, once each, six at most."""
+    cut = values["maxScopeLength"]
+    default = values["defaultScope"][:cut]
+    fallbacks = dict.fromkeys(one[:cut] for one in values["fallbackScopes"])
+    fallbacks.pop(default, None)
+    return values | {"defaultScope": default, "fallbackScopes": list(fallbacks)[:MOST_FALLBACKS]}
+
+
+def _head_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"headChars": min(values["headChars"], values["maxChars"])}
+
+
+def _as_it_is(values: dict[str, Any]) -> dict[str, Any]:
+    return values
+
+
+_RELATED = {"scopePolicy": _scopes_in_bounds, "embedding": _head_in_bounds}
+
+
+def strings_of(raw: object) -> list[str]:
+    """The strings of a list; of anything else none."""
+    items: Iterable[Any] = raw if isinstance(raw, list | tuple) else ()
+    return [one for one in items if isinstance(one, str)]
+
+
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are there."""
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,79 @@
+"""The last step of a turn (spec 4, step 19): slots are packed, and the receipt is written, whose own length counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lab.retrieval.row import Row
+from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.recall.budget import Packed, Slot
+from lab.systems.openclaw.recall.markers import marker
+from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt, prompt_comment
+from lab.systems.openclaw.recall.turn import Turn
+
+MAX_PASSES = 3
+Pack = Callable[[list[Slot], str], Packed]
+
+
+def memory_slot(row: Row) -> Slot:
+    """A memory as it is injected."""
+    return Slot(row.id, row.created_at, row.category, resolve_label(row.importance_label, row.importance), row.text)
+
+
+def inject(turn: Turn, pack: Pack) -> None:
+    """Pack the slots with ``pack(slots, comment)`` and write the receipt."""
+    receipts = turn.config.receipts
+    if not turn.slots:
+        turn.receipt = _receipt(turn, 0, None) if receipts.enabled else None
+        return
+    if not receipts.enabled:
+        turn.packed = pack(turn.slots, "")
+        return
+    turn.packed, turn.receipt = _settled(turn, pack)
+    spent = turn.packed.receipt
+    if spent["truncated"] and spent["enabled"]:
+        names = ("beforeChars", "afterChars", "droppedIds", "droppedCount", "truncatedChars")
+        turn.log.append(("info", marker("contextBudget", {name: spent[name] for name in names})))
+
+
+def _settled(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]]:
+    """Pack again with the receipt of the last packing, until two passes agree."""
+    receipts = turn.config.receipts
+    if receipts.verbosity != "high":
+        # Without a comment the receipt has no length, and one packing is all.
+        packed = pack(turn.slots, "")
+        return packed, _receipt(turn, len(packed.kept), packed.receipt)
+    receipt = _receipt(turn, len(turn.slots), None)
+    packed = pack(turn.slots, prompt_comment(receipts, receipt))
+    for _ in range(MAX_PASSES):
+        receipt = _receipt(turn, len(packed.kept), packed.receipt)
+        before, packed = packed, pack(turn.slots, prompt_comment(receipts, receipt))
+        if (len(before.kept), before.receipt["afterChars"]) == (len(packed.kept), packed.receipt["afterChars"]):
+            break
+    return packed, receipt
+
+
+def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[str, Any]:
+    fts, vec = turn.tiers.told(turn.config.receipts)
+    parts: dict[str, Any] = {"fallback": turn.fallback}
+    if budget is not None:
+        parts["budget"] = budget
+    if turn.cold_lane is not None:
+        parts["coldLane"] = turn.cold_lane
+    parts["workingSet"] = turn.working_set
+    final = (turn.memories.by_id[one.candidate.id] for one in turn.final)
+    return lifecycle_receipt(
+        turn.config.receipts,
+        scope=turn.scope,
+        scope_mode=turn.scope_mode,
+        rejected=turn.rejected,
+        mode=turn.config.auto_recall.selection_mode,
+        quota=turn.selection.quota,
+        tier_counts=turn.selection.tier_counts,
+        fts=fts,
+        vec=vec,
+        final=[Final(row.id, row.importance_label, row.scope) for row in final],
+        injected=injected,
+        parts=parts | turn.additions,
+    )

@@ -1,0 +1,43 @@
+"""Automatic recall as the seeds ask for it (spec 16): the stages of a turn, in order."""
+
+from __future__ import annotations
+
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.recall import stages
+from lab.systems.openclaw.recall.receipt import lifecycle_receipt
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.seed.stages import backbone, budget, remember, select, slots
+from lab.systems.openclaw.seed.turn import SeedTurn
+
+STAGES = (
+    ("scope", stages.scope),
+    ("trivial", stages.trivial),
+    ("embedding", stages.embedding),
+    ("backbone", backbone),
+    ("select", select),
+    ("docs", stages.docs),
+    ("slots", slots),
+    ("budget", budget),
+)
+
+
+def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> SeedTurn:
+    """Run the stages, and note what was injected for the turns to come."""
+    turn = SeedTurn(prompt, config, memories, state)
+    if config.auto_recall.enabled:
+        remember(stages.run(turn, STAGES, failed))
+    return turn
+
+
+def failed(turn: SeedTurn, stage: str, kind: str) -> None:
+    """A turn that fails leaves a receipt that says where."""
+    receipts = turn.config.receipts
+    if receipts.enabled:
+        turn.receipt = lifecycle_receipt(
+            receipts,
+            scope=turn.scope,
+            scope_mode=turn.scope_mode,
+            rejected=turn.rejected,
+            mode=turn.config.auto_recall.selection_mode,
+            parts={"failed": {"stage": stage, "error": kind}},
+        )

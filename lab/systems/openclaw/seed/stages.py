@@ -1,0 +1,178 @@
+"""What the seeds add to selection (seed 000, phases 2 and 3; spec 16): a backbone, then a scored lane beside it.
+
+All of it acts under ``tier_quota_v1`` alone. Switching ``selectionMode`` back to ``tier_first_v1`` switches all of it
+off: that is the one-line rollback.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from lab.retrieval.row import Candidate, Row
+from lab.systems.openclaw.recall.budget import Slot
+from lab.systems.openclaw.recall.digest import WHOLE, no_digest
+from lab.systems.openclaw.recall.inject import inject, memory_slot
+from lab.systems.openclaw.recall.receipt import most_listed
+from lab.systems.openclaw.recall.stages import mark_stale, take
+from lab.systems.openclaw.seed.backbone import CATEGORIES, MAX_ROWS, Backbone, build_backbone, cut_lines
+from lab.systems.openclaw.seed.hot_lane import HotLane
+from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
+from lab.systems.openclaw.seed.policy_loop import policy_tier
+from lab.systems.openclaw.seed.score import QUARANTINED
+from lab.systems.openclaw.seed.turn import SeedTurn
+from lab.systems.openclaw.select.outcome import Picked
+from lab.systems.openclaw.upstream.js import round6
+from lab.utf16 import js_length
+
+
+def backbone(turn: SeedTurn) -> None:
+    """Build the pinned digest from the store, and find the hard rules that must be injected as items (16.5, 16.6)."""
+    settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
+    barred = {QUARANTINED} if phases.trust == "soft" else set()
+    rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
+    rules = [row for row in rules if row.trust_tier not in barred]
+    turn.working_set = no_digest(enabled=settings.enabled)
+    if settings.enabled:
+        recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
+        recent = [row for row in recent if row.trust_tier not in barred]
+        built = turn.backbone = build_backbone(
+            turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
+        )
+        turn.pinned = built.slot
+        if built.slot:
+            turn.working_set |= {
+                "generated": True,
+                "id": built.slot.id,
+                "chars": js_length(built.slot.text),
+                "sections": built.sections,
+                "consumedCount": len(built.pinned),
+                "persisted": settings.persist and not turn.config.read_only,
+            }
+    turn.hard = [row for row in rules if not _pinned(turn, row)]
+
+
+def _pinned(turn: SeedTurn, rule: Row) -> bool:
+    """Whether the digest holds a hard rule: its own line, or one of the same words where duplicates are left out."""
+    if turn.backbone is None or rule.id in turn.backbone.pinned:
+        return turn.backbone is not None
+    return turn.config.auto_recall.dedupe_backbone and turn.backbone.holds_rule(rule)
+
+
+def select(turn: SeedTurn) -> None:
+    """Search, score and select; then select again without each suppression, to know what it changed."""
+    phases = turn.config.active_phases
+    # The digest counts as a place where it is counted inside, and hard rules take theirs first.
+    inside = turn.pinned is not None and phases.pinned_counts == "inside"
+    limit = max(0, turn.config.max_items - inside - len(turn.hard))
+    times = Counter[str]()
+    if phases.repeat and turn.prompt.session is not None:
+        times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
+    lane = HotLane(turn, times)
+    found = lane.select(turn.tiers, limit)
+    nothing = not (found.selection.picked or turn.hard or turn.pinned)
+    quarantined = nothing and phases.trust == "soft"
+    if quarantined:
+        found = lane.select(turn.tiers.unnoted(), limit, quarantined=True)
+    take(turn, found)
+    mark_stale(turn, len(turn.stale))
+    turn.hits = list(found.selection.picked)
+    turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
+    if turn.config.phased:
+        _explain_suppression(turn, lane, limit, quarantined=quarantined)
+        if phases.tier_mode == "loop_v0":
+            turn.additions["policyTier"] = policy_tier(found.selection)
+
+
+def slots(turn: SeedTurn) -> None:
+    """The digest, hard rules that are not in it, the memories, the documents; and one decision for each of them."""
+    rows = turn.memories.by_id
+    turn.slots = [
+        *([turn.pinned] if turn.pinned else ()),
+        *(memory_slot(row) for row in turn.hard),
+        *(memory_slot(rows[one.candidate.id]) for one in turn.hits),
+        *turn.docs,
+    ]
+    if turn.config.phased:
+        found = {turn.pinned.id: "pinned"} if turn.pinned else {}
+        found |= {one.candidate.id: one.decision for one in turn.final}
+        found |= {one.candidate.id: "repeat_exempt" for one in turn.hits if one.candidate.id in turn.exempt}
+        turn.additions["decisions"] = found | {slot.id: "docs" for slot in turn.docs}
+
+
+def budget(turn: SeedTurn) -> None:
+    """Fit it into the budget: hard rules go last, and the block stays well formed."""
+    pinned, built = turn.pinned, turn.backbone
+    hard = frozenset(row.id for row in turn.hard)
+    if pinned and built and any(line.hard for line in built.lines):
+        hard |= {pinned.id}
+
+    def shorten(slot: Slot, units: int, rules: bool) -> Slot | None:
+        return _shorter(slot, built, units, rules=rules) if pinned and built and slot.id == pinned.id else None
+
+    inject(
+        turn,
+        lambda chosen, comment: pack_well_formed(
+            chosen, turn.config.budget, closed_comment(comment), hard=hard, shorten=shorten
+        ),
+    )
+    if turn.receipt and "decisions" in turn.receipt:
+        left = {slot.id for slot in turn.kept}
+        turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in left}
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.digested), most_listed(turn.config.receipts))
+
+
+def remember(turn: SeedTurn) -> None:
+    """Note what was injected, for the turns to come. A prompt that was passed over is a turn only where all count."""
+    prompt, counts = turn.prompt, turn.config.phases.repeat_counts
+    if prompt.session is None or not prompt.remembered:
+        return
+    if not turn.skip_reason or counts == "all_user_turns":
+        ids = {one.candidate.id for one in turn.hits}
+        turn.state.history.remember(turn.history_key, (slot.id for slot in turn.kept if slot.id in ids))
+
+
+def _shorter(slot: Slot, built: Backbone, units: int, *, rules: bool) -> Slot | None:
+    """The digest with so many UTF-16 units less, by whole lines; its hard rules it gives up only for ``rules``."""
+    there = set(slot.text.split("\n"))
+    left = [line for line in built.lines if line.text in there]
+    # Escaping makes a text longer, never shorter, so this many raw units are enough less.
+    kept = cut_lines(left, max(0, js_length(slot.text) - units))
+    if not rules and sum(line.hard for line in kept) < sum(line.hard for line in left):
+        kept = cut_lines([line for at, line in enumerate(left) if line.hard or at == 0], WHOLE)
+    return slot._replace(text="\n".join(line.text for line in kept)) if kept else None
+
+
+def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
+    """The receipts of seed 000: what was pinned, and what would be there had nothing been suppressed."""
+    listed = most_listed(turn.config.receipts)
+    chosen = {one.candidate.id for one in turn.hits}
+    penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
+    repeated: list[str] = []
+    if penalised:
+        free = lane.select(turn.tiers.unnoted(), limit, repeats=False, quarantined=quarantined)
+        repeated = [one.candidate.id for one in free.selection.picked if one.candidate.id not in chosen]
+    duplicates: list[str] = []
+    if turn.excluded:
+        free = lane.select(turn.tiers.unnoted(), limit, duplicates=False, quarantined=quarantined)
+        duplicates = [one.candidate.id for one in free.selection.picked if one.candidate.id in turn.excluded]
+    turn.additions |= {
+        "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},
+        "pinnedByWorkingSet": _ids(list(turn.backbone.pinned) if turn.backbone else [], listed),
+        "excludedAsBackboneDuplicate": _ids(duplicates, listed),
+    }
+    if turn.config.receipts.verbosity == "high":
+        turn.additions["factors"] = {
+            one.candidate.id: {
+                name: round6(value) for name, value in turn.factors[one.candidate.id]._asdict().items() if value != 1.0
+            }
+            for one in turn.hits[:listed]
+        }
+
+
+def _ids(ids: list[str], listed: int) -> dict[str, Any]:
+    return {"count": len(ids), "ids": ids[:listed]}
+
+
+def _hard_pick(row: Row) -> Picked:
+    return Picked(Candidate(row.id, 0.0, row.created_at), "must", "hard_rule")

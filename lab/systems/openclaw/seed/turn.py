@@ -1,0 +1,33 @@
+"""A turn of the seeds' flow: beside what every turn has, the backbone that is built before anything is selected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.retrieval.row import Row
+from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.seed.backbone import Backbone
+
+
+@dataclass(slots=True)
+class SeedTurn(Turn):
+    """The working copy that the seeds' stages fill in. ``backbone`` is None where the Working Set is off."""
+
+    backbone: Backbone | None = None
+
+    @property
+    def digested(self) -> tuple[str, ...]:
+        """Ids of the memories whose lines are left in the digest as it stands in the block."""
+        if self.digest is None or self.backbone is None:
+            return ()
+        lines = set(self.digest.text.split("\n"))
+        return tuple(line.id for line in self.backbone.lines if line.id and line.text in lines)
+
+    def is_whole(self, row: Row) -> bool:
+        """Whether the digest's line of a memory is all of it: that of a hard rule always is."""
+        return (row.hard_rule and self.config.active_phases.hard_rules) or Turn.is_whole(self, row)
+
+    @property
+    def history_key(self) -> str:
+        """The key under which repeats are counted."""
+        return (self.prompt.session or "") if self.config.phases.repeat_history == "session" else ""

@@ -1,0 +1,43 @@
+"""The selection policies by name: whoever selects asks here, so a policy runs as itself or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lab.errors import UnusableInput
+from lab.retrieval.row import Candidate
+from lab.systems.openclaw.select.outcome import Selection
+from lab.systems.openclaw.select.tier_first import tier_first_v1
+from lab.systems.openclaw.select.tier_quota import tier_quota_v1
+from lab.systems.openclaw.select.tiers import TierPlan
+
+if TYPE_CHECKING:
+    from lab.systems.openclaw.config.settings import AutoRecall
+
+Search = Callable[[TierPlan], Sequence[Candidate]]
+# Tiers in order, how many places there are, the section ``autoRecall``, and what searches a tier.
+Choose = Callable[[Sequence[TierPlan], int, "AutoRecall", Search], Selection]
+
+
+def _tier_first(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:
+    return tier_first_v1(plans, places, search)
+
+
+def _tier_quota(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:
+    return tier_quota_v1(plans, places, settings.quota, search, strict_caps=settings.strict_caps)
+
+
+# A new selection policy is one file and one line here.
+POLICIES: dict[str, Choose] = {
+    "tier_first_v1": _tier_first,
+    "tier_quota_v1": _tier_quota,
+}
+
+
+def policy_named(name: str) -> Choose:
+    """The policy of that name; :class:`UnusableInput` that lists the names."""
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise UnusableInput(f"unknown selection policy {name!r}; known: {', '.join(POLICIES)}") from None

@@ -1,0 +1,240 @@
+"""A configuration of the engine as an OpenClaw host takes it: errors, warnings and notes (docs/engine.md).
+
+An error is what the host refuses (``host_schema.py``): it does not start with such a file. A warning marks a setting
+that the host accepts but that has no effect, or an unexpected one. A note marks a value that the host accepts and the
+plugin then changes without a word in its log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.systems.openclaw.config.file import ENTRY
+from lab.systems.openclaw.config.missing import NOT_HERE
+from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Section
+from lab.systems.openclaw.recall.budget import Slot, compose
+from lab.systems.openclaw.recall.digest import no_digest
+from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment
+from lab.systems.openclaw.recall.scope import ScopePolicy
+from lab.systems.openclaw.recall.scoped import fallback_receipt
+from lab.systems.openclaw.select.outcome import TierCount
+from lab.systems.openclaw.upstream.host_schema import (
+    ENGINE,
+    ENTRY_OF,
+    INCLUDE,
+    KNOWN_HOSTS,
+    META_OF,
+    NEWEST,
+    PLUGINS_OF,
+    refusals,
+)
+from lab.utf16 import js_length
+
+NO_HOST = "none"
+_PATH = f"plugins.entries.{ENTRY}"
+_DEFAULT_SLOT = "memory-core"
+_VERSION = re.compile(r"v?(\d{4})\.(\d{1,2})\.(\d{1,3})([-+.].*)?")
+# A memory of 80 characters: shorter ones are rare.
+_SHORT_MEMORY = 80
+
+
+class Host(NamedTuple):
+    """The host that a file is checked for: its version, the known version whose rules apply, who named it."""
+
+    version: str
+    rules: str
+    source: str
+
+    def __str__(self) -> str:
+        """The version, where it comes from and whose rules apply."""
+        rules = "" if self.version == self.rules else f"; checked by the rules of {self.rules}, the nearest known"
+        return f"{self.version} ({self.source}{rules})"
+
+
+class _Parts(NamedTuple):
+    """The engine's section of a file and the parts around it; those that the file does not contain are None."""
+
+    root: Any
+    plugins: Any
+    entry: Any
+    config: Any
+
+
+def host_of(value: object, option: str | None = None) -> Host | None:
+    """Return the host that a parsed file is for; None: a file of the lab, for no host.
+
+    ``option`` is a version or ``none``. Without it, a file with the key ``plugins`` is for the host that wrote it last,
+    and for the newest known one if it does not say.
+    """
+    if option == NO_HOST:
+        return None
+    if option is not None:
+        host = _host(option, "--host")
+        if host is None:
+            raise UnusableInput(f"--host {option!r} is no version; known: {', '.join((*KNOWN_HOSTS, NO_HOST))}")
+        return host
+    if not isinstance(value, Mapping) or "plugins" not in value:
+        return None
+    meta = value.get("meta")
+    touched = meta.get("lastTouchedVersion") if isinstance(meta, Mapping) else None
+    named = _host(touched.strip(), "meta.lastTouchedVersion") if isinstance(touched, str) else None
+    return named or Host(NEWEST, NEWEST, "assumed, as the file names none: the newest known")
+
+
+def _host(text: str, source: str) -> Host | None:
+    found = _VERSION.fullmatch(text)
+    if not found:
+        return None
+    # Rules change with a version and hold until the next known one.
+    wanted = tuple(map(int, found.groups()[:3]))
+    older = [one for one in KNOWN_HOSTS if tuple(map(int, one.split("."))) <= wanted]
+    return Host(text.removeprefix("v"), older[-1] if older else KNOWN_HOSTS[0], source)
+
+
+def check_host(value: object, host: Host, *, where: str = "config") -> Checked:
+    """Return what a host refuses in a parsed file, where it would do nothing, and what the plugin changes."""
+    parts = _parts(value)
+    refused = tuple(f"{where}: {path}: the host refuses this: {what}" for path, what in _refused(parts, host))
+    if refused:
+        return Checked(refused, (), ())
+    config = {} if parts.config is None else parts.config
+    own = check_config(config, UPSTREAM, where=where)
+    ignored = tuple(
+        f"{one}: the host accepts it{'' if NOT_HERE in one else ' and the plugin ignores it'}; a replay refuses it"
+        for one in own.problems
+    )
+    warnings = [*_hook_warnings(parts, host)]
+    if not own.problems:
+        warnings += _silent(config, resolve(config, UPSTREAM))
+    notes = tuple(f"{one}: the host accepts it, and the plugin changes it in silence" for one in own.notes)
+    if INCLUDE in str(value):
+        notes += (f"{where}: {INCLUDE} names another file, which is not read: paste what it holds to have it checked",)
+    return Checked((), (*(f"{where}: {one}" for one in warnings), *own.warnings, *ignored), notes, own.missing)
+
+
+def _parts(value: object) -> _Parts:
+    root = value if isinstance(value, Mapping) and "plugins" in value else None
+    plugins = root["plugins"] if root is not None else _with(value, "entries")
+    entries = plugins.get("entries") if isinstance(plugins, Mapping) else _with(value, ENTRY)
+    entry = entries.get(ENTRY) if isinstance(entries, Mapping) else None
+    if root is None and plugins is None and entries is None:
+        entry = _with(value, "config")
+        return _Parts(None, None, entry, value if entry is None else entry["config"])
+    return _Parts(root, plugins, entry, entry.get("config") if isinstance(entry, Mapping) else None)
+
+
+def _with(value: object, key: str) -> Any:
+    return value if isinstance(value, Mapping) and key in value else None
+
+
+def _refused(parts: _Parts, host: Host) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if parts.root is not None and "meta" in parts.root:
+        found += refusals(META_OF[host.rules], parts.root["meta"], "meta")
+    at = "plugins" if parts.root is not None else ""
+    if parts.plugins is not None:
+        found += refusals(PLUGINS_OF[host.rules], parts.plugins, at)
+    elif parts.root is not None:
+        found.append((at, "expected an object, found null"))
+    elif parts.entry is not None:
+        found += refusals(ENTRY_OF[host.rules], parts.entry, _PATH)
+    bare = parts.plugins is None and parts.entry is None
+    if bare or parts.config is not None:
+        found += refusals(ENGINE, parts.config, "" if bare else f"{_PATH}.config")
+    return [(path or "config", what) for path, what in found]
+
+
+def _hook_warnings(parts: _Parts, host: Host) -> Iterator[str]:
+    """Where the host would not load the engine, or would not call it."""
+    plugins = parts.plugins if isinstance(parts.plugins, Mapping) else {}
+    entry = parts.entry if isinstance(parts.entry, Mapping) else {}
+    if parts.plugins is not None:
+        yield from _loading(plugins)
+    if entry.get("enabled") is False:
+        yield f"{_PATH}.enabled: nothing happens: the engine is switched off"
+    if parts.entry is None:
+        return
+    hooks = entry.get("hooks") or {}
+    if hooks.get("allowPromptInjection") is False:
+        yield f"{_PATH}.hooks.allowPromptInjection: nothing is injected: the host lets no hook change a prompt"
+    if hooks.get("allowConversationAccess") is not True:
+        at = f"{_PATH}.hooks.allowConversationAccess: must be true, or"
+        if host.rules == NEWEST:
+            yield (
+                f"{at} nothing happens: the host blocks both hooks, recall (before_prompt_build) and capture "
+                f"(agent_end), although the log says that they are registered"
+            )
+        else:
+            yield f"{at} nothing is captured: the host blocks the hook agent_end"
+
+
+def _loading(plugins: Mapping[str, Any]) -> Iterator[str]:
+    if plugins.get("enabled") is False:
+        yield "plugins.enabled: nothing happens: the host loads no plugin"
+    if ENTRY in [one.strip().lower() for one in plugins.get("deny") or ()]:
+        yield f"plugins.deny: nothing happens: it names {ENTRY}"
+    slot = ((plugins.get("slots") or {}).get("memory") or "").strip()
+    if slot != ENTRY:
+        who = f"it names {slot!r}" if slot else f"it is not set, which stands for {_DEFAULT_SLOT!r}"
+        yield f"plugins.slots.memory: nothing happens: {who}; set it to {ENTRY!r}"
+
+
+def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
+    """Yield the settings of the engine's own section that have no effect, or an unexpected one."""
+    if not resolved.auto_recall.enabled:
+        yield "autoRecall: nothing is injected: it is switched off"
+    recall = config.get("autoRecall")
+    quotas = recall.get("quotas") if isinstance(recall, Mapping) else None
+    if quotas and resolved.auto_recall.selection_mode != "tier_quota_v1":
+        yield 'autoRecall.quotas: no quota is applied: selectionMode is not "tier_quota_v1"'
+    for name, section in PLUGIN.items():
+        given, switch = config.get(name), section.keys.get("enabled") if isinstance(section, Section) else None
+        if isinstance(given, Mapping) and given and "enabled" not in given and _is_off(switch):
+            yield f"{name}: it stays off: enabled is not set, and its default is false"
+    receipts, budget = resolved.receipts, resolved.budget
+    if not receipts.enabled:
+        yield "receipts.enabled: nothing is logged of a recall: a canary has no receipts to judge"
+    if receipts.enabled and receipts.verbosity == "high" and budget.enabled and resolved.auto_recall.enabled:
+        comment, least = _comment_length(resolved)
+        if least > budget.max_chars:
+            yield (
+                f"receipts.verbosity: most blocks would hold no memory: at high verbosity the receipt's comment takes "
+                f"about {comment} of the {budget.max_chars} characters of budget.maxChars, and no short memory fits "
+                f"beside it; receipts tell of injections all the same. Set it to low, or budget.maxChars to at least "
+                f"{-(-least // 100) * 100 + 1000}"
+            )
+
+
+def _is_off(switch: Any) -> bool:
+    return switch is not None and switch.default_in(UPSTREAM) is False
+
+
+def _comment_length(config: EngineConfig) -> tuple[int, int]:
+    """The length of the comment of a full recall, and of the block with it and one short memory, in UTF-16 units."""
+    recall, scope = config.auto_recall, config.scope_policy.default_scope
+    ids = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(recall.max_items)]
+    tiers = ("must_remember", "nice_to_have", "unknown")
+    receipt = lifecycle_receipt(
+        config.receipts,
+        scope=scope,
+        scope_mode="global",
+        mode=recall.selection_mode,
+        quota=recall.quota._replace(wildcard_used=1) if recall.selection_mode == "tier_quota_v1" else None,
+        tier_counts=[TierCount(tier, (tier,), recall.search_limit, 1) for tier in tiers],
+        fts=[Found(one, 1.0, 0.0) for one in ids],
+        vec=[Found(one, 1.0, 0.0) for one in ids],
+        final=[Final(one, tiers[place % len(tiers)], scope) for place, one in enumerate(ids)],
+        injected=len(ids),
+        parts={
+            "fallback": fallback_receipt(ScopePolicy()),
+            "workingSet": no_digest(enabled=config.working_set.enabled),
+        },
+    )
+    comment = prompt_comment(config.receipts, receipt)
+    block = compose([Slot(ids[0], 0, "preference", "must_remember", "x" * _SHORT_MEMORY)], comment)
+    return js_length(comment), js_length(block)

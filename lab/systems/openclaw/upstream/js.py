@@ -1,0 +1,126 @@
+"""How JavaScript counts and rounds, where the engine's bytes depend on it (spec 0.5)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TypeAlias
+
+from lab.utf16 import HALF, WHITESPACE
+
+# A value that JSON can hold.
+Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+_MICRO = Decimal("0.000001")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_RADIX = {"0x": 16, "0o": 8, "0b": 2}
+
+
+def round6(value: float) -> float:
+    """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813.
+
+    What is not finite is 0.
+    """
+    value = _double(value)
+    if not math.isfinite(value):
+        return 0.0
+    # Python rounds halves to even, so only a value that may be a half needs the slow way.
+    if value.is_integer() or not (value * 2e6).is_integer():
+        return round(value, 6)
+    return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
+
+
+def js_json(value: Json) -> str:
+    """Return a value as JavaScript's ``JSON.stringify`` writes it: no spaces, 2 and not 2.0, half a pair escaped."""
+    if isinstance(value, str):
+        return HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number_text(value) if math.isfinite(_double(value)) else "null"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{js_json(str(key))}:{js_json(one)}' for key, one in value.items())}}}"
+    return f"[{','.join(map(js_json, value))}]"
+
+
+def js_text(value: Json) -> str:
+    """Return a parsed JSON value as JavaScript's ``String`` makes a text of it; null, which is no text, is blank."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return number_text(value)
+    return "[object Object]" if isinstance(value, Mapping) else ",".join(map(js_text, value))
+
+
+def text_or_blank(value: Json) -> str:
+    """Return JavaScript's ``String(value || "")``: what counts as false there (null, 0, NaN, false) is blank."""
+    if value is None or value is False or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return "" if isinstance(value, int | float) and value == 0 else js_text(value)
+
+
+def number_text(value: float) -> str:
+    """Return a number as JavaScript prints it: 2.0 is 2, -0.0 is 0, 1e21 is 1e+21, 0.00001 is 0.00001."""
+    number = _double(value)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "0"
+    # Both print the fewest digits that name the number; they differ in where the point stands.
+    _, figures, exponent = Decimal(repr(abs(number))).normalize().as_tuple()
+    digits, sign = "".join(map(str, figures)), "-" if number < 0 else ""
+    point = len(digits) + int(exponent)
+    if 0 < point <= 21:
+        return sign + (digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}")
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+
+
+def _double(value: float) -> float:
+    """A number as a double; beyond every double it is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def js_number(text: str) -> float | None:
+    """A string as JavaScript's ``Number`` reads it: blank is 0, hexadecimal and the like count, None for NaN."""
+    trimmed = text.strip(WHITESPACE)
+    if not trimmed:
+        return 0.0
+    radix = _RADIX.get(trimmed[:2].lower())
+    if radix and trimmed[2:].isascii() and trimmed[2:].isalnum():
+        try:
+            return float(int(trimmed[2:], radix))
+        except (ValueError, OverflowError):
+            return None
+    if trimmed in ("Infinity", "+Infinity", "-Infinity"):
+        return float(trimmed)
+    return float(trimmed) if _DECIMAL.fullmatch(trimmed) else None
+
+
+def to_number(value: object) -> float:
+    """A parsed JSON value as JavaScript's ``Number`` makes one of it; NaN where it makes none."""
+    if value is None:
+        return 0.0
+    if isinstance(value, bool | int | float):
+        return _double(value)
+    if isinstance(value, str):
+        number = js_number(value)
+        return math.nan if number is None else number
+    # A list becomes the text of its items: none is blank, a single one is itself, several hold a comma. "true" is none.
+    if isinstance(value, list) and len(value) < 2 and not any(isinstance(one, bool) for one in value):
+        return to_number(value[0]) if value else 0.0
+    return math.nan
+
+
+def whole_count(count: float) -> int:
+    """A count as receipts show it: whole, and never below 0."""
+    return max(0, int(count)) if math.isfinite(count) else 0

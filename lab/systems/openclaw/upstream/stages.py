@@ -1,0 +1,106 @@
+"""What the public plugin does in its own way: select, drop what must not be injected, digest what was selected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.recordings.model import MUST
+from lab.retrieval.row import Row
+from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.recall.digest import PREFIX, no_digest
+from lab.systems.openclaw.recall.inject import inject, memory_slot
+from lab.systems.openclaw.recall.scoped import select_in_scopes
+from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
+from lab.systems.openclaw.recall.todo import is_stale
+from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.upstream.pack import pack
+from lab.systems.openclaw.upstream.working_set import build_working_set, digest_row
+from lab.utf16 import js_length
+
+STICKY_CATEGORIES = ("preference", "decision")
+STICKY_READ, STICKY_KEPT = 12, 8
+
+
+@dataclass(slots=True)
+class PluginTurn(Turn):
+    """The working copy that the plugin's stages fill in. ``consumed`` are the memories that the digest used up."""
+
+    consumed: tuple[str, ...] = ()
+
+    @property
+    def digested(self) -> tuple[str, ...]:
+        """Ids of the memories whose lines were chosen for the digest, even where a cut lost them."""
+        return self.consumed if self.digest else ()
+
+
+def select(turn: PluginTurn) -> None:
+    """Search and select in the primary scope, then in its fallbacks while places are left (spec 3)."""
+    config, tiers = turn.config, turn.tiers
+    found = select_in_scopes(
+        turn.scopes,
+        config.max_items,
+        lambda scope, places: by_policy(config.auto_recall, places, lambda plan: tiers.fused(plan, scope)),
+        config.scope_policy,
+        turn.barred,
+    )
+    take(turn, found)
+    # A kept Working Set row that was selected has used up a place by now: it goes, and nothing takes its place.
+    chosen = found.selection.picked[: config.max_items]
+    turn.hits = [one for one in chosen if not one.candidate.id.startswith(PREFIX)]
+
+
+def todo(turn: PluginTurn) -> None:
+    """Drop TODOs that have outlived their days (spec 9); nothing takes their places."""
+    rows, now, days = turn.memories.by_id, turn.prompt.now_ms, turn.config.todo_stale_ttl_days
+
+    def stale(row: Row) -> bool:
+        return row.category == "todo" and is_stale(row.created_at, now, days)
+
+    kept = [one for one in turn.hits if not stale(rows[one.candidate.id])]
+    mark_stale(turn, len(turn.hits) - len(kept))
+    turn.hits = turn.final = kept
+
+
+def working_set(turn: PluginTurn) -> None:
+    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (spec 6)."""
+    settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
+    turn.working_set = no_digest(enabled=settings.enabled)
+    if not settings.enabled:
+        return
+    hot = [memories.by_id[one.candidate.id] for one in turn.hits]
+    recent = memories.listing.recent_of_first(turn.filter_scope, STICKY_CATEGORIES, STICKY_READ)
+    merged = {row.id: row for row in reversed([*hot, *[row for row in recent if _is_sticky(row)][:STICKY_KEPT]])}
+    slot, turn.consumed, sections = build_working_set(turn.scope, turn.text, now, settings, list(merged.values()))
+    if slot is None:
+        return
+    turn.pinned = slot
+    before = len(turn.hits)
+    turn.hits = [one for one in turn.hits if one.candidate.id not in turn.consumed]
+    write = memories.write if settings.persist else None
+    if write is not None:
+        write(digest_row(slot, turn.scope, now, dark=memories.no_vector is not None))
+    turn.working_set |= {
+        "generated": True,
+        "id": slot.id,
+        "chars": js_length(slot.text),
+        "sections": sections,
+        "consumedCount": len(turn.consumed),
+        "suppressedRecallCount": before - len(turn.hits),
+        "persisted": write is not None,
+    }
+
+
+def _is_sticky(row: Row) -> bool:
+    """Whether a row stands in every digest of its scope."""
+    return resolve_label(row.importance_label, row.importance) == MUST and not row.id.startswith(PREFIX)
+
+
+def slots(turn: PluginTurn) -> None:
+    """The digest, the memories, the documents."""
+    memories = [memory_slot(turn.memories.by_id[one.candidate.id]) for one in turn.hits]
+    turn.slots = [*([turn.pinned] if turn.pinned else ()), *memories, *turn.docs]
+
+
+def budget(turn: PluginTurn) -> None:
+    """Fit it into the budget and say so (spec 8, 12)."""
+    inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))

@@ -1,0 +1,80 @@
+"""The public plugin's Working Set (spec 6): a digest of constraints, decisions and open work, pinned as the first slot.
+
+It is built from the rows it is handed, without goal or header, and every row whose line was chosen counts as consumed,
+even where the final cut loses the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from lab.recordings.model import MUST
+from lab.retrieval.collation import id_order
+from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import WorkingSetSettings
+from lab.systems.openclaw.recall.budget import Slot
+from lab.systems.openclaw.recall.digest import (
+    NO_SECTIONS,
+    PREFIX,
+    RANKS,
+    digest_slot,
+    distinct,
+    is_constraint,
+    normal_line,
+    open_questions,
+)
+from lab.utf16 import WHITESPACE, js_slice
+
+
+class WorkingSet(NamedTuple):
+    """The slot (None: nothing worth pinning), ids whose lines were chosen, and how many lines each section has."""
+
+    slot: Slot | None
+    consumed: tuple[str, ...]
+    sections: dict[str, int]
+
+
+def build_working_set(
+    scope: str, prompt: str, now_ms: float, limits: WorkingSetSettings, rows: Sequence[Row]
+) -> WorkingSet:
+    """Build the digest of a scope: none where open questions alone would fill it, or a single line that is no rule."""
+    own = (row for row in rows if not row.id.startswith(PREFIX))
+    newest = sorted(own, key=lambda row: (-row.created_at, id_order(row.id)))
+    ranked = sorted(newest, key=lambda row: RANKS.get(row.importance_label, 2))
+    constraints = _section(newest, lambda row: is_constraint(row.category, row.text), limits)
+    decisions = _section(ranked, lambda row: row.category == "decision", limits)
+    actions = _section(newest, lambda row: row.category == "todo", limits)
+    questions = open_questions(prompt, limits.max_items_per_section, limits.max_item_chars)
+    chosen = [identity.strip(WHITESPACE) for part in (constraints, decisions, actions) for identity in part.values()]
+    consumed = [identity for identity in chosen if identity]
+    if not chosen or (len(consumed) < 2 and not constraints):
+        return WorkingSet(None, (), dict(NO_SECTIONS))
+    parts = (
+        ("constraints", list(constraints)),
+        ("decisions", list(decisions)),
+        ("next_actions", list(actions)),
+        ("open_questions", questions),
+    )
+    text = "\n".join(line for title, lines in parts if lines for line in (f"{title}:", *(f"- {one}" for one in lines)))
+    counts = dict(zip(NO_SECTIONS, (False, *(len(lines) for _, lines in parts)), strict=True))
+    slot = digest_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
+    return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
+
+
+def digest_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
+    """The memory that a digest is kept as (spec 6.6); ``dark``: there was nothing to embed it with."""
+    source = "system_working_set_noembed" if dark else "system_working_set"
+    return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
+
+
+def _section(rows: Iterable[Row], belongs: Callable[[Row], bool], limits: WorkingSetSettings) -> dict[str, str]:
+    """Line to row id, in order: the first row of each distinct line."""
+    owners: dict[str, str] = {}
+    lines = []
+    for row in rows:
+        if belongs(row):
+            line = normal_line(row.text, limits.max_item_chars)
+            owners.setdefault(line.lower(), row.id)
+            lines.append(line)
+    return {line: owners[line.lower()] for line in distinct(lines, limits.max_items_per_section)}

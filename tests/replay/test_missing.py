@@ -1,0 +1,28 @@
+"""What a live engine's configuration asks for and the lab lacks: every replay says it, and goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from tests.replay.conftest import Desk
+
+
+def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_refused(desk: Desk) -> None:
+    desk.say("talk", ("global", [("user", "the port is 8080", "port 8080"), ("user", "which port is it?")]))
+    desk.judge("talk/s1/t1#0", turn="talk/s1/t2")
+    live, own = desk.home / "live.json", desk.home / "own.json"
+    live.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "gbrainMirror": True}))
+    own.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "lab": {"arm": "engine"}}))
+    first = desk.run(f"engine={live}", "hybrid")
+    told = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
+    for _ in range(2):
+        heard: list[str] = []
+        run_replay(Asked.of_manifest(first.run.manifest["asked"]), desk.home / "again", announce=heard.append)
+        assert heard.count(told) == 1
+    with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
+        desk.run(f"mine={own}")

@@ -1,0 +1,392 @@
+"""The engine's configuration under the two profiles: defaults, clamps, errors that name the key, and who decided."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.missing import NOT_HERE
+from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
+from lab.systems.openclaw.config.settings import (
+    AutoRecall,
+    DocsSettings,
+    EngineConfig,
+    Phases,
+    ReceiptSettings,
+    WorkingSetSettings,
+)
+from lab.systems.openclaw.config.settle import finite, number_in_range, parse_env_boolean
+from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.scope import ScopePolicy
+from lab.systems.openclaw.select.outcome import Quota
+from lab.systems.openclaw.upstream.plugin import parse, resolve_section
+
+KEY = "sk-FAKE-never-shown"
+SEED_KNOBS = {
+    "autoRecall": {
+        "selectionMode": "tier_quota_v1",
+        "maxItems": 6,
+        "quotas": {"mustMax": 2, "niceMin": 2, "unknownMax": 1},
+        "repeatWindowTurns": 6,
+        "repeatPenalty": 0.35,
+        "dedupeBackbone": True,
+    },
+    "workingSet": {"enabled": True, "persist": True},
+}
+
+
+def recall(**values: Any) -> dict[str, Any]:
+    return {"autoRecall": values}
+
+
+def lane(**values: Any) -> dict[str, Any]:
+    return {"lab": {"textLane": values}}
+
+
+def phases(**values: Any) -> dict[str, Any]:
+    return {"lab": {"phases": values}}
+
+
+def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
+    (one,) = [one for one in explain_config(raw, profile, **more) if one.key == key]
+    return one.value, one.by
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])
+def test_the_defaults_of_profile_seed(raw: Any) -> None:
+    found = resolve(raw, "seed")
+    assert found == EngineConfig("seed")
+    assert (found.max_items, found.auto_recall.strict_caps, found.phases) == (6, True, Phases())
+    assert found.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
+    assert found.text == TextSettings("english", True, "index")
+
+
+def test_the_defaults_of_profile_upstream() -> None:
+    found = resolve(None, "upstream")
+    assert found.auto_recall == AutoRecall(
+        max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
+    )
+    assert found.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
+    assert found.text == TextSettings("none", True, "scan")
+    assert (found.phases.repeat, found.phases.score, found.phases.pinned_counts) == (False, (), "extra")
+    assert (found.budget, found.scope_policy, found.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
+    assert (found.docs, found.embedding, found.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
+
+
+def test_the_seeds_own_example_is_read_under_seed_and_refused_under_upstream() -> None:
+    found = resolve(SEED_KNOBS, "seed")
+    assert (found.auto_recall.selection_mode, found.working_set.enabled) == ("tier_quota_v1", True)
+    problems = check_config(SEED_KNOBS, "upstream").problems
+    assert [line.split(": ", 2)[1] for line in problems] == [
+        "autoRecall.repeatWindowTurns",
+        "autoRecall.repeatPenalty",
+        "autoRecall.dedupeBackbone",
+    ]
+    assert problems[0].endswith("unknown key in profile 'upstream'; profile 'seed' knows it")
+
+
+def test_every_section_lands_in_its_record() -> None:
+    raw = {
+        "autoRecall": {
+            "maxItems": 4,
+            "quotas": {"mustMax": 1, "niceMin": 3, "unknownMax": 0, "caps": "reservation"},
+            "tierSearchMultiplier": 5,
+            "includeUnknownFallback": False,
+            "repeatPenalty": 1,
+        },
+        "autoCapture": {"todoStaleTtlDays": 30},
+        "scopePolicy": {"defaultScope": "Team X", "fallbackScopes": ["team x", "b", "b"], "maxScopeLength": 8},
+        "budget": {"maxChars": 900, "overflowAction": "truncate_tail"},
+        "receipts": {"verbosity": "high"},
+        "docsColdLane": {"enabled": True, "sourceRoots": ["docs"], "scopeMap": {"a b": ["/x", "y"]}},
+        "embedding": {"maxChars": 400, "maxBytes": 900},
+        "readOnly": True,
+        "lab": {
+            "arm": "tier_quota_v1",
+            "textLane": {"stopWords": "none", "stem": False, "lane": "scan"},
+            "phases": {"repeatDecay": "linear", "minRelevance": 0.25, "score": {"novelty": True, "recency": False}},
+        },
+    }
+    found = resolve(raw, "seed")
+    assert found.auto_recall == AutoRecall(
+        max_items=4,
+        quota=Quota(1, 3, 0),
+        tier_search_multiplier=5,
+        include_unknown_fallback=False,
+        strict_caps=False,
+        repeat_penalty=1.0,
+    )
+    assert found.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
+    assert found.budget == Budget(max_chars=900, overflow_action="truncate_tail")
+    assert found.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
+    assert (found.embedding, found.read_only, found.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
+    assert found.text == TextSettings("none", False, "scan")
+    factors = ("relevance", "scope_match", "importance_prior", "novelty")
+    assert found.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
+
+
+@pytest.mark.parametrize(
+    ("profile", "raw", "key", "expected"),
+    [
+        ("seed", recall(maxItems=0), "autoRecall.maxItems", (1, "clamped from 0")),
+        ("seed", recall(maxItems=99), "autoRecall.maxItems", (6, "clamped from 99")),
+        ("seed", recall(maxItems=6), "autoRecall.maxItems", (6, "config")),
+        ("seed", recall(maxItems=4.0), "autoRecall.maxItems", (4, "config")),
+        ("seed", recall(maxItems=2.9), "autoRecall.maxItems", (2, "clamped from 2.9")),
+        ("upstream", recall(maxItems=6), "autoRecall.maxItems", (5, "clamped from 6")),
+        ("upstream", {}, "autoRecall.maxItems", (4, "profile default")),
+        ("seed", recall(quotas={"mustMax": -1}), "autoRecall.quotas.mustMax", (0, "clamped from -1")),
+        ("seed", recall(repeatWindowTurns=51), "autoRecall.repeatWindowTurns", (50, "clamped from 51")),
+        ("seed", recall(repeatPenalty=1.5), "autoRecall.repeatPenalty", (1.0, "clamped from 1.5")),
+        ("seed", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (4, NOT_HERE)),
+        (
+            "upstream",
+            {"autoCapture": {"todoStaleTtlDays": 99}},
+            "autoCapture.todoStaleTtlDays",
+            (90, "clamped from 99"),
+        ),
+        ("seed", {"embedding": {"maxChars": 300}}, "embedding.headChars", (300, "clamped from 500")),
+        (
+            "seed",
+            {"scopePolicy": {"defaultScope": "A b"}},
+            "scopePolicy.defaultScope",
+            ("a-b", "normalised from 'A b'"),
+        ),
+        ("seed", {"autoRecall": False}, "autoRecall.enabled", (False, "config")),
+        ("seed", {"workingSet": True}, "workingSet.enabled", (False, "profile default")),
+        ("seed", phases(score="rrf_only"), "lab.phases.score.recency", (False, "config")),
+        ("seed", {"dbPath": "~/db"}, "dbPath", ("~/db", NOT_HERE)),
+    ],
+)
+def test_a_value_is_told_with_who_decided_it(profile: str, raw: Any, key: str, expected: tuple[Any, str]) -> None:
+    assert by(raw, profile, key) == expected
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_environment_is_read_where_it_is_handed_in_and_nowhere_else(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_MEM_ENGINE_READONLY", "1")
+    assert resolve({}, profile).read_only is False
+    switch = {"OPENCLAW_MEM_ENGINE_READONLY": "off"}
+    assert resolve({"readOnly": True}, profile, environ=switch).read_only is False
+    assert by({"readOnly": True}, profile, "readOnly", environ=switch) == (False, "environment")
+    unclear = {"OPENCLAW_MEM_ENGINE_READONLY": "perhaps"}
+    assert by({"readOnly": True}, profile, "readOnly", environ=unclear) == (True, "config")
+
+
+def test_max_items_of_the_command_line_yields_to_the_configuration() -> None:
+    assert resolve(None, "seed", max_items=3).max_items == 3
+    assert resolve(recall(maxItems=2), "seed", max_items=3).max_items == 2
+    assert by({}, "upstream", "autoRecall.maxItems", max_items=3) == (3, "max-items")
+
+
+@pytest.mark.parametrize(("profile", "count"), [("seed", 0), ("seed", 7), ("upstream", 6), ("seed", -1)])
+def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: str, count: int) -> None:
+    with pytest.raises(UnusableInput, match=rf"max-items {count} is not in 1\.\.[56], which profile '{profile}'"):
+        resolve(None, profile, max_items=count)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"autorecall": {}}, "my.json: autorecall: unknown key; known: autoCapture, autoRecall, budget, dbPath"),
+        (recall(maxitems=3), "my.json: autoRecall.maxitems: unknown key; known: dedupeBackbone, enabled"),
+        (recall(quotas={"x": 1}), "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, unknown"),
+        ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
+        ({"lab": {"stopWords": "none"}}, "my.json: lab.stopWords: unknown key; known: arm, phases, profile, textLane"),
+        ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
+        (recall(maxItems=True), "my.json: autoRecall.maxItems: expected a number, found true"),
+        (recall(quotas={"niceMin": None}), "my.json: autoRecall.quotas.niceMin: expected a number, found null"),
+        (
+            recall(trivialMinChars=float("inf")),
+            "my.json: autoRecall.trivialMinChars: expected a number, found Infinity",
+        ),
+        (recall(quotas=[2, 2, 1]), "my.json: autoRecall.quotas: expected an object, found a list"),
+        (recall(quotas={"caps": "soft"}), "my.json: autoRecall.quotas.caps: 'soft' is none of strict, reservation"),
+        (
+            recall(includeUnknownFallback=1),
+            "my.json: autoRecall.includeUnknownFallback: expected true or false, found 1",
+        ),
+        ({"autoRecall": 3}, "my.json: autoRecall: expected true, false or an object, found a number"),
+        ({"dbPath": " "}, "my.json: dbPath: is blank"),
+        ({"embedding": {"maxBytes": 0}}, "my.json: embedding.maxBytes: expected a number from 1, found 0"),
+        (
+            {"scopePolicy": {"fallbackScopes": ["a", 5]}},
+            "my.json: scopePolicy.fallbackScopes: item 2: expected a string",
+        ),
+        ({"docsColdLane": {"scopeMap": {"a": "b"}}}, "my.json: docsColdLane.scopeMap: a: expected a list of strings"),
+        (
+            {"docsColdLane": {"scopeMap": []}},
+            "my.json: docsColdLane.scopeMap: expected an object of lists, found a list",
+        ),
+        (lane(stopWords="german"), "my.json: lab.textLane.stopWords: 'german' is none of none, english"),
+        (lane(stem="yes"), "my.json: lab.textLane.stem: expected true or false, found 'yes'"),
+        (phases(score="all"), "my.json: lab.phases.score: expected rrf_only, v1_full or an object, found 'all'"),
+        (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: 'sudden' is none of compounding, linear"),
+        ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: this is a configuration of profile 'upstream'"),
+        ({"dbPath": 10**400}, f"my.json: dbPath: expected a string, found 1{'0' * 59}…"),
+        ([1], "my.json: expected an object, found a list"),
+        ("tier_first_v1", "my.json: expected an object, found a string"),
+    ],
+)
+def test_an_error_names_the_file_and_the_path_of_the_key(raw: Any, message: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        resolve(raw, "seed", where="my.json")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("raw", [SEED_KNOBS, phases(repeat=False), recall(quotas={"caps": "strict"})])
+def test_what_only_seed_knows_is_refused_under_upstream(raw: Any) -> None:
+    with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; profile 'seed' knows it"):
+        resolve(raw, "upstream")
+
+
+def test_an_unknown_profile_is_named() -> None:
+    with pytest.raises(UnusableInput, match="unknown profile 'default'; known: seed, upstream"):
+        resolve(None, "default")
+
+
+def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
+    broken = {"a": 1, "budget": {"maxChars": "x", "enabled": "on"}, "receipts": 4}
+    assert len(check_config(broken, "seed").problems) == 4
+    fine = check_config({"autoRecall": {"maxItems": 9}, "workingSet": True}, "seed", where="my.json")
+    assert fine.problems == ()
+    assert fine.notes == ("my.json: autoRecall.maxItems: 6, clamped from 9",)
+    assert fine.warnings == (
+        'my.json: workingSet: true stands for the defaults, which leave it off; {"enabled": true} switches it on',
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, entry in PLUGIN.items() if isinstance(entry, Section)])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, profile: str) -> None:
+    for value in (True, False):
+        checked = check_config({name: value}, profile)
+        assert not checked.problems or "expected" in checked.problems[0]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"embedding": {"apiKey": KEY}},
+        {"embedding": {"apiKey": [KEY]}},
+        {"embedding": KEY},
+        {"embedding": {"apikey": KEY}},
+        {"apiKey": KEY},
+    ],
+)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_providers_key_is_never_repeated(raw: Any, profile: str) -> None:
+    said: list[Any] = [check_config(raw, profile)]
+    if not said[0].problems:
+        found = resolve(raw, profile)
+        said += [found, describe(found), explain_config(raw, profile)]
+    assert KEY not in repr(said)
+
+
+@pytest.mark.parametrize(
+    ("max_items", "multiplier", "limit"), [(6, 2, 12), (1, 1, 1), (6, 6, 36), (5, 3, 15), (40, 2, 50), (60, 2, 60)]
+)
+def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int) -> None:
+    assert AutoRecall(max_items=max_items, tier_search_multiplier=multiplier).search_limit == limit
+
+
+@pytest.mark.parametrize(
+    ("profile", "raw"),
+    [
+        ("seed", None),
+        ("upstream", None),
+        ("seed", SEED_KNOBS),
+        ("seed", {"embedding": {"maxBytes": 9, "model": "text-embedding-3-large"}, "readOnly": True}),
+        ("seed", phases(score={"recency": False}, recencyWindowDays=7, hardRules=False)),
+        ("upstream", {"docsColdLane": {"scopeMap": {"a": ["x"]}}, "autoRecall": {"routeAuto": {"dbPath": "x"}}}),
+    ],
+)
+def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(profile: str, raw: Any) -> None:
+    found = resolve(raw, profile)
+    described = found.describe()
+    assert json.loads(json.dumps(described)) == described
+    read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
+    assert set(described) == read | {"autoCapture", "lab", "readOnly"}
+    assert resolve(described, profile) == found
+    assert resolve(described, profile).describe() == described
+
+
+def test_a_configuration_made_by_hand_describes_itself() -> None:
+    described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
+    assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
+    assert described["autoCapture"] == {"todoStaleTtlDays": 7}
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "other"),
+    [
+        (PLUGIN["autoRecall"], AutoRecall, {"quota", "strict_caps"}),
+        (PLUGIN["scopePolicy"], ScopePolicy, {"max_length", "skip_fallback_on_invalid"}),
+        (PLUGIN["budget"], Budget, set()),
+        (PLUGIN["workingSet"], WorkingSetSettings, set()),
+        (PLUGIN["receipts"], ReceiptSettings, set()),
+        (PLUGIN["docsColdLane"], DocsSettings, set()),
+        (LAB.keys["phases"], Phases, set()),
+        (LAB.keys["textLane"], TextSettings, set()),
+    ],
+)
+def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
+    assert isinstance(section, Section)
+    keys = {"".join(f"_{one.lower()}" if one.isupper() else one for one in key) for key in section.keys}
+    assert set(kind.__match_args__) - keys == other
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ([], "openclaw-mem-engine config must be an object"),
+        ({"b": 1, "embedding": 5, "a": 2}, "openclaw-mem-engine config has unknown keys: b, a"),
+        ({"lab": {}}, "openclaw-mem-engine config has unknown keys: lab"),
+        (SEED_KNOBS, "autoRecall config has unknown keys: repeatWindowTurns, repeatPenalty, dedupeBackbone"),
+        (recall(quotas={"caps": "strict"}), "autoRecall.quotas config has unknown keys: caps"),
+        ({"autoRecall": 5, "embedding": {"x": 1}}, "embedding config has unknown keys: x"),
+        ({"autoRecall": 5, "retrievalBackend": []}, "retrievalBackend config must be an object"),
+        ({"autoRecall": 5, "retrievalBackend": {"x": 1}}, "autoRecall must be a boolean or object"),
+        ({"retrievalBackend": {"qdrantEdge": {"x": 1}}}, "retrievalBackend.qdrantEdge config has unknown keys: x"),
+    ],
+)
+def test_the_plugins_parser_complains_in_its_own_words_and_order(raw: Any, message: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        parse(raw)
+    assert str(caught.value) == message
+
+
+def test_the_plugins_parser_passes_over_wrong_values_and_some_wrong_sections() -> None:
+    raw = {"weijiMemoryPreflight": {"x": 1, "timeoutMs": "5"}, "gbrainMirror": 5, "budget": {"maxChars": "900"}}
+    assert parse(raw) == {"weijiMemoryPreflight": {}, "budget": {}}
+
+
+def test_a_section_alone_is_resolved_more_tolerantly() -> None:
+    assert resolve_section("budget", {"maxChars": " 900 "})["maxChars"] == 900
+    found = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
+    assert (found["scopeMap"], found["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
+    with pytest.raises(UnusableInput, match="'dbPath' is no section"):
+        resolve_section("dbPath", "x")
+
+
+@pytest.mark.parametrize(("raw", "switch"), [(" Y ", True), ("n", False), ("maybe", None), ("", None), (None, None)])
+def test_a_switch_of_the_environment(raw: str | None, switch: bool | None) -> None:
+    assert parse_env_boolean(raw) is switch
+
+
+@pytest.mark.parametrize(("raw", "number"), [(10**400, 7), ("1e999", 7), (2.9, 2), ("0x9", 9), (None, 7), (True, 7)])
+def test_a_number_in_range(raw: Any, number: float) -> None:
+    assert number_in_range(raw, 7, 0, 50, whole=True) == number
+
+
+def test_finite_and_shown() -> None:
+    assert [finite(one) for one in (1, 1.5, True, "1", 10**400)] == [1, 1.5, None, None, None]
+    assert [shown(one) for one in ("a", True, ["é"], None)] == ["a", "true", '["é"]', "null"]

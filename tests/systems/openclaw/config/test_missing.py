@@ -1,0 +1,185 @@
+"""What a configuration asks for and the lab does not have: told of a live file, refused where nobody heeds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.sweep.grid import grid_of
+from lab.systems.openclaw.config.missing import missing, missing_notes, only_here
+from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve
+from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.recommended import recommended
+from lab.systems.openclaw.upstream.host import check_host, host_of
+
+# A live engine's section: most of it is about what recall never reads.
+LIVE: dict[str, Any] = {
+    "embedding": {"apiKey": "sk-FAKE", "model": "text-embedding-3-large"},
+    "dbPath": "~/lancedb",
+    "autoRecall": {"maxItems": 5, "routeAuto": {"enabled": False, "timeoutMs": 900}},
+    "autoCapture": {"enabled": True, "captureTodo": True, "todoStaleTtlDays": 3},
+    "docsColdLane": {"enabled": True, "sourceRoots": ["notes"], "ingestOnStart": True},
+    "weijiMemoryPreflight": True,
+    "symbolicCanvas": {"autoBuild": {"enabled": True}},
+    "retrievalBackend": {"backend": "lancedb", "qdrantEdge": {"enabled": True}},
+    "gbrainMirror": {"mirrorRoot": "~/brain"},
+}
+TOLD = (
+    *("dbPath", "autoCapture", "docsColdLane.ingestOnStart", "weijiMemoryPreflight", "symbolicCanvas"),
+    "retrievalBackend.qdrantEdge",
+)
+
+
+def test_a_live_file_is_read_and_what_is_not_here_is_told() -> None:
+    assert missing(LIVE) == TOLD
+    for profile in PROFILES:
+        assert check_config(LIVE, profile).missing == TOLD
+        assert check_config(LIVE, profile).problems == ()
+        assert resolve(LIVE, profile).todo_stale_ttl_days == 3
+    host = host_of({"plugins": {}})
+    assert host is not None
+    assert check_host({"plugins": {"entries": {"openclaw-mem-engine": {"config": LIVE}}}}, host).missing == TOLD
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        {},
+        "no configuration",
+        {"autoCapture": False},
+        {"autoCapture": None},
+        {"autoCapture": {"enabled": False, "maxItemsPerTurn": 3}},
+        {"autoCapture": {"todoStaleTtlDays": 3}},
+        {"gbrainMirror": {"enabled": False}},
+        {"symbolicCanvas": {"autoBuild": False}},
+        {"weijiMemoryPreflight": {"command": "x"}},
+        {"retrievalBackend": {"backend": "lancedb"}},
+        {"workingSet": {"enabled": True}, "readOnly": True},
+    ],
+)
+def test_what_is_off_or_read_here_is_not_told(raw: Any) -> None:
+    assert missing(raw) == ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ({"autoCapture": {"enabled": True}}, "autoCapture"),
+        ({"autoCapture": True}, "autoCapture"),
+        ({"gbrainMirror": True}, "gbrainMirror"),
+        ({"symbolicCanvas": True}, "symbolicCanvas"),
+        ({"tableName": "memories"}, "tableName"),
+        ({"docsColdLane": {"sqlitePath": "x"}}, "docsColdLane.sqlitePath"),
+    ],
+)
+def test_what_is_told_in_a_live_file_is_refused_in_one_for_the_lab_alone(raw: Any, path: str) -> None:
+    assert missing(raw) == (path,)
+    resolve(raw, "seed")
+    own: list[dict[str, Any]] = [
+        {"lab": {"arm": "engine"}},
+        {"autoRecall": {"repeatPenalty": 0.1}},
+        {"autoRecall": {"quotas": {"caps": "strict"}}},
+    ]
+    for one in own:
+        with pytest.raises(UnusableInput, match=f"^my.json: {path}: not implemented here; leave it out"):
+            resolve(raw | one, "seed", where="my.json")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (
+            {"autoRecall": {"routeAuto": {"enabled": True}}},
+            "autoRecall.routeAuto.enabled: true is not implemented here",
+        ),
+        ({"retrievalBackend": {"backend": "qdrant-edge"}}, "retrievalBackend.backend: qdrant-edge is not implemented"),
+    ],
+)
+def test_another_recall_than_the_lab_has_is_refused_anywhere(raw: Any, said: str, profile: str) -> None:
+    with pytest.raises(UnusableInput, match=f"^openclaw.json: {said}"):
+        resolve(raw, profile, where="openclaw.json")
+    host = host_of({"plugins": {}})
+    assert host is not None
+    warned = [one for one in check_host(raw, host).warnings if said in one]
+    assert [one.endswith("the host accepts it; a replay refuses it") for one in warned] == [True]
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"grid": {"autoCapture.maxItemsPerTurn": [1, 2]}},
+        {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"autoCapture": {"maxItemsPerTurn": 1}}},
+    ],
+)
+def test_a_grid_over_what_is_not_here_is_refused(grid: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"^g\.json: autoCapture: not implemented here, so no value"):
+        grid_of(grid, "g.json")
+
+
+def test_arms_that_bring_it_are_named_in_one_sentence() -> None:
+    assert missing_notes([("a", None), ("b", {"budget": True})]) == ()
+    assert missing_notes([("a", {"dbPath": "x"}), ("b", {"autoCapture": True, "dbPath": "y"}), ("c", {})]) == (
+        "not implemented here: dbPath, autoCapture (of arms a, b)",
+    )
+
+
+def test_only_what_is_here_is_shown_described_and_laid_under_the_recommended_configuration() -> None:
+    keys = {one.key: one.by for one in explain_config(LIVE, "seed")}
+    assert keys["dbPath"] == keys["autoCapture.captureTodo"] == "not implemented here"
+    assert keys["autoCapture.todoStaleTtlDays"] == "config"
+    assert not [key for key in keys if key.startswith(("gbrainMirror.import", "autoCapture.max"))]
+    assert only_here(LIVE) == {
+        "embedding": LIVE["embedding"],
+        "autoRecall": {"maxItems": 5},
+        "autoCapture": {"todoStaleTtlDays": 3},
+        "docsColdLane": {"enabled": True, "sourceRoots": ["notes"]},
+        "retrievalBackend": {"backend": "lancedb"},
+    }
+    described = describe(resolve(LIVE, "seed"))
+    assert missing(described) == ()
+    assert resolve(described, "seed") == resolve(LIVE, "seed")
+    assert resolve(recommended(LIVE), "seed").todo_stale_ttl_days == 3
+
+
+# The provider's key and model are told with the embedder; profile and arm are the command's; one backend is refused.
+ELSEWHERE = ("embedding.apiKey", "embedding.model", "lab.profile", "lab.arm", "retrievalBackend.backend")
+
+
+def test_a_knob_that_lands_in_no_record_is_marked() -> None:
+    """Any other would be accepted and act on nothing."""
+    silent = []
+    for path, value in _changes(Section({**PLUGIN, "lab": LAB}, boolean=False), ""):
+        raw: Any = value
+        for key in reversed(path.split(".")):
+            raw = {key: raw}
+        if path not in ELSEWHERE and not missing(raw) and resolve(raw, "seed") == resolve({}, "seed"):
+            silent.append(path)
+    assert silent == []
+
+
+def _changes(section: Section, path: str) -> Iterator[tuple[str, Any]]:
+    """Every knob of the sections that are here, with another value than its default."""
+    for key, entry in section.keys.items():
+        at = f"{path}.{key}" if path else key
+        if isinstance(entry, Section):
+            yield from _changes(entry, at)
+        elif section.here or entry.here:
+            yield at, _another(entry)
+
+
+def _another(knob: Knob) -> Any:
+    default = knob.default_in("seed")
+    if knob.kind == "flag":
+        return not default
+    if knob.kind == "positive":
+        return 900
+    if knob.kind in ("whole", "number"):
+        return knob.low if default != knob.low else knob.high_in("seed")
+    if knob.choices:
+        return next(one for one in knob.choices if one != default)
+    return {"another": ["x"]} if knob.kind == "map" else ["another"] if isinstance(default, tuple) else "another"

@@ -1,0 +1,34 @@
+"""Which scope a prompt names (spec 7.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.systems.openclaw.recall.scope import MAX_LINES, find_tag
+from lab.systems.openclaw.upstream.plugin import resolve_section
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("[SCOPE: one]\n[SCOPE: two]", "one"),
+        ("[SCOPE: one]\n[ISO: two]\n[ISO: three]", "two"),
+        ("```\n[SCOPE: one]\n~~~\n[SCOPE: two]", "two"),
+        ("<relevant-memories> x </relevant-memories>\n[SCOPE: one]", None),
+        ("<relevant-memories>\n[SCOPE: one]\n</relevant-memories>\n[SCOPE: two]", "two"),
+        ("say [SCOPE: one]", None),
+        ("[SCOPE:  ]\n[SCOPE: two]", "two"),
+        ("\n" * (MAX_LINES - 1) + "[SCOPE: one]", "one"),
+        ("\n" * MAX_LINES + "[SCOPE: one]", None),
+        ("- " * 5 + "[SCOPE: one]", "one"),
+        ("- " * 7 + "[SCOPE: one]", None),
+    ],
+)
+def test_a_tag_is_found_at_the_start_of_a_line(text: str, scope: str | None) -> None:
+    assert find_tag(text) == scope
+
+
+def test_fallbacks_are_six_others_than_the_default_each_once() -> None:
+    scopes = ["b", "a", "b", *"cdefghi"]
+    found = resolve_section("scopePolicy", {"defaultScope": "a", "fallbackScopes": scopes})
+    assert found["fallbackScopes"] == list("bcdefg")

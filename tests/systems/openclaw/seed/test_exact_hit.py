@@ -1,0 +1,92 @@
+"""Exact and very strong lexical hits (spec 16.4): what of a query is evidence, and where it stands in a memory."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.systems.openclaw.seed.exact_hit import evidence_of, exact_hit
+
+UUID = "36a59560-885a-55c9-98c4-a404b1ac6ea0"
+
+
+@pytest.mark.parametrize(
+    ("query", "identifiers"),
+    [
+        ("what is in src/lab/flow.py?", {"src/lab/flow.py"}),
+        ("see /etc/hosts and ~/.config/app", {"/etc/hosts", "/.config/app"}),
+        (f"row {UUID}.", {UUID}),
+        ("since 1a2b3c4d it fails", {"1a2b3c4d"}),
+        ("E1042 or ERR_TIMEOUT, or ora00942", {"e1042", "err_timeout", "ora00942"}),
+        ("bump to v1.2.3 of lib-foo2 and my_table", {"v1.2.3", "lib-foo2", "my_table"}),
+        ("port 8443 and 999", {"8443"}),
+        ("設定檔 config.yaml 在 /opt/應用", {"config.yaml", "/opt"}),
+        ("a follow-up on the well-known mother-in-law's cafe", set()),
+        ("deadbeef is a word, decade too, and 1234567 a number", {"1234567"}),
+        ("plain words only", set()),
+    ],
+)
+def test_identifiers_of_a_query(query: str, identifiers: set[str]) -> None:
+    assert evidence_of(query).identifiers == identifiers
+
+
+@pytest.mark.parametrize(
+    ("query", "phrases"),
+    [
+        ('say "Keep Tabs" or “two words” now', {"keep tabs", "two words"}),
+        ("「退款」與『流程圖』還有 `git push`", {"退款", "流程圖", "git push"}),
+        ("退款流程改了嗎？不知道", {"退款流程改了嗎"}),
+        # What stands between two quotations is none.
+        ('a "" and "x" and "b", and an "open one', set()),
+    ],
+)
+def test_phrases_of_a_query(query: str, phrases: set[str]) -> None:
+    assert evidence_of(query).phrases == phrases
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "rank", "rule"),
+    [
+        ("why is 8443 busy", "The gateway listens on 8443.", None, "identifier"),
+        ("why is 8443 busy", "The gateway listens on 18443.", None, None),
+        ("why is 8443 busy", "the file is port_8443_old", None, None),
+        ("edit SRC/Main.rs", "src/main.rs is generated", 7, "identifier"),
+        ("is main.rs old", "src/main.rs is generated", None, "identifier"),
+        ('the rule "keep tabs"', "We KEEP TABS in all files", None, "phrase"),
+        ("週五不要部署 對嗎", "團隊規定：週五不要部署。", None, "phrase"),
+        ("週五部署", "週五不要部署", None, None),
+        ("rotate the signing token", "rotate signing token every month", 1, "terms"),
+        # First of its tier, or no hit; two words at least; four fifths of them.
+        ("rotate the signing token", "rotate signing token every month", 2, None),
+        ("rotate the signing token", "rotate signing token every month", None, None),
+        ("token", "token", 1, None),
+        ("the token", "the token", 1, None),
+        ("rotate signing token monthly please", "rotate signing token monthly", 1, "terms"),
+        ("rotate signing token monthly today please", "rotate signing token monthly", 1, None),
+        ("", "anything", 1, None),
+        ("what about 8443", "", 1, None),
+    ],
+)
+def test_the_rule_that_makes_an_exact_hit(query: str, text: str, rank: int | None, rule: str | None) -> None:
+    assert exact_hit(query, text, rank) == rule
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.one_of(st.none(), st.integers(1, 3)))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_any_texts_give_a_rule_or_none_whatever_their_case(query: str, text: str, rank: int | None) -> None:
+    found = exact_hit(query, text, rank)
+    assert found in (None, "identifier", "phrase", "terms")
+    if query.isascii() and text.isascii():
+        assert exact_hit(query.upper(), text.lower(), rank) == exact_hit(query.lower(), text.upper(), rank)
+
+
+@pytest.mark.parametrize("filler", [*'aA0-._/:<“「`"刪', "a.", "0a", "a/", "a-", "<a", "A1", "e1f2-"])
+def test_a_long_query_takes_no_time_by_the_square_of_its_length(filler: str) -> None:
+    """What somebody pastes: a key, a rule of dashes, a broken page. By the square it would take minutes."""
+    query = filler * (100_000 // len(filler)) + "?"
+    started = time.perf_counter()
+    exact_hit(query, query[::-1], 1)
+    assert time.perf_counter() - started < 10
