@@ -15,6 +15,15 @@ WHITESPACE = (
 )
 
 
+def half_character(text: str) -> bool:
+    """Whether a text holds half a surrogate pair, which UTF-8 cannot write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def js_length(text: str) -> int:
     """Length in UTF-16 code units: an astral character counts 2."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2

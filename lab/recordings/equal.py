@@ -17,7 +17,7 @@ def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]
     """Groups of two or more conversations that say the same, names in order, the groups by their first name.
 
     Two say the same where their turns have the same roles and texts in the same order, whatever their ids, times and
-    memories are; case and white space do not count.
+    memories are; case, white space and the conversation's own name do not count.
     """
     groups: dict[bytes, list[str]] = {}
     for recording in recordings:
@@ -31,7 +31,7 @@ def _fingerprint(recording: Recording) -> bytes:
         found.update(f"{turn.role}\x00".encode())
         # Piece by piece: a turn may hold a whole file, and its words as a list would take twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
-            words = turn.text[begin : begin + PIECE].casefold().split()
+            words = turn.text[begin : begin + PIECE].replace(recording.conversation, "").casefold().split()
             found.update(" ".join(words).encode("utf-8", "surrogatepass"))
         found.update(b"\x01")
     return found.digest()

@@ -22,6 +22,7 @@ RAW = {
     "@huge@": "1e999",
     "@nan@": "NaN",
     "@digits@": "9" * 5_000,
+    "@nested@": "[" * 700 + "]" * 700,
 }
 EVIL_TEXTS = (
     "",
