@@ -6,9 +6,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_USER = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"]+@", re.IGNORECASE)
+# With one slash, as a path that was made of a URI has it, a user alone could be a part of the path.
+_USER = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]*:(?://|/(?=[^\s/:?#'\"]+:)))[^\s/?#'\"]+@",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(
-    r"(?P<before>[?&;][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)[^&;#\s'\"]+", re.IGNORECASE
+    r"(?P<before>[?&;][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
+    # Not the stop or colon of the sentence around it.
+    r"[^&;#\s'\"]+?(?=[:,.)]*(?:[&;#\s'\"]|$))",
+    re.IGNORECASE,
 )
 HIDDEN = "***"
 
@@ -18,7 +25,7 @@ def without_credentials(text: str) -> str:
 
     ``https://me:pw@host/v1?api_key=x`` becomes ``https://***@host/v1?api_key=***``. Paths stay as they are.
     """
-    if "://" in text:
+    if ":/" in text:
         text = _USER.sub(rf"\g<before>{HIDDEN}@", text)
     return _QUERY.sub(rf"\g<before>{HIDDEN}", text) if "=" in text else text
 
