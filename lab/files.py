@@ -25,14 +25,17 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
     fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins. A disk that is
-    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`.
+    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`. With
+    ``private``, the file and its folder are for their owner alone.
     """
     try:
+        if private:
+            private_folder(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".part", dir=path.parent)
     except OSError as error:
@@ -43,7 +46,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
-        os.chmod(part, 0o644)
+        os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
         _flush(path.parent)
     except OSError as error:
@@ -51,6 +54,19 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder for its owner alone, and those above it that are missing.
+
+    One that is there already loses the rights of others, unless it is somebody else's.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        with suppress(PermissionError):
+            folder.chmod(0o700)
 
 
 @contextmanager
@@ -186,9 +202,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write ``data`` through :func:`whole_file`."""
-    with whole_file(path) as part:
+    with whole_file(path, private=private) as part:
         part.write_bytes(data)
 
 

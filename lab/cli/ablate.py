@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from lab.cli import options
+from lab.cli.asking import asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure
 from lab.words import bracketed, signed
 
 if TYPE_CHECKING:
     from lab.compare.ablation import Step
+    from lab.replay.plan import Asked
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,25 +23,29 @@ def add_to(app: typer.Typer) -> None:
     app.command("ablate")(ablate)
 
 
+@asks(
+    "golden",
+    "memories",
+    "labels",
+    "must_share",
+    "nice_share",
+    "hard_rules",
+    "categories",
+    "seed",
+    "scope",
+    "recall_turns",
+    "memories_from",
+    "max_items",
+    "limit",
+    "conversation",
+    "config",
+    "embedder",
+    fixed=True,
+)
 def ablate(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    asked: Asked,
+    *,
     out: options.RunFolder,
-    golden: options.Golden = None,
-    memories: options.Memories = None,
-    labels: options.LabelMode = None,
-    must_share: options.MustShare = None,
-    nice_share: options.NiceShare = None,
-    hard_rules: options.HardRules = 0,
-    categories: options.Categories = "recorded",
-    seed: options.Seed = 0,
-    scope: options.Scope = "none",
-    recall_turns: options.RecallTurns = None,
-    memories_from: options.MemoriesFrom = None,
-    max_items: options.MaxItems = None,
-    limit: options.Limit = None,
-    conversation: options.Conversations = None,
-    config: options.Config = None,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
@@ -48,32 +55,12 @@ def ablate(
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import read_gold, score_and_write, summarise
-    from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
     from lab.systems.openclaw.ladder import LADDER
 
-    asked = Asked(
-        str(path),
-        format,
-        tuple(rung.arm for rung in LADDER),
-        golden=str(golden) if golden else None,
-        memories=memories,
-        labels=labels,
-        must_share=must_share,
-        nice_share=nice_share,
-        hard_rules=hard_rules,
-        categories=categories,
-        seed=seed,
-        scope=scope,
-        recall_turns=recall_turns,
-        memories_from=str(memories_from) if memories_from else None,
-        max_items=max_items,
-        limit=limit,
-        conversation=tuple(conversation or ()),
-        config=str(config) if config else None,
-    )
+    asked = replace(asked, arms=tuple(rung.arm for rung in LADDER))
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
@@ -91,7 +78,7 @@ def ablate(
     resolved = run.manifest["resolved"]
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
-        f"{n} probes with gold in {len(run.conversations)} conversations of {path}; labels "
+        f"{n} probes with gold in {len(run.conversations)} conversations of {asked.path}; labels "
         f"{resolved['labels']['mode']}, scope {resolved['scope']}"
     )
     if not n:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
+from lab.cli.asking import asks
 from lab.cli.golden_tables import tell_agreement, tell_differences, tell_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed, UnusableInput
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lab.golden.model import GoldenSet
     from lab.golden.pool import Pool
     from lab.recordings.model import Recording
+    from lab.replay.plan import Asked
 
 RecordingsOf = Annotated[
     Path | None,
@@ -44,14 +46,14 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(golden, name="golden")
 
 
+@asks(
+    *("memories", "memories_from", "source", "scope", "seed", "embedder", "vectors"),
+    told="two lanes, both, recency, tiers",
+)
 def pool(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    asked: Asked,
+    *,
     out: Annotated[Path, typer.Option(help="The pool to write: POOL.jsonl.")],
-    arm: Annotated[
-        list[str] | None,
-        typer.Option("--arm", help="An arm, or NAME=FILE. Repeat for more. [default: two lanes, both, recency, tiers]"),
-    ] = None,
     depth: Annotated[int, typer.Option(help="Places of each arm's ranking that are pooled.")] = 6,
     turns: Annotated[int | None, typer.Option(help="So many user turns, drawn by hash. [default: 30]")] = None,
     turn: Annotated[list[str] | None, typer.Option("--turn", help="This user turn. Repeat for more.")] = None,
@@ -62,33 +64,15 @@ def pool(
             metavar="PATH", parser=golden_at, help="The turns that this golden set judges: for a second judge."
         ),
     ] = None,
-    memories: options.Memories = None,
-    memories_from: options.MemoriesFrom = None,
-    scope: options.Scope = "none",
-    seed: Annotated[int, typer.Option(help="Seed of the draw of turns, of the order of items and of labels.")] = 0,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
-    vectors: options.VectorSource = "embed",
     as_json: Json = False,
 ) -> None:
     """Pool what several arms recall at some turns, to be judged."""
     from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
-    from lab.replay.plan import Asked
-    from lab.replay.pool import ARMS, Chosen, make_pool
+    from lab.replay.pool import Chosen, make_pool
 
-    not_among(path, format, out)
-    asked = Asked(
-        str(path),
-        format,
-        tuple(arm or ARMS),
-        memories=memories,
-        seed=seed,
-        scope=scope,
-        embedder=embedder,
-        memories_from=str(memories_from) if memories_from else None,
-        vectors=vectors,
-    )
+    not_among(Path(asked.path), asked.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
     made = make_pool(asked, depth, Chosen((*(turn or ()), *again), every, turns), announce)
     write_new(out, made.as_bytes())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli import options
+from lab.cli.asking import LABELLED, asks
 from lab.cli.latency_tables import tell
 from lab.cli.output import Json, announce, emit_folded, emit_json
+
+if TYPE_CHECKING:
+    from lab.replay.plan import Asked
 
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 
@@ -20,14 +23,11 @@ def add_to(app: typer.Typer) -> None:
     app.command("latency")(latency)
 
 
+@asks(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS, told="both policies and seed_full")
 def latency(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    asked: Asked,
+    *,
     out: Annotated[Path, typer.Option("--out", help="Its folder: new, or one made with the same arguments.")],
-    arm: Annotated[
-        list[str] | None,
-        typer.Option("--arm", help="An arm, or NAME=FILE. Repeat for more. [default: both policies and seed_full]"),
-    ] = None,
     memories: Annotated[
         list[int] | None,
         typer.Option(help="Size of a store; repeat for a curve. [default: 1000, 10000 and 100000]"),
@@ -55,19 +55,6 @@ def latency(
     vector_index: Annotated[
         str, typer.Option(help="none: exact search. ivf_flat: approximate, for large stores.")
     ] = "none",
-    golden: options.Golden = None,
-    labels: options.LabelMode = None,
-    must_share: options.MustShare = None,
-    nice_share: options.NiceShare = None,
-    hard_rules: options.HardRules = 0,
-    categories: options.Categories = "recorded",
-    seed: options.Seed = 0,
-    scope: options.Scope = "none",
-    recall_turns: options.RecallTurns = None,
-    limit: options.Limit = None,
-    conversation: options.Conversations = None,
-    config: options.Config = None,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
     as_json: Json = False,
 ) -> None:
     """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
@@ -75,27 +62,9 @@ def latency(
     from lab.latency.asked import SIZES, LatencyAsked
     from lab.latency.run import run_latency
     from lab.latency.summary import summarise
-    from lab.replay.plan import Asked
 
-    asked = LatencyAsked(
-        Asked(
-            str(path),
-            format,
-            tuple(arm or DEFAULT_ARMS),
-            golden=str(golden) if golden else None,
-            labels=labels,
-            must_share=must_share,
-            nice_share=nice_share,
-            hard_rules=hard_rules,
-            categories=categories,
-            seed=seed,
-            scope=scope,
-            recall_turns=recall_turns,
-            limit=limit,
-            conversation=tuple(conversation or ()),
-            config=str(config) if config else None,
-            embedder=embedder,
-        ),
+    wanted = LatencyAsked(
+        asked,
         sizes=tuple(sorted(memories or SIZES)),
         stores=tuple(store or ("lancedb",)),
         turns=turns,
@@ -108,8 +77,8 @@ def latency(
         grow_from=grow_from,
         vector_index=vector_index,
     )
-    folder, cells = run_latency(asked, out, announce=announce)
-    found = summarise(asked, folder, cells)
+    folder, cells = run_latency(wanted, out, announce=announce)
+    found = summarise(wanted, folder, cells)
     write_whole(out / "latency.json", dump_json(found))
     files = _draw(found, out / "figures")
     if as_json:

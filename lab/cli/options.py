@@ -82,6 +82,9 @@ MaxItems = Annotated[
     int | None,
     typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
 ]
+StoreName = Annotated[str, typer.Option("--store", help="exact (for quality) or lancedb (the live path).")]
+Profile = Annotated[str, typer.Option(help="seed or upstream.")]
+Depth = Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")]
 Limit = Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")]
 Conversations = Annotated[
     list[str] | None, typer.Option("--conversation", help="Replay this conversation alone. Repeat for more.")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
+from lab.cli.asking import OPTIONS, asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
 
 if TYPE_CHECKING:
+    from lab.replay.plan import Asked
     from lab.runs.directory import RunDirectory
 
 
@@ -28,82 +30,25 @@ def add_to(app: typer.Typer) -> None:
     app.command("score")(score)
 
 
+@asks(*OPTIONS, arms=ARMS)
 def replay(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    asked: Asked,
+    *,
     out: options.RunFolder,
-    arm: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arm",
-            help="An arm, or NAME=FILE for one with its own configuration. Repeat for more. "
-            f"[default: {', '.join(ARMS)}]",
-        ),
-    ] = None,
-    golden: options.Golden = None,
-    store: Annotated[str, typer.Option(help="exact (for quality) or lancedb (the live path).")] = "exact",
-    profile: Annotated[str, typer.Option(help="seed or upstream.")] = "seed",
-    memories: options.Memories = None,
-    memories_from: options.MemoriesFrom = None,
-    source: options.Source = "given",
-    labels: options.LabelMode = None,
-    must_share: options.MustShare = None,
-    nice_share: options.NiceShare = None,
-    hard_rules: options.HardRules = 0,
-    categories: options.Categories = "recorded",
-    seed: options.Seed = 0,
-    scope: options.Scope = "none",
-    recall_turns: options.RecallTurns = None,
-    max_items: options.MaxItems = None,
-    depth: Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")] = 50,
-    limit: options.Limit = None,
-    conversation: options.Conversations = None,
-    fault: options.FaultNames = None,
     jobs: options.Jobs = 1,
     dask: options.Dask = None,
     shard: options.ShardOf = None,
-    config: options.Config = None,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
-    vectors: options.VectorSource = "embed",
     and_score: Annotated[bool, typer.Option("--score", help="Score the run at once, as lab score does.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
     from lab.replay.embedders import embedder_notes
-    from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
         raise UnusableInput("--score needs a whole run, and this is a shard; lab merge OUT SHARD…, then lab score OUT")
-    asked = Asked(
-        str(path),
-        format,
-        tuple(arm or ARMS),
-        golden=str(golden) if golden else None,
-        store=store,
-        profile=profile,
-        memories=memories,
-        labels=labels,
-        must_share=must_share,
-        nice_share=nice_share,
-        hard_rules=hard_rules,
-        categories=categories,
-        seed=seed,
-        scope=scope,
-        recall_turns=recall_turns,
-        max_items=max_items,
-        depth=depth,
-        limit=limit,
-        conversation=tuple(conversation or ()),
-        config=str(config) if config else None,
-        embedder=embedder,
-        faults=tuple(fault or ()),
-        memories_from=str(memories_from) if memories_from else None,
-        vectors=vectors,
-        source=source,
-    )
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     notes = embedder_notes(outcome.run.manifest["resolved"])
     summary = None

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
+from lab.cli.asking import asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.words import bracketed, counted, signed
 
 if TYPE_CHECKING:
+    from lab.replay.plan import Asked
     from lab.sweep.front import Configuration
     from lab.sweep.sweep import Swept
 
@@ -22,20 +24,32 @@ def add_to(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
 
 
+@asks(
+    "golden",
+    "memories",
+    "memories_from",
+    "labels",
+    "must_share",
+    "nice_share",
+    "hard_rules",
+    "categories",
+    "seed",
+    "scope",
+    "recall_turns",
+    "limit",
+    "conversation",
+    "embedder",
+    "vectors",
+    fixed=True,
+)
 def sweep(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    asked: Asked,
+    *,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the charts.")],
     grid: Annotated[
         Path | None,
         typer.Option(help="JSON or TOML: an arm, and the values its knobs take. Default: 200 configurations."),
     ] = None,
-    golden: options.Golden = None,
-    memories: options.Memories = None,
-    memories_from: options.MemoriesFrom = None,
-    labels: options.LabelMode = None,
-    must_share: options.MustShare = None,
-    nice_share: options.NiceShare = None,
     saturated: Annotated[
         bool,
         typer.Option(
@@ -43,15 +57,6 @@ def sweep(
         ),
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="With --saturated: draws of labels at each size.")] = 1,
-    hard_rules: options.HardRules = 0,
-    categories: options.Categories = "recorded",
-    seed: options.Seed = 0,
-    scope: options.Scope = "none",
-    recall_turns: options.RecallTurns = None,
-    limit: options.Limit = None,
-    conversation: options.Conversations = None,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
-    vectors: options.VectorSource = "embed",
     top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
     by_draw: Annotated[
         int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration, draw by draw.")
@@ -64,40 +69,19 @@ def sweep(
     Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
     again, it goes on where it was.
     """
-    from lab.replay.plan import Asked
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
     from lab.sweep.front import configurations, heat, reference, write_configurations
     from lab.sweep.grid import read_grid
     from lab.sweep.sweep import sweep as run
 
-    if saturated and (labels or must_share is not None or nice_share is not None):
+    if saturated and (asked.labels or asked.must_share is not None or asked.nice_share is not None):
         raise UnusableInput("--saturated draws the labels itself; leave out --labels, --must-share and --nice-share")
     if seeds > 1 and not saturated:
         raise UnusableInput("--seeds counts the draws of --saturated; add it, or draw other labels with --seed")
     chosen = read_grid(grid)
     if by_draw is not None and not 0 <= by_draw < len(chosen):
         raise UnusableInput(f"--by-draw {by_draw}: the grid has configurations 0 to {len(chosen) - 1}")
-    asked = Asked(
-        str(path),
-        format,
-        (),
-        golden=str(golden) if golden else None,
-        memories=memories,
-        memories_from=str(memories_from) if memories_from else None,
-        labels=labels,
-        must_share=must_share,
-        nice_share=nice_share,
-        hard_rules=hard_rules,
-        categories=categories,
-        seed=seed,
-        scope=scope,
-        recall_turns=recall_turns,
-        limit=limit,
-        conversation=tuple(conversation or ()),
-        embedder=embedder,
-        vectors=vectors,
-    )
     swept = run(asked, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     found = configurations(swept)
     write_configurations(found, out / "configurations.parquet")

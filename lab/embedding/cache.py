@@ -2,7 +2,8 @@
 
 A folder holds chunks (:mod:`lab.embedding.chunks`), each whole or absent and never changed. So readers need no lock:
 they map the chunks that are there, and whoever looks too early computes the same value again. What a value depends on
-besides the text (model, settings) is the folder's name, and stands in its ``about.json``.
+besides the text (model, settings) is the folder's name, and stands in its ``about.json``. Its files are for their owner
+alone: words of a text, in order, and vectors tell what it says.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.embedding.chunks import Chunk, read_chunk, write_chunk
 from lab.errors import CannotMeasure
-from lab.files import dump_json, write_whole
+from lab.files import dump_json, private_folder, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
 CHUNK = 1024
-# Seconds of work that are held back at most, where values come in steps smaller than a chunk.
-HELD_BACK = 2.0
+# Seconds after which values that were computed are written, also where they fill no chunk.
+HELD_BACK = 3.0
 ABOUT = "about.json"
 # Looks at a folder whose chunks are being merged meanwhile.
 LOOKS = 8
@@ -63,6 +65,10 @@ class ChunkCache:
         self._names: dict[str, None] = {}
         self._rows: dict[str, int] = {}
         self._index: tuple[np.ndarray, np.ndarray] | None = None
+        # Versions before made folders that everybody on the machine could read.
+        with suppress(OSError):
+            if folder.exists():
+                private_folder(folder)
         self._look()
 
     def __len__(self) -> int:
@@ -78,50 +84,63 @@ class ChunkCache:
         return [unknown[key] for key in sorted(unknown)]
 
     def fill(
-        self,
-        texts: Sequence[str],
-        compute: Callable[[list[str]], pa.Array],
-        on_progress: Callable[[int], None],
-        steps: Iterable[Sequence[str]] | None = None,
+        self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]
     ) -> None:
-        """Compute values for distinct ``texts`` and store them, at most a chunk at a time.
+        """Compute values for distinct ``texts``, a chunk at a time, and :meth:`keep` them."""
+        parts = (list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK))
+        self.keep(((part, compute(part)) for part in parts), on_progress)
 
-        ``steps`` are the texts as they are computed together, by default a chunk of them.
+    def keep(self, parts: Iterable[tuple[list[str], pa.Array]], on_progress: Callable[[int], None]) -> None:
+        """Store values of distinct texts as they are computed, part by part, at most a chunk together.
 
-        What is computed is stored after :data:`HELD_BACK` seconds at the latest, and when a later step fails. A chunk
-        that is stored survives whatever happens next. ``on_progress`` hears how many texts each chunk stored.
+        A value is on disk :data:`HELD_BACK` seconds after it came, as soon as the next part comes; a part without
+        texts only says that time has passed. A chunk with room is written again with what came since, and then takes
+        the place of the smaller one. What was computed is stored when a later part fails, too. ``on_progress`` hears
+        how many texts were stored since it was last called; 0 where none came for :data:`HELD_BACK` seconds.
         """
         held: list[tuple[list[str], pa.Array]] = []
-        count, most, written = 0, 0, time.monotonic()
-        try:
-            for step in steps or (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)):
-                part = sorted(step, key=text_key)
-                held.append((part, compute(part)))
-                count += len(part)
-                most = max(most, len(part))
-                if count + most > CHUNK or time.monotonic() - written >= HELD_BACK:
-                    ready, held, stored = held, [], count
-                    self._store(ready)
-                    on_progress(stored)
-                    count, written = 0, time.monotonic()
-        finally:
-            if held:
-                self._store(held)
-        if count:
-            on_progress(count)
+        smaller: Path | None = None
+        rows = new = most = 0
+        written = time.monotonic()
 
-    def _store(self, parts: Sequence[tuple[list[str], pa.Array]]) -> None:
+        def store() -> None:
+            nonlocal smaller
+            path = self._store(held)
+            if smaller is not None and smaller != path:
+                smaller.unlink(missing_ok=True)
+            smaller = path
+
+        try:
+            for texts, values in parts:
+                if texts:
+                    held.append((texts, values))
+                    rows, new, most = rows + len(texts), new + len(texts), max(most, len(texts))
+                full = new > 0 and rows + most > CHUNK
+                if not full and time.monotonic() - written < HELD_BACK:
+                    continue
+                stored, new = new, 0
+                if stored:
+                    store()
+                if full:
+                    held, smaller, rows = [], None, 0
+                on_progress(stored)
+                written = time.monotonic()
+        finally:
+            if new:
+                store()
+        if new:
+            on_progress(new)
+
+    def _store(self, parts: Sequence[tuple[list[str], pa.Array]]) -> Path:
         """Write values as one chunk, and map it."""
         import pyarrow as pa
 
         if self.about is not None and not (self.folder / ABOUT).exists():
-            write_whole(self.folder / ABOUT, dump_json(self.about))
-        texts, values = parts[0]
-        if len(parts) > 1:
-            together = [text for some, _ in parts for text in some]
-            order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
-            texts = [together[at] for at in order]
-            values = pa.concat_arrays([some for _, some in parts]).take(pa.array(order, pa.int64()))
+            write_whole(self.folder / ABOUT, dump_json(self.about), private=True)
+        together = [text for some, _ in parts for text in some]
+        order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
+        texts = [together[at] for at in order]
+        values = pa.concat_arrays([some for _, some in parts]).take(pa.array(order, pa.int64()))
         path = write_chunk(self.folder, b"".join(map(text_key, texts)), values)
         first = self._starts[-1]
         try:
@@ -129,6 +148,7 @@ class ChunkCache:
             self._rows.update((text, row) for row, text in enumerate(texts, first))
         except FileNotFoundError:
             self._look()  # merged as soon as it was written
+        return path
 
     def place(self, text: str) -> tuple[int, int]:
         """Number of the chunk that holds a text's value, and the row in it; ``KeyError`` where none does."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
+from lab.embedding.team import each_done, team_size
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, read_json, sha256_file
 
@@ -31,6 +33,10 @@ DEFAULT_SETTINGS = "093a761503abbeb2e1cda6b98b0296c1d7c953e6d85de954e14174c9a742
 BATCH = 16
 # With 8, products of one row of 8 tokens were seen to differ in the last bit between one thread and two.
 LENGTH_STEP = 16
+# Texts whose tokens are counted together.
+COUNTED = 1024
+# A tokenizer keeps the length that it pads to from one call to the next: threads that call it at once get each other's.
+_TOKENIZING = threading.Lock()
 # What a text is embedded as: prompts and probes search, memories and documents are searched.
 Role = Literal["query", "document"]
 QUERY: Final = "query"
@@ -88,6 +94,9 @@ class SentenceTransformerEmbedder:
     Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 16. The
     last bits of a vector depend on the shape of the product that made it; with the shape fixed by the text, its
     companions, its place and the number of threads change nothing.
+
+    Several threads compute a batch each. Threads that share a batch wait for one another at every product in it, and
+    beside other load each such wait is for the slowest of them.
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, settings: Mapping[str, str] | None = None) -> None:
@@ -138,32 +147,80 @@ class SentenceTransformerEmbedder:
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Embed in batches of one shape."""
         import numpy as np
+
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        for rows, found in self.batches(texts, role):
+            vectors[rows] = found
+        return vectors
+
+    def batches(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Rows of ``texts`` with their vectors, each row once, as they are computed; the longest texts come first.
+
+        Where :data:`lab.embedding.team.TICK` seconds passed without any, it yields no rows.
+        """
+        import numpy as np
+
+        if not texts:
+            return
+        nothing: tuple[list[int], np.ndarray] = ([], np.empty((0, self.dimension), np.float32))
+        buckets: dict[int, list[int]] = {}
+        slices = (range(len(texts))[start : start + COUNTED] for start in range(0, len(texts), COUNTED))
+        for counted in each_done(lambda rows: self._lengths([texts[row] for row in rows], role), slices, 1):
+            if counted is None:
+                yield nothing
+                continue
+            for row, length in zip(*counted, strict=True):
+                buckets.setdefault(length, []).append(row)
+        shapes = [
+            (length, rows[start : start + BATCH])
+            for length, rows in sorted(buckets.items(), reverse=True)
+            for start in range(0, len(rows), BATCH)
+        ]
+
+        import torch
+
+        before = torch.get_num_threads()
+        try:
+            for done in each_done(
+                lambda shape: self._embed([texts[row] for row in shape[1]], shape[0], role),
+                shapes,
+                min(team_size(), len(shapes)),
+                lambda: torch.set_num_threads(1),
+            ):
+                yield nothing if done is None else (done[0][1], done[1])
+        finally:
+            # What a thread sets is also the number of those that begin after it.
+            torch.set_num_threads(before)
+
+    def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
+        """What each text is padded to, in tokens."""
+        model = self._load()
+        cap = int(model.max_seq_length)
+        with _TOKENIZING:
+            found = model.tokenizer(self._cleaned(texts, role), truncation=True, max_length=cap)["input_ids"]
+        return [min(cap, -(-len(ids) // LENGTH_STEP) * LENGTH_STEP) for ids in found]
+
+    def _embed(self, texts: Sequence[str], length: int, role: Role) -> np.ndarray:
+        """Unit rows of at most a batch of texts, padded to one length."""
+        import numpy as np
         import torch
 
         model = self._load()
-        cap = int(model.max_seq_length)
-        prompt = self.prompts.of(role)
-        cleaned = [(prompt + text).encode("utf-8", "replace").decode() for text in texts]
-        counts = (
-            [len(ids) for ids in model.tokenizer(cleaned, truncation=True, max_length=cap)["input_ids"]]
-            if cleaned
-            else []
-        )
-        buckets: dict[int, list[int]] = {}
-        for row, count in enumerate(counts):
-            buckets.setdefault(min(cap, -(-count // LENGTH_STEP) * LENGTH_STEP), []).append(row)
-        vectors = np.zeros((len(texts), self.dimension), np.float32)
-        for length, rows in sorted(buckets.items()):
-            for start in range(0, len(rows), BATCH):
-                part = rows[start : start + BATCH]
-                batch = [cleaned[row] for row in part] + [""] * (BATCH - len(part))
-                features = model.tokenizer(
-                    batch, padding="max_length", truncation=True, max_length=length, return_tensors="pt"
-                )
-                with torch.inference_mode():
-                    vectors[part] = model(dict(features))["sentence_embedding"].numpy()[: len(part)]
+        batch = self._cleaned(texts, role) + [""] * (BATCH - len(texts))
+        with _TOKENIZING:
+            features = model.tokenizer(
+                batch, padding="max_length", truncation=True, max_length=length, return_tensors="pt"
+            )
+        with torch.inference_mode():
+            vectors = model(dict(features))["sentence_embedding"].numpy()[: len(texts)]
         norms = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-        return (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
+        unit: np.ndarray = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
+        return unit
+
+    def _cleaned(self, texts: Sequence[str], role: Role) -> list[str]:
+        """Texts as the tokenizer takes them: behind their prompt, without lone surrogates."""
+        prompt = self.prompts.of(role)
+        return [(prompt + text).encode("utf-8", "replace").decode() for text in texts]
 
     def _load(self) -> Any:
         if self._loaded is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.embedding.cache import ChunkCache, cache_folder, text_key
+from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
 from lab.embedding.chunks import matrix
-from lab.embedding.embedder import DOCUMENT, Embedder, Role, role_identity, role_key
+from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformerEmbedder, role_identity, role_key
 from lab.embedding.endpoint import EndpointEmbedder
 from lab.errors import InUse
 from lab.files import only_writer
@@ -147,18 +147,22 @@ class _Cached:
     def _fill(self, missing: Sequence[str], announce: Announce) -> int:
         if missing:
             ordered = sorted(missing, key=len, reverse=True)
-            steps = self._endpoint.requests(ordered, self._role) if self._endpoint else None
-            self._cache.fill(ordered, self._embed, _progress(ordered, announce), steps)
+            with closing(self._parts(ordered)) as parts:
+                self._cache.keep(((texts, _as_list(found)) for texts, found in parts), _progress(ordered, announce))
         return len(missing)
 
-    def _embed(self, part: list[str]) -> pa.Array:
-        import pyarrow as pa
-
-        found = self._embedder.encode(part, self._role)
-        if self._cache.about is not None and self._endpoint is not None:
-            self._cache.about |= self._endpoint.learned()
-        flat = pa.Array.from_buffers(pa.float32(), found.size, [None, pa.py_buffer(found.tobytes())])
-        return pa.FixedSizeListArray.from_arrays(flat, found.shape[1])
+    def _parts(self, texts: Sequence[str]) -> Generator[tuple[list[str], np.ndarray], None, None]:
+        """Texts and their vectors, as they are computed; without texts where time passed and none were."""
+        if isinstance(self._embedder, SentenceTransformerEmbedder):
+            for rows, found in self._embedder.batches(texts, self._role):
+                yield [texts[row] for row in rows], found
+            return
+        slices = (list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK))
+        for part in self._endpoint.requests(texts, self._role) if self._endpoint else slices:
+            found = self._embedder.encode(part, self._role)
+            if self._cache.about is not None and self._endpoint is not None:
+                self._cache.about |= self._endpoint.learned()
+            yield part, found
 
     def _matrix(self, number: int) -> np.ndarray:
         """A chunk as a matrix over its mapped file."""
@@ -166,6 +170,13 @@ class _Cached:
         if found is None:
             found = self._matrices[number] = matrix(self._cache.chunk(number))
         return found
+
+
+def _as_list(vectors: np.ndarray) -> pa.Array:
+    import pyarrow as pa
+
+    flat = pa.Array.from_buffers(pa.float32(), vectors.size, [None, pa.py_buffer(vectors.tobytes())])
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
 
 
 @contextmanager
@@ -189,13 +200,17 @@ def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]
     """Says how many texts are embedded, at what rate, and what time remains, in proportion to their characters."""
     total, all_characters = len(texts), sum(len(text) + 1 for text in texts)
     done = characters = 0
-    started = time.perf_counter()
+    began = started = time.perf_counter()
     announce(f"embedding {total} texts")
 
     def progress(count: int) -> None:
-        nonlocal done, characters
+        nonlocal done, characters, started
         characters += sum(len(text) + 1 for text in texts[done : done + count])
         done += count
+        if not done:
+            started = time.perf_counter()  # the rate is that of the model, once it is loaded
+            announce(f"embedded 0 of {total} texts ({_span(started - began)} so far, in which the model is loaded)")
+            return
         took = time.perf_counter() - started
         left = took * (all_characters / characters - 1)
         rate = f"{done / took:.0f} a second" if took else "at once"

@@ -89,7 +89,7 @@ def run_task(task: Task) -> Replayed | str:
         return Replayed(
             table_bytes(receipts_table(answers, recording, aligned)),
             table_bytes(latency_table(answers)),
-            table_bytes(writes_table(wrote, aligned)) if plan.source == "captured" else None,
+            table_bytes(writes_table(wrote, aligned, len(recording.turns))) if plan.source == "captured" else None,
             changed,
         )
     except LabError as error:

@@ -166,26 +166,23 @@ class Plan:
 
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
-        stored = {"memories_from": self.library.stored} if self.library.stored else {}
+        stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
         drawn = {"drawn": self.asked.hard_rules}
-        equal = equal_conversations(self.recordings)
-        return (
-            stored
-            | ({EQUAL: [list(names) for names in equal]} if equal else {})
-            | {
-                "format": self.library.format.name,
-                "memories": self.library.memories,
-                "recordings": self.library.checksums(),
-                "golden": {path.name: sha256_file(path) for path in self.golden_files},
-                "conversations": [recording.conversation for recording in self.recordings],
-                "labels": self.labels.describe(),
-                "scope": self.asked.scope,
-                "recall_turns": self.recall_turns,
-                # The seed matters where something is drawn with it.
-                "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
-                "categories": self.asked.categories,
-            }
-        )
+        if equal := equal_conversations(self.recordings):
+            stored[EQUAL] = [list(names) for names in equal]
+        return stored | {
+            "format": self.library.format.name,
+            "memories": self.library.memories,
+            "recordings": self.library.checksums(),
+            "golden": {path.name: sha256_file(path) for path in self.golden_files},
+            "conversations": [recording.conversation for recording in self.recordings],
+            "labels": self.labels.describe(),
+            "scope": self.asked.scope,
+            "recall_turns": self.recall_turns,
+            # The seed matters where something is drawn with it.
+            "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
+            "categories": self.asked.categories,
+        }
 
     def run_key(self) -> str:
         """Hash of :meth:`resolved`."""

@@ -45,7 +45,8 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
     """
     if depth < 1:
         raise UnusableInput(f"depth {depth} is not a whole number from 1")
-    plan = make_plan(replace(asked, recall_turns="user", depth=depth, store="exact"), judged=False)
+    asked = replace(asked, arms=asked.arms or ARMS, recall_turns="user", depth=depth, store="exact")
+    plan = make_plan(asked, judged=False)
     for info in plan.infos:
         if info.needs_gold:
             raise UnusableInput(f"arm {info.name!r} returns what a golden set says; a pool is made before there is one")

@@ -142,6 +142,8 @@ class Seat:
             raise Broken("too_many_items")
         if ask.probe and answer.writes:
             raise Broken("trace_of_a_probe")
+        if answer.writes and not self._kit.captures:
+            raise Broken("captured_what_was_given")
         self._book(answer.writes)
         present = self._given.present if self.fed else ()
         for identity in (*(item.id for item in answer.items), *answer.pinned):

@@ -31,13 +31,14 @@ def alignments(recording: Recording, probes: Sequence[Probe], wrote: Sequence[Wr
     for one in wrote:
         for stored in (*one.writes.created, *one.writes.updated):
             alignment = aligner.align(stored.text, stored.sources)
+            found.pop((one.arm, stored.id), None)
             if alignment is not None:
                 found[one.arm, stored.id] = alignment
     return found
 
 
-def writes_table(wrote: Sequence[Wrote], aligned: Aligned) -> pa.Table:
-    """A row a memory that was written.
+def writes_table(wrote: Sequence[Wrote], aligned: Aligned, turns: int) -> pa.Table:
+    """A row a memory that was written in a conversation of so many ``turns``, which the metadata names.
 
     Columns ``arm, turn, seq, what`` (created, updated or deleted), ``id, chars`` (Unicode characters; 0 where it was
     deleted), ``sources`` (a list), ``echo`` (it says what had been injected at this turn), and of its alignment
@@ -72,7 +73,7 @@ def writes_table(wrote: Sequence[Wrote], aligned: Aligned) -> pa.Table:
             "score": numbers([one.score if one else None for one in found], "float64"),
         }
     )
-    return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
+    return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "turns": str(turns)})
 
 
 def is_echo(text: str, context: str) -> bool:

@@ -129,7 +129,7 @@ class Candidates:
         told = {"kind": KIND, "schema_version": VERSION, "served": " ".join(sorted(self.served))}
         table = table.replace_schema_metadata({**told, "sha256": checksum(table)})
         with (
-            whole_file(path) as part,
+            whole_file(path, private=True) as part,
             pa.OSFile(str(part), "wb") as sink,
             pa.ipc.new_file(sink, table.schema) as writer,
         ):

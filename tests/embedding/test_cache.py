@@ -6,7 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import platformdirs
 import pyarrow as pa
 import pytest
 
+from lab.embedding import cache as cache_module
 from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
 from lab.embedding.embedder import HashingEmbedder, Role, SentenceTransformerEmbedder, embedder_key
 from lab.embedding.vectors import Vectors
@@ -332,3 +334,44 @@ def test_each_embedder_has_a_folder_of_its_own(own_cache: Path, model: SentenceT
         assert vectors.of(TEXTS).tobytes() == embedder.encode(TEXTS).tobytes()
     folders = {path.name for path in (own_cache / "vectors").iterdir()}
     assert folders == {embedder_key(HashingEmbedder()), embedder_key(model)}
+
+
+def test_keep_with_small_parts_fills_whole_chunks_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "HELD_BACK", 0.0)
+    texts, lengths, stored = _many(CHUNK + 200), _Lengths(), 0
+    parts = [texts[start : start + 40] for start in range(0, len(texts), 40)]
+
+    def stored_by_now(count: int) -> None:
+        nonlocal stored
+        stored += count
+        # Whoever looks now finds all that was stored, and that once.
+        assert _open(tmp_path).missing(texts) == sorted(texts[stored:], key=text_key)
+        assert len(list(tmp_path.iterdir())) == -(-stored // (CHUNK // 40 * 40))
+
+    cache = _open(tmp_path)
+    cache.keep(((part, lengths(part)) for part in parts), stored_by_now)
+    assert stored == len(texts)
+    for one in (cache, _open(tmp_path)):
+        assert _values(one, texts) == [len(text) for text in texts]
+
+
+def test_keep_stores_what_came_when_time_passes_without_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "HELD_BACK", 0.05)
+    on_disk: list[int] = []
+    heard: list[int] = []
+
+    def parts() -> Iterator[tuple[list[str], pa.Array]]:
+        lengths = _Lengths()
+        yield TEXTS[:2], lengths(TEXTS[:2])
+        on_disk.append(len(_open(tmp_path)))
+        for _ in range(2):
+            time.sleep(0.1)
+            yield [], lengths([])
+            on_disk.append(len(_open(tmp_path)))
+        yield TEXTS[2:], lengths(TEXTS[2:])
+
+    _open(tmp_path).keep(parts(), heard.append)
+    assert (on_disk, heard) == ([0, 2, 2], [2, 0, len(TEXTS) - 2])
+    assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -60,16 +60,6 @@ def vectors(model: SentenceTransformerEmbedder) -> np.ndarray:
     return model.encode(TEXTS)
 
 
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    """Sets the number of torch threads for one test."""
-    import torch
-
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 def _alone(model: Embedder, texts: Sequence[str]) -> np.ndarray:
     return np.concatenate([model.encode([text]) for text in texts])
 
@@ -94,14 +84,6 @@ def test_vectors_are_the_same_bits_with_other_companions_or_none(
     companions = [f"a stranger says {number}" for number in range(17)]
     among = model.encode([*companions, TEXTS[3], TEXTS[3], *companions, TEXTS[5]])
     assert among[[17, 18, -1]].tobytes() == vectors[[3, 3, 5]].tobytes()
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_vectors_are_the_same_bits_with_any_number_of_threads(
-    model: SentenceTransformerEmbedder, vectors: np.ndarray, threads: Callable[[int], None], count: int
-) -> None:
-    threads(count)
-    assert model.encode(TEXTS).tobytes() == vectors.tobytes()
 
 
 def test_vectors_are_those_that_the_library_computes_up_to_rounding(published: Path, vectors: np.ndarray) -> None:

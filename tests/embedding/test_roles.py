@@ -33,7 +33,6 @@ from lab.retrieval.exact import ExactStore
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.tokens import ScanWords
 from lab.runs.tables import read_table
-from lab.systems.contract import Request
 from lab.systems.openclaw.memory import normal_row
 
 # What the default embedder and the trial one were called before there were roles: caches of then are read now.
@@ -86,8 +85,8 @@ def test_retriever_embeds_what_it_holds_as_documents_and_what_is_asked_as_querie
         vectors.prepare(["port"], role=role)
     row = normal_row("k", "port", "port", 0, category="fact", label="nice_to_have", scope="global")
     with closing(StoreRetriever(ExactStore(64), vectors, ScanWords())) as retriever:
-        retriever.observe([row])
-        view = retriever.retrieve(Request("t", "port", None, 1)).view
+        retriever.add([row])
+        view = retriever.retrieve("port").view
     (hit,) = view.search(Filter(), 1).vec
     query, document = (vectors.of(["port"], role)[0] for role in ("query", "document"))
     assert hit.distance == pytest.approx(float(((query - document) ** 2).sum()), abs=1e-5)

@@ -25,7 +25,7 @@ from lab.nightly.blessed_night import runs_of_night
 from lab.nightly.night import Night, run_night, write_night
 from lab.nightly.plan import NightPlan, Within, read_plan
 from lab.nightly.trend import read_store
-from lab.replay.candidates import candidates_path
+from lab.replay.candidates import candidates_path, rows_of
 from lab.replay.plan import make_plan
 from lab.report.night import write_pages
 from lab.retrieval.candidates import Candidates
@@ -298,7 +298,7 @@ def test_stale_candidates_are_caught_by_the_second_replay(plan: NightPlan, monke
     plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=("hybrid",))),))
     made = make_plan(plan.sets[0].asked)
     (recording,) = made.recordings
-    rows, happening = made.rows_of(recording), made.moments_of(recording)
+    rows, happening = rows_of(made, recording), made.moments_of(recording)
     stale = Candidates()
     last = happening[-1]
     stale.keep(len(happening) - 1, Filter(last.scope, None), 500, Lanes([Hit(0, 9.0)], []))

@@ -13,11 +13,12 @@ import pytest
 
 from lab.draw import draw
 from lab.recordings.model import MUST
+from lab.replay.candidates import rows_of
 from lab.replay.explain import explain
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.receipts import item
 from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
 from lab.runs.tables import read_table
+from tests.playing import as_listed, listed_in
 
 # None of these looks back at earlier turns, so that a fault at one turn touches no other.
 ARMS = ("tier_first_v1", "tier_quota_v1", "quota_flow", "vector", "bm25", "recency")
@@ -38,7 +39,7 @@ def pantry(desk: Any) -> Any:
 
 
 def rules(plan: Plan, place: int = 0) -> set[str]:
-    return {row.key for row in plan.rows_of(plan.recordings[place]) if row.hard_rule}
+    return {row.key for row in rows_of(plan, plan.recordings[place]) if row.hard_rule}
 
 
 def by_turn(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, dict[str, Any]]:
@@ -99,7 +100,7 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
     found = {}
     for categories in ("recorded", "detected"):
         plan = make_plan(desk.asked(categories=categories))
-        found[categories] = [row.category for row in plan.rows_of(plan.recordings[0])]
+        found[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
     assert found == {
         "recorded": ["fact", "preference", "preference", "fact"],
         "detected": ["decision", "todo", "preference", "decision"],
@@ -138,7 +139,7 @@ def test_a_tag_decides_the_scope_whatever_the_session_says(desk: Any, text: str,
         if row["arm"] == "quota_flow":
             assert receipt["scopeMode"] == mode
         found = explain(outcome.run, row["turn"], row["arm"])
-        assert found.recall.items == tuple(item(row, rank) for rank in range(len(row["item_key"])))
+        assert as_listed(found.recall) == listed_in(row)
         assert sum(found.visible.values()) == 2
 
 
@@ -161,9 +162,7 @@ def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: st
         assert (NO_VECTOR.get(fault) in receipt["rejected"]) is (fault in NO_VECTOR)
         assert json.loads(before["receipt"])[f"{lost}Top"]
         assert arm in ("vector", "bm25") or receipt[f"{left}Top"]
-        assert explain(outcome.run, ASKED, arm).recall.items == tuple(
-            item(row, rank) for rank in range(len(row["item_key"]))
-        )
+        assert as_listed(explain(outcome.run, ASKED, arm).recall) == listed_in(row)
 
 
 def test_a_slow_store_shows_in_timings_alone(pantry: Any) -> None:

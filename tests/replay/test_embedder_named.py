@@ -63,7 +63,7 @@ def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
 
 
 def _arm(name: str, named: str | None = None) -> dict[str, Any]:
-    return {"name": name} | ({"embedder_named": named} if named else {})
+    return {"name": name} | ({"embedder": named} if named else {})
 
 
 def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs() -> None:
@@ -98,7 +98,7 @@ def _after(text: str, lines: int) -> str:
 
 def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirectory) -> None:
     arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
-    assert [arm.get("embedder_named") for arm in arms] == ["text-embedding-3-small", None]
+    assert [arm.get("embedder") for arm in arms] == ["text-embedding-3-small", None]
     assert embedder_notes(ran.manifest["resolved"]) == (NOTE,)
     assert plan_of(ran).run_key() == ran.manifest["run_key"]
 

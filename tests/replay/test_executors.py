@@ -15,7 +15,7 @@ import pytest
 
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.candidates import save_kept
+from lab.replay.candidates import rows_of, save_kept
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
@@ -250,6 +250,6 @@ def test_a_plan_alone_labels_its_conversation_as_the_whole_does(realmem: Path) -
     plan = make_plan(Asked(str(realmem), "realmem", ("tier_first_v1",), labels="distractors", hard_rules=2, limit=2))
     for recording in plan.recordings:
         alone = plan.alone(recording)
-        assert alone.rows_of(recording) == plan.rows_of(recording)
+        assert rows_of(alone, recording) == rows_of(plan, recording)
         assert alone.probes(recording) == plan.probes(recording)
         assert replace(alone, library=plan.library, recordings=plan.recordings, golden_files=plan.golden_files) == plan

@@ -6,26 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.systems.arms import make_arm, parse_arms
 
-from lab.embedding.embedder import HashingEmbedder
-from lab.embedding.vectors import Vectors
 from lab.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.explain import explain
-from lab.replay.loop import Answered, replay, rows_of
-from lab.replay.moments import moments
+from lab.replay.loop import Answered
 from lab.replay.plan import Asked
 from lab.replay.promises import Promises
 from lab.replay.run import run_replay
-from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
-from lab.retrieval.tokens import words_under
+from lab.retrieval.retrievers import STORES
 from lab.runs.tables import read_table
 from lab.sweep.saturation import saturation
-from lab.systems.contract import Retrieval
+from tests.playing import arms_named, keys_of, played
 
 SPANS = ((0, None), (0, 2), (1, 4), (2, 2), (2, None), (3, 5), (3, None), (5, 6))
 ARMS = (
@@ -61,19 +56,7 @@ AFTER = Probe("c/after", "c", None, "pears", GOLD)
 
 
 def answers(store: str, names: tuple[str, ...], recording: Recording = RECORDING) -> list[Answered]:
-    rows = rows_of(recording, {memory.key: str(memory.label) for memory in recording.memories})
-    arms = [make_arm(spec, profile="seed", max_items=6, depth=50, seed=0) for spec in parse_arms(names)]
-
-    def make(retrieval: Retrieval) -> StoreRetriever:
-        texts = [*(turn.text for turn in TURNS), *(memory.index_text for memory in MEMORIES), "pears"]
-        embedder = HashingEmbedder()
-        vectors, words = Vectors(embedder), words_under(retrieval.text)
-        vectors.prepare(texts)
-        words.prepare(texts)
-        return StoreRetriever(make_store(store, embedder.dimension, retrieval.text), vectors, words)
-
-    happening = list(moments(recording, [AFTER], "all"))
-    return list(replay(recording, rows, happening, arms, make, scoping="open"))
+    return played(recording, arms_named(*names), [AFTER], store=store)
 
 
 @pytest.fixture(autouse=True)
@@ -87,22 +70,22 @@ def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
     seen: set[str] = set()
     for answer in answers(store, ARMS):
         there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.moment.seq)}
-        found = {item.key for item in answer.recall.items} | set(answer.recall.pinned)
-        assert found <= there, (answer.arm.name, answer.moment.seq)
+        found = {*keys_of(answer), *answer.recall.pinned}
+        assert found <= there, (answer.arm, answer.moment.seq)
         assert answer.visible == len(there)
         assert answer.hard_rules == ("c/s#2" in there)
         assert promises.check(answer.recall, answer.moment.seq).future == 0
         seen |= found
-        if answer.arm.name in ("vector", "recency", "hybrid", "random", "oracle"):
+        if answer.arm in ("vector", "recency", "hybrid", "random", "oracle"):
             # The oracle sees the probe alone.
-            assert found == (there if answer.arm.name != "oracle" or answer.moment.probe else set())
+            assert found == (there if answer.arm != "oracle" or answer.moment.probe else set())
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
 
 def test_stores_agree_on_what_is_left() -> None:
     exact, lance = (answers(store, ARMS) for store in STORES)
     for mine, theirs in zip(exact, lance, strict=True):
-        assert mine.recall.items == theirs.recall.items, (mine.arm.name, mine.moment.seq)
+        assert mine.recall.items == theirs.recall.items, (mine.arm, mine.moment.seq)
         assert mine.recall.context == theirs.recall.context
 
 
@@ -116,7 +99,7 @@ def test_forgotten_is_as_if_it_had_never_been_there(store: str) -> None:
 
 def test_promise_is_broken_by_a_forgotten_memory() -> None:
     (first, *_) = answers("exact", ("recency",))
-    assert {"c/s#0", "c/s#1"} == {item.key for item in first.recall.items}
+    assert {"c/s#0", "c/s#1"} == set(keys_of(first))
     assert [Promises(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
 
 
@@ -157,7 +140,7 @@ def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
     )
     asked = Asked(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
     run = run_replay(asked, tmp_path / "run").run
-    assert explain(run, "c/s/t3", "hybrid").reasons == {"c/s/t1#0": "it had been forgotten"}
+    assert explain(run, "c/s/t3", "hybrid").told.reasons == {"c/s/t1#0": "it had been forgotten"}
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
 
 

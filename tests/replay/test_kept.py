@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lab
-from lab.replay.candidates import candidates_path
+from lab.replay.candidates import candidates_path, rows_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
@@ -69,7 +69,7 @@ def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: An
     run_replay(asked, desk.home / "usual")
     plan = make_plan(asked)
     (recording,) = plan.recordings
-    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
+    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
     # Another answer than the true one, whole and sound: as stale code would have left it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.systems.arms import make_arm, parse_arms
 
-from lab.embedding.embedder import HashingEmbedder
-from lab.embedding.vectors import Vectors
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import LABELS, Memory, Recording, Turn
-from lab.replay.loop import Answered, replay, rows_of
+from lab.replay.loop import Answered, replay
 from lab.replay.moments import moments
 from lab.retrieval.contract import Filter, Lanes
 from lab.retrieval.exact import ExactView
-from lab.retrieval.retrievers import STORES, StoreRetriever, make_store
+from lab.retrieval.faults import NO_FAULTS, Faults
+from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.retrievers import STORES, StoreRetriever
 from lab.retrieval.row import Row
-from lab.retrieval.tokens import words_under
-from lab.systems.contract import Request, Retrieval, Selector
-from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.contract import Arm
+from lab.systems.fixed import FixedArm
+from lab.systems.kit import Rows
+from tests.playing import Make, arms_named, keys_of, play, played
 
 # The first turn that can recall each memory: several at once, gaps, one after the last turn, one never.
 BIRTHS = (0, 0, 1, 3, 3, 3, 4, 7, 8, 9)
@@ -46,218 +46,219 @@ MEMORIES = tuple(
 RECORDING = Recording("c", TURNS, MEMORIES)
 GOLD = tuple(Judgement(memory.key) for memory in MEMORIES)
 AFTER = Probe("c/after", "c", None, "pears", GOLD)
-ROWS = rows_of(RECORDING, {memory.key: str(memory.label) for memory in MEMORIES})
 EVERY_ARM = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 EVERY_ARM += ("quota_flow", "seed_full", "engine")
 
 
-def arms_named(*names: str) -> list[Selector]:
-    return [make_arm(spec, profile="seed", max_items=6, depth=50, seed=0) for spec in parse_arms(names)]
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a retriever for ``(store, settings)`` with everything that is said here embedded and tokenised."""
-    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-
-    def make(store: str, retrieval: Retrieval) -> StoreRetriever:
-        settings = retrieval.text
-        texts = [turn.text for turn in TURNS] + [memory.index_text for memory in MEMORIES] + ["pears"]
-        embedder = HashingEmbedder()
-        vectors, words = Vectors(embedder), words_under(settings)
-        vectors.prepare(texts)
-        words.prepare(texts)
-        return StoreRetriever(make_store(store, embedder.dimension, settings), vectors, words)
-
-    return make
-
-
-def answers(retriever: Any, store: str, arms: Sequence[Selector], *, scoping: str) -> list[Answered]:
-    happening = list(moments(RECORDING, [AFTER], "all"))
-    return list(replay(RECORDING, ROWS, happening, arms, lambda one: retriever(store, one), scoping=scoping))
-
-
-def keys(answer: Answered) -> list[str]:
-    return [item.key for item in answer.recall.items]
+def answers(store: str, arms: Sequence[Arm], *, scoping: str) -> list[Answered]:
+    return played(RECORDING, arms, [AFTER], store=store, scoping=scoping)
 
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
-def test_a_memory_is_visible_exactly_from_its_visible_from(retriever: Any, store: str, arm: str) -> None:
+def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str) -> None:
     """All of these arms return whatever there is: it says pears, it is gold, or it is simply there."""
-    found = answers(retriever, store, arms_named(arm), scoping="open")
+    found = answers(store, arms_named(arm), scoping="open")
     assert len(found) == len(TURNS) + 1
     for answer in found:
         seq = answer.moment.seq
         there = {memory.key for memory in MEMORIES if memory.visible_from <= seq}
         assert answer.visible == len(there)
         if arm == "oracle" and answer.moment.probe is None:
-            assert keys(answer) == []
+            assert keys_of(answer) == []
         else:
-            assert sorted(keys(answer)) == sorted(there)
-    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys(found[-1])} == {9}
+            assert sorted(keys_of(answer)) == sorted(there)
+    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys_of(found[-1])} == {9}
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(retriever: Any, store: str) -> None:
-    for answer in answers(retriever, store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
+def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: str) -> None:
+    for answer in answers(store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
         there = {one.key for one in MEMORIES if one.visible_from <= answer.moment.seq and one.label != "ignore"}
-        assert set(keys(answer)) <= there
-        assert len(keys(answer)) == min(6, len(there))
+        assert set(keys_of(answer)) <= there
+        assert len(keys_of(answer)) == min(6, len(there))
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(retriever: Any, store: str) -> None:
-    for answer in answers(retriever, store, arms_named("vector", "recency", "oracle"), scoping="given"):
+def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(store: str) -> None:
+    for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
         # A probe from outside has no scope of its own, so it reaches all.
         scope = answer.moment.scope
         there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq and one.scope == (scope or one.scope)]
         assert answer.visible == len(there)
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
         assert answer.recall.receipt["scope"] == (scope or "global")
-        if answer.arm.name != "oracle" or answer.moment.probe:
-            assert sorted(keys(answer)) == sorted(one.key for one in there)
-            assert {item.scope for item in answer.recall.items} <= ({scope} if scope else set(SCOPES))
+        if answer.arm != "oracle" or answer.moment.probe:
+            assert sorted(keys_of(answer)) == sorted(one.key for one in there)
+            assert {item.signals.scope for item in answer.recall.items} <= ({scope} if scope else set(SCOPES))
+
+
+def crossed(found: Sequence[Answered]) -> set[str | None]:
+    """Scopes of items other than the turn's own."""
+    scopes = [(one.moment.scope, item.signals.scope) for one in found if one.moment.scope for item in one.recall.items]
+    return {other for own, other in scopes if other != own}
 
 
 @pytest.mark.parametrize("arm", EVERY_ARM)
-def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(retriever: Any, arm: str) -> None:
-    enforced = answers(retriever, "exact", arms_named(arm), scoping="given")
+def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> None:
+    enforced = answers("exact", arms_named(arm), scoping="given")
     inside = [one for one in enforced if one.moment.scope]
-    assert {item.scope for one in inside for item in one.recall.items if item.scope != one.moment.scope} == set()
-    free = answers(retriever, "exact", arms_named(arm), scoping="open")
-    crossed = {
-        item.scope for one in free if one.moment.scope for item in one.recall.items if item.scope != one.moment.scope
-    }
-    assert crossed == (set() if arm in ("none", "oracle") else set(SCOPES))
+    assert {
+        item.signals.scope for one in inside for item in one.recall.items if item.signals.scope != one.moment.scope
+    } == set()
+    free = answers("exact", arms_named(arm), scoping="open")
+    assert crossed(free) == (set() if arm in ("none", "oracle") else set(SCOPES))
     assert {one.recall.receipt["scope"] for one in free} == {"global"}
 
 
 @pytest.mark.parametrize("scoping", ["open", "given"])
-def test_both_stores_answer_alike(retriever: Any, scoping: str) -> None:
-    exact, lance = (
-        answers(retriever, store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb")
-    )
-    assert [(one.arm.name, one.moment, keys(one), one.recall.context) for one in exact] == [
-        (one.arm.name, one.moment, keys(one), one.recall.context) for one in lance
+def test_both_stores_answer_alike(scoping: str) -> None:
+    exact, lance = (answers(store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb"))
+    assert [(one.arm, one.moment, keys_of(one), one.recall.context) for one in exact] == [
+        (one.arm, one.moment, keys_of(one), one.recall.context) for one in lance
     ]
 
 
-def test_visible_nice_counts_the_nice_ones_among_the_visible(retriever: Any) -> None:
-    for answer in answers(retriever, "exact", arms_named("none"), scoping="open"):
+def test_visible_nice_counts_the_nice_ones_among_the_visible() -> None:
+    for answer in answers("exact", arms_named("none"), scoping="open"):
         there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
-def test_an_arm_answers_the_same_alone_and_among_others(retriever: Any) -> None:
-    together = answers(retriever, "exact", arms_named(*EVERY_ARM), scoping="open")
-    assert [one.arm.name for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
-    reverse = answers(retriever, "exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
+def test_an_arm_answers_the_same_alone_and_among_others() -> None:
+    together = answers("exact", arms_named(*EVERY_ARM), scoping="open")
+    assert [one.arm for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
+    reverse = answers("exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
     for name in EVERY_ARM:
-        alone = [(one.moment, one.recall.items, one.recall.receipt) for one in reverse if one.arm.name == name]
-        assert [(one.moment, one.recall.items, one.recall.receipt) for one in together if one.arm.name == name] == alone
-        single = answers(retriever, "exact", arms_named(name), scoping="open")
+        alone = [(one.moment, one.recall.items, one.recall.receipt) for one in reverse if one.arm == name]
+        assert [(one.moment, one.recall.items, one.recall.receipt) for one in together if one.arm == name] == alone
+        single = answers("exact", arms_named(name), scoping="open")
         assert [(one.moment, one.recall.items, one.recall.receipt) for one in single] == alone
 
 
-def test_an_arm_with_a_past_starts_every_conversation_without_one(retriever: Any) -> None:
+def test_an_arm_with_a_past_starts_every_conversation_without_one() -> None:
     arms = arms_named("quota_repeat", "seed_full")
-    first, again = (answers(retriever, "exact", arms, scoping="open") for _ in range(2))
+    first, again = (answers("exact", arms, scoping="open") for _ in range(2))
     receipts = [one.recall.receipt for one in first]
     assert receipts == [one.recall.receipt for one in again]
     assert any(one["suppressedByRepeat"]["penalized"] for one in receipts if not one["skipped"])
 
 
-def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(retriever: Any, tmp_path: Path) -> None:
+class Watched(StoreRetriever):
+    """Remembers what it was fed and asked."""
+
+    def __init__(self, real: StoreRetriever) -> None:
+        super().__init__(real.store, real.vectors, real.tokens)
+        self.observed: list[Row] = []
+        self.asked: list[tuple[str, int]] = []
+        self.closed = 0
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self.observed += rows
+        super().add(rows)
+
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+        self.asked.append((text, len(self.observed)))
+        return super().retrieve(text, faults)
+
+    def close(self) -> None:
+        self.closed += 1
+        super().close()
+
+
+@pytest.fixture
+def made() -> dict[Retrieval, Watched]:
+    """The retrievers that were made, by what they were made for; two for one setting are a failure."""
+    return {}
+
+
+@pytest.fixture
+def watching(made: dict[Retrieval, Watched]) -> Any:
+    """Makes retrievers that are watched."""
+
+    def watch(live: Make) -> Make:
+        def make(retrieval: Retrieval) -> StoreRetriever:
+            assert retrieval not in made
+            made[retrieval] = Watched(live(retrieval))
+            return made[retrieval]
+
+        return make
+
+    return watch
+
+
+def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(
+    tmp_path: Path, made: dict[Retrieval, Watched], watching: Any
+) -> None:
     config = tmp_path / "every-word.json"
     config.write_text('{"lab": {"arm": "bm25", "textLane": {"stopWords": "none"}}}')
     arms = arms_named("tier_first_v1", "hybrid", f"other={config}", "bm25")
-    made: list[Watched] = []
-
-    class Watched(StoreRetriever):
-        def __init__(self, settings: Retrieval) -> None:
-            real = retriever("exact", settings)
-            super().__init__(real.store, real.vectors, real.tokens)
-            self.settings = settings
-            self.observed: list[Row] = []
-            self.asked: list[tuple[str, int]] = []
-            self.closed = 0
-            made.append(self)
-
-        def observe(self, rows: Sequence[Row]) -> None:
-            self.observed += rows
-            super().observe(rows)
-
-        def retrieve(self, request: Request) -> Memories:
-            self.asked.append((request.key, len(self.observed)))
-            return super().retrieve(request)
-
-        def close(self) -> None:
-            self.closed += 1
-            super().close()
-
     happening = list(moments(RECORDING, [AFTER], "all"))
-    found = list(replay(RECORDING, ROWS, happening, arms, Watched, scoping="open"))
-    assert [one.settings for one in made] == [arms[0].retrieval, arms[2].retrieval]
-    for one in made:
+    found = played(RECORDING, arms, [AFTER], make=watching)
+    assert list(made) == [arms[0].retrieval, arms[2].retrieval]
+    for one in made.values():
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
-        assert one.asked == [(moment.key, sum(birth <= moment.seq for birth in BIRTHS)) for moment in happening]
+        assert one.asked == [(moment.text, sum(birth <= moment.seq for birth in BIRTHS)) for moment in happening]
         assert one.closed == 1
-    timed = [(one.arm.name, "retrieve" in one.recall.timings) for one in found[:4]]
-    assert timed == [("tier_first_v1", True), ("hybrid", False), ("other", True), ("bm25", False)]
+    # Each arm is booked what finding its candidates would have taken it alone: equal for those that share them.
+    for at in range(0, len(found), 4):
+        first, second, other, third = (one.recall.timings["retrieve"] for one in found[at : at + 4])
+        assert first == second == third > 0
+        assert other > 0
+    assert len({one.recall.timings["retrieve"] for one in found[::4]}) > 1
 
 
-def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(retriever: Any) -> None:
-    closed: list[str] = []
-
-    class Closing(StoreRetriever):
-        def __init__(self, settings: Retrieval) -> None:
-            real = retriever("exact", settings)
-            super().__init__(real.store, real.vectors, real.tokens)
-
-        def close(self) -> None:
-            closed.append("closed")
-
-    class Raising:
-        name, retrieval = "raising", Retrieval()
-
-        def fresh(self) -> Any:
-            return self
-
-        def select(self, request: Request, memories: Memories) -> None:
-            raise RuntimeError("no")
-
-    happening = list(moments(RECORDING, [], "all"))
-    with pytest.raises(RuntimeError, match="no"):
-        list(replay(RECORDING, ROWS, happening, [Raising()], Closing, scoping="open"))
-    assert closed == ["closed"]
-    reading = replay(RECORDING, ROWS, happening, arms_named("recency"), Closing, scoping="open")
+def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
+    made: dict[Retrieval, Watched], watching: Any
+) -> None:
+    raising = FixedArm("raising", {turn.key: RuntimeError("no") for turn in TURNS})
+    found = played(RECORDING, [*arms_named("recency"), raising], make=watching)
+    assert [one.recall.status for one in found if one.arm == "raising"] == ["failed"] * len(TURNS)
+    assert {one.recall.status for one in found if one.arm == "recency"} == {"ok"}
+    assert [one.closed for one in made.values()] == [1]
+    made.clear()
+    reading = replay(play(RECORDING, make=watching), arms_named("recency"))
     next(reading)
+    assert [one.closed for one in made.values()] == [0]
     reading.close()
-    assert closed == ["closed", "closed"]
+    assert [one.closed for one in made.values()] == [1]
 
 
-def test_gold_is_handed_to_the_oracle_with_its_grades(retriever: Any) -> None:
+def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
     wanted = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
     probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
     happening = [one for one in moments(RECORDING, [probe], "all") if one.seq == 4]
-    arms = arms_named("oracle")
-    (found,) = replay(RECORDING, ROWS, happening, arms, lambda one: retriever("exact", one), scoping="open")
-    assert [(item.key, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
+    (found,) = played(RECORDING, arms_named("oracle"), happening=happening)
+    assert [(item.id, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
+
+
+def test_gold_is_told_to_nobody_who_does_not_need_it() -> None:
+    heard: list[Any] = []
+    played(RECORDING, [FixedArm()], [AFTER], heard=heard.append)
+    (system,) = {id(one.system): one.system for one in heard}.values()
+    assert len(system.asked) == len(TURNS) + 1
+    assert [dict(one.grades) for one in system.asked] == [{}] * len(system.asked)
 
 
 def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> None:
-    assert [row.key for row in ROWS] == [memory.key for memory in MEMORIES]
-    labels = {memory.key: "must_remember" for memory in MEMORIES}
-    assert {row.importance_label for row in rows_of(RECORDING, labels)} == {"must_remember"}
-    assert [(row.text, row.scope, row.created_at) for row in ROWS] == [
-        (memory.text, memory.scope, memory.created_at) for memory in MEMORIES
+    rows = Rows().of(MEMORIES)
+    assert [row.key for row in rows] == [memory.key for memory in MEMORIES]
+    must = [replace(memory, label="must_remember") for memory in MEMORIES]
+    assert {row.importance_label for row in Rows().of(must)} == {"must_remember"}
+    assert {row.importance_label for row in Rows().of([replace(one, label=None) for one in MEMORIES])} == {"unknown"}
+    assert [(row.text, row.scope, row.created_at, row.importance_label) for row in rows] == [
+        (memory.text, memory.scope, memory.created_at, memory.label) for memory in MEMORIES
     ]
 
 
-def test_a_rule_is_hard_if_it_was_recorded_so_or_is_made_one() -> None:
-    memories = (replace(MEMORIES[0], hard_rule=True), *MEMORIES[1:])
-    rows = rows_of(replace(RECORDING, memories=memories), {one.key: "unknown" for one in memories}, {"c/s#2"})
+def test_a_rule_is_hard_if_it_was_recorded_so_or_is_tagged_so() -> None:
+    tagged = replace(MEMORIES[2], text="[HARD] no pears")
+    rows = Rows().of((replace(MEMORIES[0], hard_rule=True), MEMORIES[1], tagged, *MEMORIES[3:]))
     assert [row.key for row in rows if row.hard_rule] == ["c/s#0", "c/s#2"]
 
 
@@ -271,7 +272,7 @@ def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
     ]
 
 
-def test_the_time_of_a_search_is_no_time_of_selection(retriever: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_search_is_no_time_of_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ExactView.search
 
     def slowly(self: ExactView, where: Filter, limit: int) -> Lanes:
@@ -280,6 +281,5 @@ def test_the_time_of_a_search_is_no_time_of_selection(retriever: Any, monkeypatc
 
     monkeypatch.setattr(ExactView, "search", slowly)
     happening = list(moments(RECORDING, (), "all"))[:2]
-    arms = arms_named("tier_first_v1")
-    for found in replay(RECORDING, ROWS, happening, arms, lambda one: retriever("exact", one), scoping="open"):
+    for found in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
         assert found.recall.timings["select"] < 20_000_000

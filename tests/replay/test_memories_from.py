@@ -14,9 +14,9 @@ from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import Library, format_named
-from lab.replay.loop import rows_of
 from lab.replay.memories_from import read_stored, with_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.systems.kit import Rows
 from lab.systems.openclaw.memory import engine_id
 
 Row = dict[str, Any]
@@ -103,7 +103,7 @@ def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
 def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
     placed = with_stored(library(5000), read_stored(write([row(1), row(2, id="note-7")])))
     (recording,) = placed.recordings
-    rows = rows_of(recording, {uuid(1): "unknown", "note-7": "unknown"})
+    rows = Rows().of(recording.memories)
     assert [(one.id, one.key) for one in rows] == [(uuid(1), uuid(1)), (engine_id("note-7"), "note-7")]
     assert len(rows[1].id) == 36
     assert [one.trust_tier for one in rows] == ["import", "import"]
@@ -147,7 +147,7 @@ def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     rows = [row(1, hard_rule=True), row(2, text="[HARD] no deploys"), row(3, text="[ALWAYS_PIN] x"), row(4)]
     placed = with_stored(library(9000), read_stored(write(rows)))
     recording = placed.recordings[0]
-    made = rows_of(recording, dict.fromkeys([memory.key for memory in recording.memories], "unknown"))
+    made = Rows().of(recording.memories)
     assert [one.hard_rule for one in made] == [True, True, True, False]
 
 
@@ -262,7 +262,7 @@ def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
     # In order of birth, each with its place in the table.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
-    assert [one.place for one in rows_of(recording, dict.fromkeys(map(uuid, range(5)), "unknown"))] == [2, 1, 3, 0]
+    assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
 def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:

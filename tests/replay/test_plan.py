@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
+from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
-from lab.replay.plan import Asked, make_plan, plan_of
+from lab.replay.plan import Asked, make_plan, plan_of, told_arm
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
     drawn = set()
     for seed in range(6):
         plan = make_plan(desk.asked(hard_rules=2, seed=seed, labels="recorded"))
-        hard = [row for row in plan.rows_of(plan.recordings[0]) if row.hard_rule]
+        hard = [row for row in rows_of(plan, plan.recordings[0]) if row.hard_rule]
         assert [row.importance_label for row in hard] == ["must_remember"] * 2
         drawn.add(tuple(row.key for row in hard))
     assert len(drawn) > 1
@@ -239,5 +240,5 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
 def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
-    assert [arm.describe() for arm in plan_of(run).arms] == run.manifest["resolved"]["arms"]
-    assert plan_of(run).arms[0].describe()["seed"] == 7
+    assert [told_arm(info) for info in plan_of(run).infos] == run.manifest["resolved"]["arms"]
+    assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7

@@ -25,8 +25,8 @@ def recording(*memories: tuple[str, str, int, tuple[str, ...]]) -> Recording:
 def recall(
     keys: Sequence[str], context: str = "", *, injected: int | None = None, pinned: tuple[str, ...] = ()
 ) -> Recall:
-    items = tuple(Item(key, key, "must", "must_remember", "global", 1.0, 1, 1, "") for key in keys)
-    return Recall(items, len(items) if injected is None else injected, context, {}, {}, pinned)
+    items = tuple(Item(key, key, (key,), 1.0, tier="must") for key in keys)
+    return Recall(items, len(items) if injected is None else injected, context, pinned=pinned)
 
 
 def test_a_memory_that_is_not_born_is_told_and_one_that_is_not_injected_is_not() -> None:

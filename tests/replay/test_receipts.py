@@ -11,26 +11,35 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
-from lab.replay.loop import Answered, replay, rows_of
-from lab.replay.moments import moments
+from lab.replay.loop import Answered, replay
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.promises import Checked, Promises, tokens
-from lab.replay.receipts import item, latency_table, receipts_table
+from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
-from lab.replay.sources import texts_of
-from lab.retrieval.retrievers import StoreRetriever, make_store
-from lab.retrieval.tokens import words_under
+from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.tables import read_table, write_table
-from lab.systems.contract import Retrieval
 from lab.systems.openclaw.flow import SEED
 from lab.utf16 import js_length
+from tests.playing import as_listed, listed_in
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 ARMS += ("quota_flow", "seed_full")
-SCALARS = ["arm", "turn", "seq", "scope", "recalls", "probe", "injected", "visible", "visible_nice", "chars"]
+SCALARS = [
+    "arm",
+    "turn",
+    "seq",
+    "scope",
+    "recalls",
+    "probe",
+    "status",
+    "failure",
+    "injected",
+    "visible",
+    "visible_nice",
+    "chars",
+]
 SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
 BLOCK = ["block", "tokens", "evicted", "future", "twins", "raw", "superseded", "stale", "outdated"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
@@ -47,7 +56,7 @@ def plan(desk: Any) -> Plan:
     turns = [
         ("user", f"第{turn}箱梨子 crate {turn}", (f"梨子 pears in crate {turn}", fields[turn])) for turn in range(12)
     ]
-    desk.say("果園 east", ("orchard", turns[:6]), ("global", turns[6:]))
+    desk.say("果園 east", ("orchard", turns[:6]), ("global", [*turns[6:], ("user", "thanks")]))
     desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
     (desk.home / "config.json").write_text('{"autoCapture": {"todoStaleTtlDays": 1}}')
     return make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
@@ -57,24 +66,9 @@ def plan(desk: Any) -> Plan:
 def answered(plan: Plan) -> list[Answered]:
     """Every answer of every arm."""
     (recording,) = plan.recordings
-    texts, vectors = texts_of(plan, recording), Vectors(plan.embedder)
-    vectors.prepare(texts)
-
-    def make_retriever(retrieval: Retrieval) -> StoreRetriever:
-        words = words_under(retrieval.text)
-        words.prepare(texts)
-        return StoreRetriever(make_store("exact", 64, retrieval.text), vectors, words)
-
-    return list(
-        replay(
-            recording,
-            rows_of(recording, plan.labels_of(recording)),
-            list(moments(recording, plan.probes(recording), "user")),
-            plan.arms,
-            make_retriever,
-            scoping="open",
-        )
-    )
+    sources = open_sources(plan)
+    prepare(plan, [recording], sources, lambda _: None)
+    return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms))
 
 
 def decoded(path: Path) -> str:
@@ -86,17 +80,19 @@ def decoded(path: Path) -> str:
 
 
 def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
-    write_table(receipts_table(answered, plan.recordings[0]), tmp_path / "r.parquet")
+    write_table(receipts_table(answered, plan.recordings[0], {}), tmp_path / "r.parquet")
     rows = read_table(tmp_path / "r.parquet").to_pylist()
-    assert len(rows) == len(answered) == 13 * len(ARMS)
+    assert len(rows) == len(answered) == 14 * len(ARMS)
     for row, one in zip(rows, answered, strict=True):
         assert [row[name] for name in SCALARS] == [
-            one.arm.name,
+            one.arm,
             one.moment.key,
             one.moment.seq,
             one.moment.scope or "global",
             one.moment.recalls,
             one.moment.probe.id if one.moment.probe else None,
+            one.recall.status,
+            None,
             one.recall.injected,
             one.visible,
             one.visible_nice,
@@ -107,32 +103,32 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
             one.recall.duplicates,
             list(one.recall.log),
         ]
-        assert tuple(item(row, rank) for rank in range(len(row["item_key"]))) == one.recall.items
+        assert listed_in(row) == as_listed(one.recall)
         assert json.loads(row["receipt"]) == one.recall.receipt
         assert row["block"] == hashlib.sha256(one.recall.context.encode()).hexdigest()[:16]
         assert row["tokens"] == tokens(one.recall.context)
         assert row["evicted"] == one.recall.receipt.get("budget", {}).get("droppedCount", 0)
         checked = Promises(plan.recordings[0]).check(one.recall, one.moment.seq)
         assert tuple(row[name] for name in Checked._fields) == checked
-    assert {rank for one in answered for entry in one.recall.items for rank in (entry.fts_rank, entry.vec_rank)} > {
+    assert {rank for one in answered for entry in one.recall.items for rank in entry.signals[3:5]} > {
         None,
         1,
     }
     # Every column has something to say: the fixture is no poorer than a run.
-    for name in SCALARS:
+    for name in (one for one in SCALARS if one != "failure"):
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
 def test_the_columns_are_those_that_are_documented(plan: Plan, answered: list[Answered]) -> None:
-    table = receipts_table(answered, plan.recordings[0])
+    table = receipts_table(answered, plan.recordings[0], {})
     assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt", *BLOCK]
-    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"3"}
+    assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"4"}
 
 
 def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
-    whole = receipts_table(answered, plan.recordings[0]).schema
-    for some in ([one for one in answered if one.arm.name == "none"], []):
-        table = receipts_table(some, plan.recordings[0])
+    whole = receipts_table(answered, plan.recordings[0], {}).schema
+    for some in ([one for one in answered if one.arm == "none"], []):
+        table = receipts_table(some, plan.recordings[0], {})
         assert table.schema == whole
         write_table(table, tmp_path / "r.parquet")
         assert read_table(tmp_path / "r.parquet").to_pylist() == table.to_pylist()
@@ -147,7 +143,7 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     flows = {"seed_full", "quota_flow"}
     stages = {"search", "select", "wrap", "receipt"}
     assert {row["stage"] for row in rows if row["arm"] not in flows} == {"retrieve", *stages}
-    stages = {"search", *(name for name, _ in SEED)}
+    stages = {"retrieve", "search", *(name for name, _ in SEED)}
     assert {row["stage"] for row in rows if row["arm"] in flows} == stages
     assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
     assert all(row["ns"] >= 0 for row in rows)
@@ -158,7 +154,7 @@ def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(
     plan: Plan, answered: list[Answered], tmp_path: Path
 ) -> None:
     for number, answers in enumerate((answered, answered)):
-        write_table(receipts_table(answers, plan.recordings[0]), tmp_path / f"{number}.parquet")
+        write_table(receipts_table(answers, plan.recordings[0], {}), tmp_path / f"{number}.parquet")
         for one in answered:
             one.recall.timings["search"] = 123456789
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()

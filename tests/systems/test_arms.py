@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.systems.arms import SYSTEMS, ArmSpec, make_arm, parse_arms
 
 from lab.errors import UnusableInput
-from lab.systems.baselines import SEARCHING, SEARCHLESS, Baseline
-from lab.systems.contract import Retrieval
-from lab.systems.openclaw.arms import POLICIES, FlowRecall, TieredRecall
-from lab.systems.openclaw.config.resolve import resolve
+from lab.replay.plan import told_arm
+from lab.retrieval.found import Retrieval
+from lab.systems.baselines.arm import BaselineArm
+from lab.systems.baselines.verbatim import VerbatimArm
+from lab.systems.contract import SharedRetrieval
+from lab.systems.kit import Kit
+from lab.systems.openclaw.arms import SYSTEMS as TIERED
+from lab.systems.openclaw.arms import FlowArm, PolicyArm
+from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.recommended import recommended
+from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.registry import BUILT_IN, make_arm, parse_arms, systems
+from lab.systems.spec import ArmSpec
+from tests.playing import kit_for, tools_for
+
+SYSTEMS = tuple(BUILT_IN)
 
 SEED_ALONE = (*RUNGS, RECOMMENDED)
 
@@ -27,16 +38,22 @@ def file(folder: Path, name: str, value: Any) -> Path:
     return path
 
 
+def made(spec: ArmSpec) -> Any:
+    """The arm, of whatever kind it is."""
+    return make_arm(spec)
+
+
 def test_names_alone_bring_no_configuration() -> None:
+    assert systems() == SYSTEMS
     assert parse_arms(SYSTEMS) == tuple(ArmSpec(name, name, None) for name in SYSTEMS)
 
 
 def test_a_shared_configuration_is_that_of_arms_without_one_of_their_own(tmp_path: Path) -> None:
-    shared = file(tmp_path, "shared.json", {"autoRecall": {"maxItems": 3}})
-    own = file(tmp_path, "own.json", {"autoRecall": {"maxItems": 4}})
+    three, four = ({"autoRecall": {"maxItems": most}} for most in (3, 4))
+    shared, own = file(tmp_path, "shared.json", three), file(tmp_path, "own.json", four)
     assert parse_arms(["bm25", f"tier_quota_v1={own}"], shared) == (
-        ArmSpec("bm25", "bm25", {"autoRecall": {"maxItems": 3}}, str(shared)),
-        ArmSpec("tier_quota_v1", "tier_quota_v1", {"autoRecall": {"maxItems": 4}}, str(own)),
+        ArmSpec("bm25", "bm25", three, str(shared), three),
+        ArmSpec("tier_quota_v1", "tier_quota_v1", four, str(own), four),
     )
 
 
@@ -49,10 +66,10 @@ def test_one_system_runs_under_two_names(tmp_path: Path) -> None:
         ("loose", "tier_quota_v1"),
         ("tier_quota_v1", "tier_quota_v1"),
     ]
-    arms = [make_arm(spec, profile="seed", max_items=6, depth=50, seed=0) for spec in specs]
+    arms = [made(spec) for spec in specs]
     must = [(arm.name, arm.config.auto_recall.quota.must_max) for arm in arms]
     assert must == [("tight", 1), ("loose", 2), ("tier_quota_v1", 2)]
-    assert [arm.describe()["system"] for arm in arms] == ["tier_quota_v1"] * 3
+    assert [arm.describe().system for arm in arms] == ["tier_quota_v1"] * 3
 
 
 @pytest.mark.parametrize(
@@ -78,13 +95,16 @@ def test_what_cannot_be_an_arm_is_refused(texts: list[str], message: str) -> Non
         ({}, "unknown arm 'mine'; known:"),
         ({"lab": {}}, "unknown arm 'mine'; known:"),
         ({"lab": {"arm": "best"}}, "unknown arm 'best'; known:"),
-        ({"lab": {"arm": 3}}, "unknown arm 3; known:"),
+        ({"lab": {"arm": 3}}, "mine.json: lab.arm: expected the name of a system, found 3"),
         ({"lab": "bm25"}, "unknown arm 'mine'; known:"),
         ([], "unknown arm 'mine'; known:"),
     ],
 )
-def test_a_name_of_ones_own_needs_a_system_in_its_file(tmp_path: Path, value: Any, message: str) -> None:
-    path = file(tmp_path, "mine.json", value)
+def test_a_name_of_ones_own_needs_a_system_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = file(Path(), "mine.json", value)
     with pytest.raises(UnusableInput) as caught:
         parse_arms([f"mine={path}"])
     assert str(caught.value).startswith(message)
@@ -128,7 +148,7 @@ def test_an_error_in_an_arms_file_names_the_file_and_the_key(
     file(tmp_path, "my.json", value)
     (spec,) = parse_arms([f"{system}=my.json"])
     with pytest.raises(UnusableInput) as caught:
-        make_arm(spec, profile="seed", max_items=6, depth=50, seed=0)
+        make_arm(spec)
     assert str(caught.value).startswith(where)
 
 
@@ -137,49 +157,78 @@ def test_an_error_in_an_arms_file_names_the_file_and_the_key(
     [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in SEED_ALONE)],
 )
 def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
-    spec = ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}})
-    arm = make_arm(spec, profile=profile, max_items=3, depth=20, seed=7)
     asked = {"autoRecall": {"maxItems": most}}
+    arm = made(
+        ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}}, profile=profile, max_items=3, depth=20, seed=7)
+    )
     config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
     config = RUNGS[system].config(config) if system in RUNGS else config
-    tiered = system not in (*SEARCHING, *SEARCHLESS)
-    assert spec.tiered is tiered
-    assert type(arm) is (TieredRecall if system in POLICIES else FlowRecall if tiered else Baseline)
-    expected = {"name": "mine", "system": system, "depth": most if tiered else 20, "config": config.describe()}
-    assert arm.describe() == (expected | {"seed": 7} if system == "random" else expected)
+    tiered, info = system in TIERED, arm.describe()
+    kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm
+    assert type(arm) is (VerbatimArm if system == "verbatim" else kind)
+    own = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
+    assert (info.name, info.system, info.config) == ("mine", system, describe(config) | own)
+    assert (info.cutoff, info.depth) == (most, most if tiered else 20)
+    assert (info.writes, info.labelled) == (system == "verbatim", tiered)
+    assert info.stateful == (kind is FlowArm or system == "verbatim")
+    # A flow that carries a digest and hard rules may inject more than its places.
+    assert info.at_most == (None if kind is FlowArm else most)
+    assert info.seed == (7 if system == "random" else None)
     assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
+    # A description is plain JSON, and makes the same arm again.
+    told = json.loads(json.dumps(told_arm(info)))
+    again = ArmSpec("mine", system, told["config"], profile=profile, depth=20, seed=7)
+    assert made(again) == arm
+    assert pickle.loads(pickle.dumps(arm)) == arm
 
 
 @pytest.mark.parametrize("system", SEED_ALONE)
 def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
     with pytest.raises(UnusableInput, match="arm 'mine': the public plugin has nothing of the kind; use profile seed"):
-        make_arm(ArmSpec("mine", system, None), profile="upstream", max_items=3, depth=20, seed=7)
+        make_arm(ArmSpec("mine", system, profile="upstream"))
 
 
 @pytest.mark.parametrize(
-    ("config", "profile", "docs", "owner"),
+    ("config", "profile", "docs", "shares"),
     [
-        ({}, "upstream", False, None),
-        ({"docsColdLane": {"enabled": True}}, "upstream", True, None),
-        ({"docsColdLane": {"enabled": True}}, "seed", True, None),
+        ({}, "upstream", False, True),
+        ({"docsColdLane": {"enabled": True}}, "upstream", True, True),
+        ({"docsColdLane": {"enabled": True}}, "seed", True, True),
         # Only the plugin searches the table that it writes its Working Set into.
-        ({"workingSet": {"enabled": True}}, "upstream", False, "mine"),
-        ({"workingSet": {"enabled": True, "persist": False}}, "upstream", False, None),
-        ({"workingSet": {"enabled": True}}, "seed", False, None),
+        ({"workingSet": {"enabled": True}}, "upstream", False, False),
+        ({"workingSet": {"enabled": True, "persist": False}}, "upstream", False, True),
+        ({"workingSet": {"enabled": True}}, "seed", False, True),
     ],
 )
 def test_a_flow_shares_its_candidates_unless_it_writes_into_them(
-    config: dict[str, Any], profile: str, docs: bool, owner: str | None
+    config: dict[str, Any], profile: str, docs: bool, shares: bool
 ) -> None:
-    arm = make_arm(ArmSpec("mine", "engine", config), profile=profile, max_items=None, depth=50, seed=0)
-    assert arm.retrieval.docs == (arm.config.docs if docs else None)
-    assert arm.retrieval.owner == owner
+    arm = made(ArmSpec("mine", "engine", config, profile=profile))
+    assert (arm.documented, arm.shares) == (docs, shares)
+    system = arm.open(kit_for(arm))
+    assert system.retrieval_key == (arm.retrieval if shares else None)
+    system.close()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_fresh_arm_is_the_same_arm(system: str) -> None:
-    arm = make_arm(ArmSpec("mine", system, None), profile="seed", max_items=None, depth=50, seed=3)
-    fresh = arm.fresh()
-    assert (fresh.name, fresh.retrieval, fresh.describe()) == (arm.name, arm.retrieval, arm.describe())
-    # An arm that has a past starts without one.
-    assert (fresh is arm) is not isinstance(arm, FlowRecall)
+def test_every_conversation_opens_a_system_of_its_own(system: str) -> None:
+    arm, tools = made(ArmSpec("mine", system)), tools_for()
+    one, other = (arm.open(Kit(tools, "mine")) for _ in range(2))
+    assert one is not other
+    assert isinstance(one, SharedRetrieval)
+    assert one.retrieval_key == other.retrieval_key == (arm.retrieval if arm.shares else None)
+    one.close()
+    other.close()
+
+
+@pytest.mark.parametrize("roles", [[], "user", [1], {"user": 1}, None])
+def test_roles_that_are_no_list_of_names_are_refused(roles: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"my\.json: roles: expected a list of roles such as"):
+        make_arm(ArmSpec("verbatim", "verbatim", {"roles": roles}, "my.json"))
+
+
+def test_keys_of_verbatim_beside_its_roles_are_those_of_hybrid() -> None:
+    arm = made(ArmSpec("verbatim", "verbatim", {"roles": ["user"], "autoRecall": {"maxItems": 2}}))
+    assert (arm.roles, arm.config.max_items) == (("user",), 2)
+    with pytest.raises(UnusableInput, match=r"my\.json: role: unknown key"):
+        make_arm(ArmSpec("verbatim", "verbatim", {"role": ["user"]}, "my.json"))

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lab.systems.arms import SYSTEMS, ArmSpec, make_arm
 
+from lab.draw import draw
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
+from lab.retrieval.found import Found
 from lab.retrieval.row import Row
-from lab.systems.baselines import Baseline, draw
-from lab.systems.contract import Item, Recall, Request
-from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig
+from lab.systems.baselines.arm import BaselineArm
+from lab.systems.contract import Ask, Detail, Item, Recall, SharedRetrieval, Signals
+from lab.systems.openclaw.config.resolve import describe
+from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.registry import make_arm, systems
+from lab.systems.spec import ArmSpec
+from tests.playing import kit_for
 
 LABELS = ("must_remember", "nice_to_have", "ignore", "unknown")
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore", "unknown": "unknown"}
@@ -40,7 +44,7 @@ def rows(count: int, created_at: Sequence[int] | None = None, scopes: Sequence[s
     ]
 
 
-def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Memories:
+def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Found:
     """A real store that is asked for words, and for a vector beside that of one row."""
     angles = np.arange(len(stored)) * 0.01
     store = ExactStore(2)
@@ -49,20 +53,23 @@ def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) 
     )
     at = nearest * 0.01 + 0.001
     vector = np.asarray([np.cos(at), np.sin(at)], np.float32)
-    return Memories(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
+    return Found(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
 
 
-def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Request:
-    return Request(key, "asked", scope, 0, relevant=relevant or {})
+def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Ask:
+    return Ask(key, "asked", 0, scope, grades=relevant or {})
 
 
-def ask(kind: str, stored: Sequence[Row], asked: Request | None = None, **changes: Any) -> Recall:
-    options: dict[str, Any] = {"config": EngineConfig(), "depth": 50, "seed": 0} | changes
-    return Baseline(kind, **options).select(asked or request(), candidates(stored))
+def ask(kind: str, stored: Sequence[Row], asked: Ask | None = None, **changes: Any) -> Recall:
+    """The recall of a baseline over rows, by default one of six places and without a seed."""
+    arm = make_arm(ArmSpec(kind, kind, **changes))
+    system: Any = arm.open(kit_for(arm))
+    recall: Recall = system.select(asked or request(), candidates(stored))
+    return recall
 
 
 def keys(recall: Recall) -> list[str]:
-    return [item.key for item in recall.items]
+    return [item.id for item in recall.items]
 
 
 def test_recency_puts_the_newest_first() -> None:
@@ -74,18 +81,20 @@ def test_recency_puts_the_newest_first() -> None:
 
 def test_of_equal_age_recency_takes_the_lesser_id() -> None:
     stored = rows(9, created_at=[5] * 9)
-    assert [item.id for item in ask("recency", stored).items] == sorted(row.id for row in stored)
+    assert [item.signals.id for item in ask("recency", stored).items] == sorted(row.id for row in stored)
 
 
 def test_the_oracle_puts_graded_gold_first_and_nothing_else() -> None:
     recall = ask("oracle", rows(8), request(relevant={"k1": 1, "k5": 3, "k2": 2, "not-born": 9}))
-    assert [(item.key, item.score) for item in recall.items] == [("k5", 3.0), ("k2", 2.0), ("k1", 1.0)]
+    assert [(item.id, item.score) for item in recall.items] == [("k5", 3.0), ("k2", 2.0), ("k1", 1.0)]
     assert recall.injected == 3
 
 
 def test_of_equal_grade_the_oracle_takes_the_lesser_id() -> None:
     gold = {f"k{number}": 1 for number in range(8)}
-    assert [item.id for item in ask("oracle", rows(8), request(relevant=gold)).items] == sorted(map(engine_id, gold))
+    assert [item.signals.id for item in ask("oracle", rows(8), request(relevant=gold)).items] == sorted(
+        map(engine_id, gold)
+    )
 
 
 def test_without_gold_the_oracle_returns_nothing() -> None:
@@ -126,7 +135,9 @@ def test_a_draw_is_a_number_below_one_that_is_spread_evenly() -> None:
 def test_the_vector_arm_ranks_by_distance() -> None:
     recall = ask("vector", rows(6))
     assert keys(recall) == ["k1", "k2", "k0", "k3", "k4", "k5"]
-    assert [(item.fts_rank, item.vec_rank) for item in recall.items] == [(None, rank) for rank in range(1, 7)]
+    assert [(item.signals.fts_rank, item.signals.vec_rank) for item in recall.items] == [
+        (None, rank) for rank in range(1, 7)
+    ]
     assert recall.receipt["ftsTop"][0]["id"] == engine_id("k3")
 
 
@@ -134,7 +145,9 @@ def test_the_text_arm_ranks_by_bm25_and_leaves_out_what_shares_no_word() -> None
     recall = ask("bm25", rows(6))
     evens = sorted(("k0", "k2", "k4"), key=engine_id)
     assert keys(recall) == ["k3", *evens]
-    assert [(item.fts_rank, item.vec_rank) for item in recall.items] == [(rank, None) for rank in range(1, 5)]
+    assert [(item.signals.fts_rank, item.signals.vec_rank) for item in recall.items] == [
+        (rank, None) for rank in range(1, 5)
+    ]
 
 
 def test_the_hybrid_arm_fuses_both_lanes() -> None:
@@ -148,8 +161,8 @@ def test_the_hybrid_arm_fuses_both_lanes() -> None:
 def test_the_lanes_that_hybrid_fuses_are_fifty_deep_however_deep_it_ranks() -> None:
     stored = rows(120)
     recall = ask("hybrid", stored, depth=200)
-    assert {item.fts_rank for item in recall.items} - {None} == set(range(1, 51))
-    assert {item.vec_rank for item in recall.items} - {None} == set(range(1, 51))
+    assert {item.signals.fts_rank for item in recall.items} - {None} == set(range(1, 51))
+    assert {item.signals.vec_rank for item in recall.items} - {None} == set(range(1, 51))
     assert len(ask("vector", stored, depth=200).items) == 120
 
 
@@ -157,8 +170,8 @@ def test_the_lanes_that_hybrid_fuses_are_fifty_deep_however_deep_it_ranks() -> N
 def test_a_scope_bounds_every_arm(kind: str) -> None:
     stored = rows(24, scopes=("work", "home"))
     gold = {row.key: 1 for row in stored}
-    found = {item.scope for item in ask(kind, stored, request("work", gold)).items}
-    everything = {item.scope for item in ask(kind, stored, request(None, gold)).items}
+    found = {item.signals.scope for item in ask(kind, stored, request("work", gold)).items}
+    everything = {item.signals.scope for item in ask(kind, stored, request(None, gold)).items}
     assert (found, everything) == ({"work"}, {"work", "home"})
     assert ask(kind, stored, request("elsewhere", gold)).items == ()
 
@@ -167,13 +180,12 @@ def test_a_scope_bounds_every_arm(kind: str) -> None:
 def test_an_arm_ranks_to_its_depth_and_injects_the_first_of_it(kind: str) -> None:
     stored = rows(40)
     gold = {row.key: 1 for row in stored}
-    config = EngineConfig(auto_recall=AutoRecall(max_items=3))
-    recall = ask(kind, stored, request(relevant=gold), config=config, depth=10)
-    whole = ask(kind, stored, request(relevant=gold), config=config, depth=100)
+    recall = ask(kind, stored, request(relevant=gold), max_items=3, depth=10)
+    whole = ask(kind, stored, request(relevant=gold), max_items=3, depth=100)
     assert recall.items == whole.items[:10]
     assert len(recall.items) == (0 if kind == "none" else 10)
     assert recall.injected == min(3, len(recall.items)) == recall.receipt["injectedCount"]
-    assert recall.receipt["fusedTop"] == [item.id for item in recall.items[:3]]
+    assert recall.receipt["fusedTop"] == [item.signals.id for item in recall.items[:3]]
     assert recall.context.count("\n") == (0 if kind == "none" else 5)
     assert recall.context == whole.context
 
@@ -190,39 +202,68 @@ def test_items_say_whence_they_come() -> None:
     assert items == tuple(
         Item(
             row.key,
-            row.id,
-            TIERS[row.importance_label],
-            row.importance_label,
-            "work",
+            row.text,
+            (row.key,),
             float(row.created_at),
-            None,
-            None,
-            "ranked",
+            Signals(row.id, row.importance_label, "work", None, None, "ranked"),
+            TIERS[row.importance_label],
         )
         for row in reversed(stored)
     )
-    assert set(TIERS) == {item.label for item in items}
+    assert set(TIERS) == {item.signals.label for item in items}
 
 
 def test_an_arm_describes_itself_and_only_random_has_a_seed() -> None:
-    config = EngineConfig()
-    described = Baseline("bm25", config, 20, 7).describe()
-    assert described == {"name": "bm25", "system": "bm25", "depth": 20, "config": config.describe()}
-    random = Baseline("random", config, 20, 7, "dice").describe()
-    assert random == {"name": "dice", "system": "random", "depth": 20, "config": config.describe(), "seed": 7}
+    config = describe(EngineConfig())
+    for system, name, seed, needs in (
+        ("bm25", "bm25", None, False),
+        ("random", "dice", 7, False),
+        ("oracle",) * 2 + (None, True),
+    ):
+        info = make_arm(ArmSpec(name, system, depth=20, seed=7)).describe()
+        assert (info.name, info.system, info.cutoff, info.at_most, info.depth) == (name, system, 6, 6, 20)
+        assert (info.config, info.seed, info.needs_gold) == (config, seed, needs)
+        assert (info.writes, info.stateful, info.labelled, info.inputs, info.embedder) == (
+            False,
+            False,
+            False,
+            {},
+            None,
+        )
 
 
-@pytest.mark.parametrize("order", [SYSTEMS, SYSTEMS[::-1]])
+@pytest.mark.parametrize("order", [systems(), systems()[::-1]])
 def test_arms_that_share_candidates_answer_as_each_would_alone(order: Sequence[str]) -> None:
     """Whatever one arm keeps for the next, an arm with another number of places must not see it."""
     stored, asked = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
-    arms = [
-        make_arm(ArmSpec(f"{system}/{places}", system, None), profile="seed", max_items=places, depth=50, seed=0)
-        for places in (2, 6)
-        for system in order
-    ]
+    arms = [make_arm(ArmSpec(f"{system}/{places}", system, max_items=places)) for places in (2, 6) for system in order]
+    # Of which one searches what it writes, and shares with nobody.
+    assert [arm.name for arm in arms if not opened(arm).retrieval_key] == ["verbatim/2", "verbatim/6"]
     shared = candidates(stored)
-    for arm in arms:
-        together, alone = arm.select(asked, shared), arm.select(asked, candidates(stored))
+    for arm in (one for one in arms if opened(one).retrieval_key):
+        together, alone = (opened(arm).select(asked, found) for found in (shared, candidates(stored)))
         assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
         assert together.receipt == alone.receipt
+
+
+def opened(arm: Any) -> Any:
+    """The system of an arm, which shares its search or could."""
+    system = arm.open(kit_for(arm))
+    assert isinstance(system, SharedRetrieval)
+    return system
+
+
+def test_why_gold_of_another_scope_or_rank_is_missing_is_told() -> None:
+    stored = rows(12, scopes=("work", "home"))
+    arm = make_arm(ArmSpec("recency", "recency", max_items=2, depth=3))
+    assert isinstance(arm, BaselineArm)
+    system, found, asked = arm.open(kit_for(arm)), candidates(stored), request("work")
+    recall = system.select(asked, found)
+    assert keys(recall) == ["k10", "k8", "k6"]
+    told = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
+    assert told.reasons == {
+        "k6": "ranked 3, beyond the 2 that are injected",
+        "k4": "not among the first 3 of this arm",
+        "k11": "it is of scope home, the turn of work",
+    }
+    assert told.runners_up == ("k6",)

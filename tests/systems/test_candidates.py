@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lab.replay.candidates import candidates_path
+from lab.replay.candidates import candidates_path, rows_of
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.faults import NO_FAULTS, Faults
+from lab.retrieval.found import Found
 from lab.retrieval.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -134,9 +136,9 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     asked: list[str] = []
     plain = StoreRetriever.retrieve
 
-    def retrieve(self: StoreRetriever, request):
-        asked.append(request.key)
-        return plain(self, request)
+    def retrieve(self: StoreRetriever, text: str, faults: Faults = NO_FAULTS) -> Found:
+        asked.append(text)
+        return plain(self, text, faults)
 
     monkeypatch.setattr(StoreRetriever, "retrieve", retrieve)
     return asked
@@ -161,7 +163,7 @@ def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> 
     def places(**asked: object) -> set[Path]:
         plan = make_plan(Asked(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
         one = plan.recordings[0]
-        return {candidates_path(plan, one, plan.rows_of(one), plan.moments_of(one), plan.retrievals()[0])}
+        return {candidates_path(plan, one, rows_of(plan, one), plan.moments_of(one), plan.retrievals()[0])}
 
     variants = (
         {},

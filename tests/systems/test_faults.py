@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,12 @@ from lab.retrieval.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords
-from lab.systems.contract import Recall, Request
-from lab.systems.openclaw.arms import FlowRecall
-from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.config.settings import DocsSettings
-from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.contract import Ask, Recall
+from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.memory import engine_id
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
+from tests.playing import tools_for
 
 ASK = "gateway one more time"
 KEYS = [f"c/s1/t{number}" for number in range(2000)]
@@ -29,21 +30,27 @@ KEYS = [f"c/s1/t{number}" for number in range(2000)]
 
 @pytest.fixture
 def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRetriever]:
-    """A store of two memories, one that shares a word with the question, and a docs lane without an index."""
+    """A store of two memories, one that shares a word with the question."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     vectors = Vectors(HashingEmbedder())
     rows = [Row(engine_id(text), text, text, text, 1) for text in ("gateway two", "zebra")]
     vectors.prepare([ASK, *(row.text for row in rows)])
-    docs = DocsLane(DocsSettings(enabled=True, min_hot_items=5), None)
-    made = StoreRetriever(ExactStore(64), vectors, ScanWords(), docs=docs)
-    made.observe(rows)
+    made = StoreRetriever(ExactStore(64), vectors, ScanWords())
+    made.add(rows)
     yield made
     made.close()
 
 
-def ask(retriever: StoreRetriever, *faults: str) -> Recall:
-    request = Request("c/s1/t1", ASK, None, 10, "s1", faults=frozenset(faults))
-    return FlowRecall("engine", resolve(None, "seed")).select(request, retriever.retrieve(request))
+def ask(retriever: StoreRetriever, *faults: str, config: dict[str, Any] | None = None) -> Recall:
+    asked = Ask("c/s1/t1", ASK, 10, session="s1", faults=frozenset(faults))
+    arm: Any = make_arm(ArmSpec("engine", "engine", config))
+    tools = tools_for()
+    prepared = arm.prepare(Workshop(tools.embedder, tools.vectors))
+    if prepared:
+        tools.prepared = {"engine": prepared}
+    system = arm.open(Kit(tools, "engine"))
+    recall: Recall = system.select(asked, retriever.retrieve(ASK, asked.faults))
+    return recall
 
 
 # --- when
@@ -146,19 +153,26 @@ def test_recall_goes_on_with_what_is_left_and_says_why(
     retriever: StoreRetriever, faults: tuple[str, ...], keys: list[str], rejected: list[str], signals: list[list[str]]
 ) -> None:
     found = ask(retriever, *faults)
-    assert [item.key for item in found.items] == keys
+    assert [item.id for item in found.items] == keys
     known = {"provider_unavailable", "embedding_input_too_long"}
     assert [one for one in found.receipt["rejected"] if one in known] == rejected
     assert [one["signals"] for one in found.receipt["whyTheseIds"]] == signals
+    assert found.status == ("degraded" if faults else "ok")
 
 
 def test_a_slow_store_shows_in_the_timings_and_changes_nothing_else(retriever: StoreRetriever) -> None:
     quick, slow = ask(retriever), ask(retriever, "slow_store")
     assert (slow.items, slow.context, slow.receipt) == (quick.items, quick.context, quick.receipt)
+    assert (slow.status, quick.status) == ("ok", "ok")
     assert slow.timings["search"] >= SLOW_NS > quick.timings["search"]
 
 
-def test_missing_documents_are_named_in_the_receipt(retriever: StoreRetriever) -> None:
-    found = ask(retriever, "docs_missing")
-    assert found.receipt["coldLane"]["error"] == "docs_search_failed"
+def test_missing_documents_are_named_in_the_receipt(retriever: StoreRetriever, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Gateways\n\nThe gateway listens.\n", encoding="utf-8")
+    lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}
+    config = {"docsColdLane": lane}
+    there, found = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
+    assert (there.status, there.receipt["coldLane"]["returned"]) == ("ok", 1)
+    assert (found.status, found.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")
     assert len(found.items) == 2

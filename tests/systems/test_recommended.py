@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lab.systems.arms import ArmSpec, make_arm
 
 from lab.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import check_config, describe, resolve
 from lab.systems.openclaw.recommended import ARM, CONFIG, recommended
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
 
 
 def made(config: Any, profile: str = "seed") -> Any:
-    return make_arm(ArmSpec("mine", ARM, config), profile=profile, max_items=None, depth=50, seed=0).config
+    arm: Any = make_arm(ArmSpec("mine", ARM, config, profile=profile))
+    return arm.config
 
 
 def test_it_is_what_the_engine_makes_of_its_words() -> None:

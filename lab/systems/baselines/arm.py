@@ -115,6 +115,8 @@ class BaselineSystem(MemorySystem):
     def __init__(self, arm: BaselineArm, kit: Kit) -> None:
         self.arm = arm
         self.retrieval_key = arm.retrieval if arm.shares else None
+        # What was found last, where nobody else searches it.
+        self.found: Found | None = None
         self._kit = kit
 
     def open_retriever(self) -> Retriever:
@@ -141,12 +143,17 @@ class BaselineSystem(MemorySystem):
     ) -> Explained:
         """A place in the ranking, or none."""
         places = {item.id: rank for rank, item in enumerate(recall.items, 1)}
-        missing = f"not among the first {self.arm.depth} of this arm"
-        reasons = {
-            key: f"ranked {places[key]}, beyond the {recall.injected} that are injected" if key in places else missing
-            for key in wanted
-            if not 0 < places.get(key, 0) <= recall.injected
-        }
+        there = found or self.found
+        scopes = {row.key: row.scope for row in there.rows} if there else {}
+
+        def reason(key: str) -> str:
+            if ask.scope is not None and scopes.get(key, ask.scope) != ask.scope:
+                return f"it is of scope {scopes[key]}, the turn of {ask.scope}"
+            if key in places:
+                return f"ranked {places[key]}, beyond the {recall.injected} that are injected"
+            return f"not among the first {self.arm.depth} of this arm"
+
+        reasons = {key: reason(key) for key in wanted if not 0 < places.get(key, 0) <= recall.injected}
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
         return Explained(f"profile {self.arm.config.profile}", reasons=reasons, runners_up=beyond)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
+from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
@@ -277,7 +278,7 @@ class FlowSystem(_Engine):
             for one in turn.final
             if one.candidate.id in kept
         )
-        status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults else "ok"
+        status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
         return Recall(
             items,
             len(items),

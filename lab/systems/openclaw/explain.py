@@ -20,6 +20,7 @@ from lab.systems.openclaw.explain_lines import (
     stages_lines,
     suppression_lines,
 )
+from lab.systems.openclaw.recall.digest import PREFIX
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
@@ -41,7 +42,7 @@ def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Deta
     """Explain a recall; ``wanted`` are keys of memories that it should perhaps have injected."""
     config, ask, recall, turn = told
     scope = turn.filter_scope if turn else ask.scope
-    by_key = {row.key: row for row in found.present}
+    by_key = {row.key: row for row in found.present if not row.id.startswith(PREFIX)}
     tiers = Tiers(found.view, found.rows, config.auto_recall.search_limit, {})
     places = _places(tiers, found, scope)
     injected = {item.id for item in recall.items[: recall.injected]}
@@ -58,7 +59,7 @@ def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Deta
     lower = {key: factor_line(turn, by_key[key]) for key in injected if turn and detail.full and key in by_key}
     return Explained(
         f"profile {config.profile}",
-        {key: place._replace(score=finals[key]) for key, place in places.items()},
+        {key: place._replace(score=finals[key]) if place.rank else place for key, place in places.items()},
         {key: _reason(by_key[key], places.get(key), told) for key in wanted if key not in injected},
         tuple([key for key in ranked if key not in there][:RUNNERS_UP] if searched else beyond),
         tuple(_head(told, detail)),
@@ -72,7 +73,7 @@ def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Deta
 def _places(tiers: Tiers, found: Found, scope: str | None) -> dict[str, Place]:
     """Where every memory in reach stood. A digest that is kept among the memories is none of them."""
     places: dict[str, Place] = {}
-    known = {row.id: row.key for row in found.present}
+    known = {row.id: row.key for row in found.present if not row.id.startswith(PREFIX)}
     for plan in recall_plans():
         whole = found.view.search(Filter(scope, plan.labels), len(found.rows))
         fts = {found.rows[hit.row].id: rank for rank, hit in enumerate(whole.fts, 1)}

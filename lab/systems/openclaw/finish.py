@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
@@ -49,7 +50,7 @@ def finish(
     )
     timings["receipt"] = time.perf_counter_ns() - started - timings["wrap"]
     items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
-    status: Status = "degraded" if ask.faults else "ok"
+    status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     return Recall(items, len(injected), context, receipt, timings, status, evicted=0)
 
 

@@ -41,6 +41,9 @@ def open_database(path: Path) -> sqlite3.Connection:
     """Open the file, or make it with empty tables; a file that holds something else is :class:`UnusableInput`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            # It holds the documents' text. SQLite gives the files that it puts beside it the same rights.
+            path.touch(mode=0o600)
         db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise UnusableInput(f"{path}: cannot be opened as a documents index: {error}") from None

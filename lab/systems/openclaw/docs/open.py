@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key
 from lab.errors import CannotMeasure, LabError
-from lab.files import digest
+from lab.files import digest, private_folder
 from lab.retrieval.retrievers import VectorsOf
 from lab.systems.kit import Workshop
 from lab.systems.openclaw.config.settings import DocsSettings
@@ -27,6 +28,8 @@ def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
     roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
     model = role_key(workshop.embedder, DOCUMENT)
     place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    with suppress(OSError):  # what cannot be made is told where it is opened
+        private_folder(place.parent)
     embed, failures = _embed_with(workshop.vectors, DOCUMENT), list[LabError]()
 
     def heard(texts: Sequence[str]) -> np.ndarray:

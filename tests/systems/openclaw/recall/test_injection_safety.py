@@ -18,11 +18,11 @@ from lab.retrieval.clamp import Clamp
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.retrieval.tokens import TextSettings, Tokens
-from lab.systems.contract import Request
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.flow import recall
+from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.recall.budget import Budget, Slot
-from lab.systems.openclaw.recall.turn import Prompt, RecallState, Turn
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
 from lab.systems.openclaw.seed.pack import pack_well_formed
 from lab.systems.openclaw.upstream.pack import pack
@@ -232,7 +232,7 @@ def table(kit: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     vectors.prepare([embedded_text(text, Clamp()) for text in (*bodies, *prompts)])
     tokens.prepare([*bodies, *prompts])
     with closing(StoreRetriever(LanceStore(64, TextSettings()), vectors, tokens)) as retriever:
-        retriever.observe(rows)
+        retriever.add(rows)
         yield retriever, prompts
 
 
@@ -240,9 +240,11 @@ def test_hostile_memories_come_through_lancedb_as_they_went_in(
     kit: Any, table: tuple[StoreRetriever, list[str]]
 ) -> None:
     retriever, prompts = table
-    state, shown = RecallState(), {}
+    state, shown, listing = RecallState(), {}, Listing()
+    listing.add(retriever.store.rows)
     for prompt in prompts:
-        memories = retriever.retrieve(Request("t", prompt, None, kit.NOW))
+        found = retriever.retrieve(prompt)
+        memories = Memories(found.view, found.rows, found.by_id, listing)
         for budget in ({}, {"enabled": False}):
             config = kit.flow(working_set={"enabled": True}, budget=budget)
             turn = recall(Prompt(prompt, kit.NOW, "s", scoping="open"), config, memories, state)

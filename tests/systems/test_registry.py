@@ -1,0 +1,131 @@
+"""Systems of this project and of other packages, by name; what cannot be loaded says so in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.systems import registry
+from lab.systems.fixed import FixedArm
+from lab.systems.registry import BUILT_IN, GROUP, make_arm, parse_arms, systems, version_of
+from lab.systems.spec import ArmSpec
+
+Publish = Callable[..., None]
+
+
+def made(spec: ArmSpec) -> FixedArm:
+    """What an entry point of these tests names."""
+    return FixedArm(spec.name)
+
+
+class Package:
+    """As much of a package's metadata as an entry point tells."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.version = name, "1.2"
+
+
+class Published(EntryPoint):
+    """An entry point of a package."""
+
+    dist: Any = None
+
+
+def point(name: str, value: str, package: str | None = "other-memory") -> EntryPoint:
+    found = Published(name, value, GROUP)
+    vars(found)["dist"] = Package(package) if package else None
+    return found
+
+
+@pytest.fixture
+def publish(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publish]:
+    """Lets entry points be there."""
+
+    def to(*points: EntryPoint) -> None:
+        monkeypatch.setattr(registry, "entry_points", lambda group: points if group == GROUP else ())
+        registry._others.cache_clear()
+
+    yield to
+    registry._others.cache_clear()
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(UnusableInput) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_every_built_in_name_has_a_maker() -> None:
+    for name in BUILT_IN:
+        arm = make_arm(ArmSpec(name, name))
+        assert (arm.name, arm.describe().system) == (name, name)
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "Hybrid", "lab.systems.fixed"])
+def test_an_unknown_name_is_refused_with_the_known_ones(publish: Publish, name: str) -> None:
+    publish(point("other", f"{__name__}:made"))
+    known = f"unknown arm {name!r}; known: {', '.join(BUILT_IN)}, other"
+    assert refused(lambda: make_arm(ArmSpec("mine", name))) == known
+    assert refused(lambda: parse_arms([name])) == known
+
+
+def test_a_system_of_another_package_is_an_arm_like_any_other(publish: Publish, tmp_path: Path) -> None:
+    publish(point("other", f"{__name__}:made"))
+    assert systems() == (*BUILT_IN, "other")
+    config = tmp_path / "mine.json"
+    config.write_text('{"lab": {"arm": "other"}}')
+    plain, mine = parse_arms(["other", f"mine={config}"])
+    assert [make_arm(one) for one in (plain, mine)] == [FixedArm("other"), FixedArm("mine")]
+    assert (version_of("other"), version_of("hybrid"), version_of("nobody")) == ("other-memory 1.2", "", "")
+    # It is a name that is taken, then.
+    renamed = tmp_path / "renamed.json"
+    renamed.write_text('{"lab": {"arm": "hybrid"}}')
+    assert "arm 'other' would run 'hybrid'" in refused(lambda: parse_arms([f"other={renamed}"]))
+
+
+@pytest.mark.parametrize("name", ["hybrid", "engine", "tier_first_v1"])
+def test_a_package_may_take_no_name_of_the_lab(publish: Publish, name: str) -> None:
+    publish(point(name, f"{__name__}:made"))
+    expected = f"system {name!r} of other-memory: the lab has a system of that name already"
+    assert refused(systems) == expected
+    assert refused(lambda: make_arm(ArmSpec("mine", "nobody"))) == expected
+
+
+def test_two_packages_may_not_take_one_name(publish: Publish) -> None:
+    publish(point("other", f"{__name__}:made", "first"), point("other", "elsewhere:made", "second"))
+    assert refused(systems) == "system 'other' of second: first has a system of that name already"
+    # One that is installed twice, as under an editable install, is one.
+    publish(point("other", f"{__name__}:made", "first"), point("other", f"{__name__}:made", "first"))
+    assert systems() == (*BUILT_IN, "other")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("no_such_package_here.arms:make", "ModuleNotFoundError: No module named 'no_such_package_here'"),
+        (f"{__name__}:nothing", "AttributeError: module"),
+        ("broken_memory_package:make", "RuntimeError: no licence"),
+    ],
+)
+def test_a_module_that_does_not_import_is_told_with_its_package(
+    publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, why: str
+) -> None:
+    (tmp_path / "broken_memory_package.py").write_text("raise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    publish(point("other", value))
+    said = refused(lambda: make_arm(ArmSpec("mine", "other")))
+    assert said.startswith(f"system 'other' of other-memory cannot be loaded: {why}")
+    # It stands in nobody's way who does not ask for it.
+    assert make_arm(ArmSpec("hybrid", "hybrid")).name == "hybrid"
+
+
+def test_a_package_without_a_name_is_told_by_what_it_names(publish: Publish) -> None:
+    publish(point("hybrid", "lonely:make", None))
+    assert refused(systems).startswith("system 'hybrid' of lonely:make: ")
+    publish(point("other", f"{__name__}:made", None))
+    assert version_of("other") == ""

@@ -1,0 +1,101 @@
+"""The lab from Python: the verbs as functions, their types, and how light importing them is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import lab
+from lab.errors import UnusableInput
+from lab.replay.plan import Asked
+from lab.systems.contract import Item
+from lab.systems.fixed import FixedArm, saying
+
+ROOT = Path(__file__).resolve().parents[1]
+TRAPS = ROOT / "datasets" / "traps"
+ARMS = ["tier_first_v1", "tier_quota_v1", "hybrid"]
+SCRIPT = """
+from pathlib import Path
+
+import lab
+
+recordings = lab.recordings.read("chats.jsonl")
+names: list[str] = [one.conversation for one in recordings.recordings]
+run = lab.replay(recordings, arms=["tier_first_v1", "hybrid"], out=Path("run"), labels="sampled", must_share=0.4)
+hits: float | None = lab.score(run).means["hybrid"]["Success@6"]
+p: float = lab.compare(run, "tier_first_v1", "hybrid").differences[0].p
+code: int = lab.judge(run, policy="rollout").exit_code
+pages: list[Path] = lab.report(run)
+why: str = lab.explain(run, "turn").told.about
+"""
+WRONG = 'import lab\n\nlab.replay("chats.jsonl", arms=["hybrid"], out="run", must_shares=0.4)\n'
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> lab.notebook.Run:
+    recordings = lab.recordings.read(TRAPS)
+    out = tmp_path_factory.mktemp("api") / "run"
+    return lab.replay(recordings, arms=ARMS, out=out, embedder="hashing", scope="recorded")
+
+
+def test_a_run_goes_from_function_to_function(run: lab.notebook.Run) -> None:
+    means = lab.score(run).means
+    assert list(means) == ARMS
+    compared = lab.compare(run, "tier_first_v1", "hybrid")
+    assert {one.measure for one in compared.differences} >= {"Success@6", "R@6"}
+    assert lab.judge(run, policy="rollout").exit_code in range(5)
+    assert [path.name for path in lab.report(run, "tier_first_v1", "hybrid")][:2] == ["report.html", "report.md"]
+    turn = str(run.turns["turn"][0])
+    assert lab.explain(run, turn, "hybrid").recall.injected <= 6
+
+
+def test_a_path_says_the_same_as_what_was_read_from_it(run: lab.notebook.Run, tmp_path: Path) -> None:
+    again = lab.replay(TRAPS, arms=ARMS, out=tmp_path / "run", embedder="hashing", scope="recorded")
+    (one, *_), (other, *_) = (sorted((each.path / "receipts").iterdir()) for each in (run, again))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_an_arm_may_be_an_object(tmp_path: Path) -> None:
+    arm = FixedArm("mine", otherwise=saying(Item("nowhere", "a text")))
+    run = lab.replay(TRAPS, arms=["none", replace(arm, otherwise=saying())], out=tmp_path / "run", embedder="hashing")
+    assert run.arms == ["none", "mine"]
+    assert set(run.turns.query("arm == 'mine'")["injected"]) == {0}
+
+
+def test_an_option_has_one_list_of_names() -> None:
+    asked = {field.name for field in fields(Asked)} - {"path", "format", "arms"}
+    assert set(lab.Options.__annotations__) == asked
+
+
+def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="no such file or folder"):
+        lab.recordings.read(tmp_path / "nothing")
+    with pytest.raises(UnusableInput, match="unknown arm 'best'"):
+        lab.replay(TRAPS, arms=["best"], out=tmp_path / "run")
+
+
+def test_importing_is_light() -> None:
+    heavy = "{'numpy', 'pandas', 'pyarrow', 'typer', 'torch'}"
+    code = f"import sys, lab; lab.recordings; print(sorted({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("script", "expected"), [(SCRIPT, 0), (WRONG, 1)])
+def test_a_type_checker_sees_real_types(tmp_path: Path, script: str, expected: int) -> None:
+    mypy = pytest.importorskip("mypy.api", reason="mypy is of the dependency group types")
+    path = tmp_path / "script.py"
+    path.write_text(script, "utf-8")
+    before = os.environ.get("MYPYPATH")
+    os.environ["MYPYPATH"] = str(ROOT)
+    try:
+        told, _, code = mypy.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(path)])
+    finally:
+        os.environ.pop("MYPYPATH") if before is None else os.environ.__setitem__("MYPYPATH", before)
+    found = [line for line in told.splitlines() if "script.py" in line]
+    assert (bool(found), code != 0) == (bool(expected), bool(expected)), told
