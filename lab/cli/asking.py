@@ -88,7 +88,9 @@ def asks(
         def run(**given: Any) -> None:
             from lab.replay.plan import Asked
 
-            values = {one.field: _plain(given.pop(one.name)) for one in chosen}
+            asked = {one.field: _plain(given.pop(one.name)) for one in chosen}
+            # What was not given is as Asked has it: a list that was not given is None here.
+            values = {name: value for name, value in asked.items() if value is not None}
             named = tuple(arms if fixed else given.pop("arm") or arms)
             verb(Asked(str(given.pop("path")), given.pop("format"), named, **values), **given)
 
