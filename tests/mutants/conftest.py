@@ -17,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ground import prepare
 
-# Seconds after which a command counts as hung.
-LIMIT = 20
+# Seconds of work, and of waiting on a machine that is busy, after which a command counts as hung.
+WORK, WAIT = 20, 120
 Run = Callable[..., tuple[int, str]]
 
 
 class Hung(BaseException):
-    """A command took longer than :data:`LIMIT`. No ``except Exception`` swallows it."""
+    """A command took longer than :data:`WORK` or :data:`WAIT`. No ``except Exception`` swallows it."""
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,8 @@ def run_lab() -> Iterator[Run]:
     def run(*words: str) -> tuple[int, str]:
         said = io.StringIO()
         arguments, sys.argv = sys.argv, ["lab", *words]
-        signal.setitimer(signal.ITIMER_REAL, LIMIT)
+        signal.setitimer(signal.ITIMER_PROF, WORK)
+        signal.setitimer(signal.ITIMER_REAL, WAIT)
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
                 main()
@@ -46,16 +47,19 @@ def run_lab() -> Iterator[Run]:
         except Hung:
             return -1, said.getvalue() + "HUNG"
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+                signal.setitimer(timer, 0)
             sys.argv = arguments
         raise AssertionError("a command ends with an exit code")
 
-    before, handler = gc.get_threshold(), signal.signal(signal.SIGALRM, too_long)
+    before = gc.get_threshold()
+    handlers = {kind: signal.signal(kind, too_long) for kind in (signal.SIGALRM, signal.SIGPROF)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS", "1"))
         patch.setenv("NO_COLOR", "1")
         yield run
-    signal.signal(signal.SIGALRM, handler)
+    for kind, handler in handlers.items():
+        signal.signal(kind, handler)
     gc.set_threshold(*before)
 
 
