@@ -107,7 +107,8 @@ def open_run(path: str | Path) -> Run:
 
 def score(run: str | Path | Run) -> Scored:
     """Score a run, and keep every value in its ``scores.parquet``."""
-    from lab.measures.score import read_gold, score_and_write, summarise
+    from lab.measures.score import score_and_write, summarise
+    from lab.runs.gold import read_gold
 
     directory = _directory(run)
     return Scored(summarise(score_and_write(directory), read_gold(directory), directory.arms))

@@ -6,15 +6,14 @@ A package of that name hides the function once any module of it is imported, so 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 
 
 class _Package(ModuleType):
     def __call__(self, *args: object, **options: object) -> object:
         """The function of :mod:`lab.api` that has the package's name."""
-        from lab import api
-
-        return getattr(api, self.__name__.rpartition(".")[2])(*args, **options)
+        return getattr(import_module("lab.api"), self.__name__.rpartition(".")[2])(*args, **options)
 
 
 def let_call(name: str) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
 
 def strings(values: Sequence[str | None]) -> pa.Array:
     """A column of strings; None is null."""

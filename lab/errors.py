@@ -7,6 +7,8 @@
     │   └── OtherArguments        2   a run directory was made with other arguments than these
     ├── NotComparable             3   two arms cannot be compared; the reasons are listed
     └── CannotMeasure             4   a model, a store or a file failed underneath us
+        ├── Altered               4   a file of a run is not as it was written
+        ├── Incomplete            4   a run lacks conversations, or rows of one
         ├── CannotWrite           4   the disk is full or read-only: nothing more can be kept
         └── InUse                 4   another process is writing the same folder
 
@@ -53,6 +55,14 @@ class NotComparable(LabError):
 
 class CannotMeasure(LabError):
     """A fault below us: model weights that do not match, a store that fails, a file that cannot be written."""
+
+
+class Altered(CannotMeasure):
+    """A file of a run is not the one whose digest was recorded: damaged, or changed by somebody."""
+
+
+class Incomplete(CannotMeasure):
+    """A run does not hold exactly one row for each arm and recall point."""
 
 
 class CannotWrite(CannotMeasure):

@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -18,20 +19,26 @@ from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.shape import named
+from lab.words import free_of_credentials
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+# Characters. JSON5 is read slowly, and a file past this is no configuration but something else by mistake.
+MOST_JSON5 = 200_000
+
+
 @contextmanager
-def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
+def whole_file(path: Path, *, lasting: bool = True, private: bool = False) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
-    fsync for the file and one for its folder. Two writers of one path do not mix: the last rename wins. A disk that is
-    full or read-only is :class:`CannotWrite`, anything else that the system refuses :class:`CannotMeasure`. With
-    ``private``, the file and its folder are for their owner alone.
+    fsync for the file and one for its folder; without ``lasting`` neither is made, and a file that was written just
+    before the machine lost its power may be gone, or empty. Two writers of one path do not mix: the last rename wins.
+    A disk that is full or read-only is :class:`CannotWrite`, anything else that the system refuses
+    :class:`CannotMeasure`. With ``private``, the file and its folder are for their owner alone.
     """
     try:
         if private:
@@ -44,11 +51,13 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     part = Path(name)
     try:
         yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
+        if lasting:
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
         os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
-        _flush(path.parent)
+        if lasting:
+            _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old state is kept") from error
     finally:
@@ -202,9 +211,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
+def write_whole(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
     """Write ``data`` through :func:`whole_file`."""
-    with whole_file(path, private=private) as part:
+    with whole_file(path, lasting=lasting, private=private) as part:
         part.write_bytes(data)
 
 
@@ -220,6 +229,11 @@ def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
 def digest(value: Any) -> str:
     """sha256 of a JSON value with sorted keys: the identity of a set of arguments."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def sha256_bytes(data: bytes) -> str:
+    """sha256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
@@ -262,6 +276,36 @@ def read_json(path: Path, *, once: bool = False) -> Any:
     With ``once``, an object that names a field twice is refused, as in :func:`read_json_lines`.
     """
     return _parse(read_text(path), path, 1, pairs=_once if once else None)
+
+
+def parse_json(text: str, where: str) -> Any:
+    """The value of a JSON or JSON5 text, without the credentials of the URIs in it.
+
+    What a configuration says comes back in manifests, reports and messages, and no part of the lab has a use for them.
+    """
+    try:
+        return free_of_credentials(_json5(text, where))
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+
+
+def _json5(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if len(text) > MOST_JSON5:
+            raise UnusableInput(f"{where}: not JSON: {error}") from None
+    import json5
+
+    try:
+        return json5.loads(text)
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+    except ValueError as error:
+        found = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
+        line, what = found.groups() if found else ("1", str(error))
+        cut = " (the file seems cut off)" if "end of input" in what or not text.strip() else ""
+        raise UnusableInput(f"{where}:{line}: not JSON, nor JSON5: {what}{cut}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

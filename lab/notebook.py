@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab.runs.directory import RunDirectory
 from lab.runs.directory import open_run as open_directory
+from lab.runs.manifest import Manifest
+from lab.runs.trial import trial, trial_line
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Run:
         return self.directory.path
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """What was asked and resolved, with versions and code; see ``manifest.json``."""
         return self.directory.manifest
 
@@ -60,9 +62,10 @@ class Run:
         return self.directory.conversations
 
     def __repr__(self) -> str:
+        said = trial_line(trial(self.manifest))
         return (
-            f"Run({str(self.path)!r}: {self.manifest['status']}, {counted(len(self.conversations), 'conversation')}, "
-            f"arms {', '.join(self.arms)})"
+            f"Run({str(self.path)!r}: {self.manifest.status}, {counted(len(self.conversations), 'conversation')}, "
+            f"arms {', '.join(self.arms)}{f', {said}' if said else ''})"
         )
 
     @property
@@ -152,9 +155,10 @@ class Run:
     @cached_property
     def _figures(self) -> Figures:
         from lab.compare.paired import compare_arms
-        from lab.measures.score import read_gold, score_run, summarise
+        from lab.measures.score import score_run, summarise
         from lab.report.drawings import CAPTIONS, drawings
         from lab.report.pair import choose_pair
+        from lab.runs.gold import read_gold
 
         baseline, candidate = choose_pair(self.directory, None, None)
         summary = summarise(score_run(self.directory), read_gold(self.directory), self.arms)

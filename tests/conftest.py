@@ -80,6 +80,28 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own / "datasets" / "operators"
 
 
+@pytest.fixture(scope="session")
+def resealed() -> Callable[..., Any]:
+    """Takes the digests of a run anew, as somebody would who covers up what was changed, and opens it.
+
+    ``change`` edits the manifest as JSON. What a digest alone would refuse can so be tested by itself.
+    """
+    from lab.files import digest, dump_json, sha256_file
+    from lab.runs.directory import open_run
+
+    def reseal(path: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Any:
+        manifest = json.loads((path / "manifest.json").read_bytes())
+        kept = [path / "golden.jsonl", *path.glob("receipts/*.parquet"), *path.glob("latency/*.parquet")]
+        manifest["files"] = {file.relative_to(path).as_posix(): sha256_file(file) for file in kept if file.is_file()}
+        change(manifest)
+        manifest["run_key"] = digest(manifest["resolved"])
+        manifest["sha256"] = digest({name: value for name, value in manifest.items() if name != "sha256"})
+        (path / "manifest.json").write_bytes(dump_json(manifest))
+        return open_run(path)
+
+    return reseal
+
+
 class Browser:
     """A tab of a headless Chromium that is spoken to over a pipe: no driver and no port are needed.
 

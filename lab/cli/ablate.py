@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.asking import asks
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.errors import CannotMeasure
 from lab.words import bracketed, signed
 
@@ -54,10 +54,13 @@ def ablate(
     All rungs run over one retrieval, so that the ladder costs little more than one arm.
     """
     from lab.compare.ablation import ablation, measures_shown
-    from lab.measures.score import read_gold, score_and_write, summarise
+    from lab.measures.score import score_and_write, summarise
+    from lab.replay.embedders import embedder_notes
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
+    from lab.runs.gold import read_gold
+    from lab.runs.trial import trial
     from lab.systems.openclaw.ladder import LADDER
 
     asked = replace(asked, arms=tuple(rung.arm for rung in LADDER))
@@ -69,17 +72,27 @@ def ablate(
     summary = summarise(scores, read_gold(run), run.arms)
     steps = ablation(scores, summary["arms"], run.cutoff)
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
+    reasons = trial(run.manifest)
+    resolved = run.manifest.resolved
+    notes = embedder_notes(resolved)
     if as_json:
         emit_json(
-            {"run": str(out), "steps": [step.as_json() for step in steps], "figures": [str(file) for file in files]}
+            {
+                "run": str(out),
+                "trial": list(reasons),
+                "steps": [step.as_json() for step in steps],
+                "figures": [str(file) for file in files],
+            }
+            | ({"embedder": list(notes)} if notes else {})
         )
         return
     shown = measures_shown(run.cutoff)
-    resolved = run.manifest["resolved"]
+    emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
+    emit_trial(reasons)
     emit_folded(
         f"{n} probes with gold in {len(run.conversations)} conversations of {asked.path}; labels "
-        f"{resolved['labels']['mode']}, scope {resolved['scope']}"
+        f"{resolved.labels.mode}, scope {resolved.scope}"
     )
     if not n:
         emit_folded("Without gold nothing can be hit: give a golden set with --golden.")

@@ -14,16 +14,17 @@ from lab.cli import options
 
 
 class Option(NamedTuple):
-    """An option: its name on the command line, its annotation, its default, and its field of ``Asked``."""
+    """An option: name on the command line, annotation, default, field of ``Asked``, and whether it may be repeated."""
 
     name: str
     annotation: Any
     default: Any
     field: str
+    many: bool = False
 
 
-def _option(name: str, annotation: Any, default: Any = None, field: str | None = None) -> Option:
-    return Option(name, annotation, default, field or name)
+def _option(name: str, annotation: Any, default: Any = None, field: str | None = None, *, many: bool = False) -> Option:
+    return Option(name, annotation, default, field or name, many)
 
 
 OPTIONS = {
@@ -46,8 +47,8 @@ OPTIONS = {
         _option("max_items", options.MaxItems),
         _option("depth", options.Depth, 50),
         _option("limit", options.Limit),
-        _option("conversation", options.Conversations),
-        _option("fault", options.FaultNames, field="faults"),
+        _option("conversation", options.Conversations, many=True),
+        _option("fault", options.FaultNames, field="faults", many=True),
         _option("config", options.Config),
         _option("embedder", options.Embedder, "all-MiniLM-L6-v2"),
         _option("vectors", options.VectorSource, "embed"),
@@ -88,9 +89,7 @@ def asks(
         def run(**given: Any) -> None:
             from lab.replay.plan import Asked
 
-            asked = {one.field: _plain(given.pop(one.name)) for one in chosen}
-            # What was not given is as Asked has it: a list that was not given is None here.
-            values = {name: value for name, value in asked.items() if value is not None}
+            values = {one.field: _plain(given.pop(one.name), many=one.many) for one in chosen}
             named = tuple(arms if fixed else given.pop("arm") or arms)
             verb(Asked(str(given.pop("path")), given.pop("format"), named, **values), **given)
 
@@ -113,8 +112,8 @@ def _arm_option(default: str) -> Any:
     return Annotated[list[str] | None, typer.Option("--arm", help=about)]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, many: bool) -> Any:
     """A value as ``Asked`` keeps it."""
-    if isinstance(value, Path):
-        return str(value)
-    return tuple(value or ()) if isinstance(value, list) else value
+    if many:
+        return tuple(value or ())
+    return str(value) if isinstance(value, Path) else value

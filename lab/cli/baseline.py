@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -108,26 +108,23 @@ def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json:
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
     """Show one baseline: what it is of, its arms, what it was before. A damaged one is an error that names the file."""
     from lab.nightly.baselines import get, open_baseline
+    from lab.runs.trial import trial
 
     found = get(folder, name)
     run = open_baseline(found)
-    git = run.manifest["environment"].get("git") or {}
-    facts = {
-        "path": str(found.path),
-        "arms": run.arms,
-        "conversations": run.conversations,
-        "run_key": run.manifest["run_key"],
-        "lab": run.manifest["resolved"].get("lab"),
-        "commit": git.get("commit"),
-    }
+    path, lab, commit = str(found.path), run.manifest.resolved.lab, run.manifest.environment.commit
+    reasons = trial(run.manifest)
     if as_json:
+        facts: dict[str, object] = {"path": path, "arms": run.arms, "conversations": run.conversations}
+        facts |= {"run_key": run.manifest.run_key, "lab": lab, "commit": commit, "trial": list(reasons)}
         emit_json(found.as_json() | facts)
         return
+    emit_trial(reasons)
     since = f" ({found.now.note})" if found.now.note else ""
     emit_folded(f"{name} is {found.now.object[:SHOWN]} since {found.now.date}{since}")
     emit_folded(f"{counted(len(run.conversations), 'conversation')} through {', '.join(run.arms)}")
-    emit(f"lab {facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip())
-    emit(facts["path"])
+    emit(f"lab {lab} {(commit or '')[:SHOWN]}".strip())
+    emit(path)
     for one in found.before:
         emit_folded(f"before: {one.object[:SHOWN]} since {one.date}" + (f" ({one.note})" if one.note else ""))
 

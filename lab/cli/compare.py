@@ -98,9 +98,11 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
 def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
     from lab.report.tables import markdown_table
+    from lab.runs.trial import trial_line
     from lab.words import markdown
 
-    emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}\n")
+    said = trial_line(found.trial)
+    emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}{f' ({markdown(said)})' if said else ''}\n")
     for note in found.embedder:
         emit(f"{markdown(note)}\n")
     emit(markdown_table(WIDE, [wide(one, found.family) for one in differences], left=2))
@@ -118,8 +120,13 @@ def _emit_markdown(found: Comparison, differences: list[Difference], commands: d
 def _emit_latex(found: Comparison, differences: list[Difference], _: dict[str, list[str]]) -> None:
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
     from lab.report.tables import latex, latex_table
+    from lab.runs.trial import trial_line
 
-    emit(f"% {' '.join(found.candidate.split())} minus {' '.join(found.baseline.split())}; needs booktabs")
+    said = trial_line(found.trial)
+    names = f"{' '.join(found.candidate.split())} minus {' '.join(found.baseline.split())}"
+    emit(f"% {names}{f' ({said})' if said else ''}; needs booktabs")
+    if said:
+        emit(f"\\par {latex(said)}\n")
     for note in found.embedder:
         emit(f"\\par {latex(note)}\n")
     emit(latex_table(WIDE, [wide(one, found.family) for one in differences], left=2))

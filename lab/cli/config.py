@@ -129,8 +129,7 @@ def _read(file: str) -> tuple[Any, str]:
 
 def _parsed(file: str) -> tuple[Any, str]:
     """Return the whole value in a file or on standard input, and how to name it."""
-    from lab.files import read_text
-    from lab.systems.openclaw.config.file import parse_json
+    from lab.files import parse_json, read_text
 
     if file != STDIN:
         return parse_json(read_text(Path(file)), file), file

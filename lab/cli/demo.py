@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_json, emit_table, emit_trial
 from lab.words import interval, signed
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
@@ -26,10 +26,12 @@ def demo(
 ) -> None:
     """Replay, score and chart the shipped conversations."""
     from lab.compare.paired import compare_arms
-    from lab.measures.score import headlines, read_gold, score_and_write, summarise
+    from lab.measures.score import headlines, score_and_write, summarise
     from lab.replay.plan import Asked
     from lab.replay.run import run_replay
     from lab.report.build import build_report
+    from lab.runs.gold import read_gold
+    from lab.runs.trial import trial
     from lab.shelf import shipped
     from lab.sweep.saturation import saturation, write_points
 
@@ -48,16 +50,19 @@ def demo(
     announce("drawing")
     files = build_report(run, "tier_first_v1", "tier_quota_v1")
     comparison = compare_arms(run, "tier_first_v1", "tier_quota_v1")
+    reasons = trial(run.manifest)
     if as_json:
         emit_json(
             {
                 "run": str(out),
+                "trial": list(reasons),
                 "scores": summary,
                 "comparison": comparison.as_json(),
                 "files": [str(file) for file in files],
             }
         )
         return
+    emit_trial(reasons)
     emit(
         f"{len(run.conversations)} hand-written conversations, {summary['arms']['none']['n']} probes with gold, "
         "labels and scopes as recorded"

@@ -25,6 +25,7 @@ from lab.cli import (
     gate,
     golden,
     latency,
+    migrate,
     nightly,
     receipts,
     recordings,
@@ -76,6 +77,7 @@ for room in (
     receipts,
     trec,
     runs,
+    migrate,
     cache,
     checks,
 ):

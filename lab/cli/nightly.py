@@ -66,8 +66,10 @@ def nightly(
 
 def _show(night: Night, files: list[Path]) -> None:
     from lab.gate.outputs import gravest_first
+    from lab.runs.trial import trial_line
 
-    emit(f"{night.status.upper()}: night of {night.date}, plan {night.plan}")
+    said = trial_line(night.trial)
+    emit_folded(f"{night.status.upper()}: night of {night.date}, plan {night.plan}{f' [{said}]' if said else ''}")
     emit_table(
         ["set", "verdict", "not reproduced", "changed", "receipts"],
         [

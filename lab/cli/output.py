@@ -60,6 +60,14 @@ def emit_folded(text: str) -> None:
     emit(folded(text))
 
 
+def emit_trial(reasons: Sequence[str]) -> None:
+    """Print what makes a run a trial, first of all; nothing where it is none."""
+    from lab.runs.trial import trial_line
+
+    if said := trial_line(reasons):
+        emit_folded(said)
+
+
 def emit_notes(notes: Sequence[str]) -> None:
     """Print sentences, each folded at 80 columns."""
     for note in notes:

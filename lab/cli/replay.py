@@ -10,7 +10,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.asking import OPTIONS, asks
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.errors import CannotMeasure, UnusableInput
 from lab.words import counted
 
@@ -45,35 +45,41 @@ def replay(
     from lab.replay.embedders import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
+    from lab.runs.records import to_json
+    from lab.runs.trial import trial
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
         raise UnusableInput("--score needs a whole run, and this is a shard; lab merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
-    notes = embedder_notes(outcome.run.manifest["resolved"])
+    notes = embedder_notes(outcome.run.manifest.resolved)
     summary = None
     if and_score and not outcome.failures:
-        from lab.measures.score import read_gold, score_and_write, summarise
+        from lab.measures.score import score_and_write, summarise
+        from lab.runs.gold import read_gold
 
         summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
+    reasons = trial(outcome.run.manifest)
     if as_json:
         emit_json(
             {
                 "run": str(out),
-                "status": outcome.run.manifest["status"],
+                "trial": list(reasons),
+                "status": outcome.run.manifest.status,
                 "conversations": {
                     "done": len(outcome.done),
                     "skipped": len(outcome.skipped),
                     "failed": len(outcome.failures),
                 },
                 "embedded": outcome.embedded,
-                "labels": outcome.run.manifest["resolved"]["labels"],
+                "labels": to_json(outcome.run.manifest.resolved.labels),
             }
             | ({"shard": str(outcome.run.shard)} if part else {})
             | ({"scores": summary} if summary else {})
             | ({"embedder": list(notes)} if notes else {})
         )
     else:
+        emit_trial(reasons)
         emit_notes(notes)
         emit(
             f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
@@ -100,7 +106,7 @@ def merge(
         emit_json(
             {
                 "run": str(out),
-                "status": merged.run.manifest["status"],
+                "status": merged.run.manifest.status,
                 "conversations": {"copied": merged.copied, "there": merged.there},
                 "notes": list(merged.notes),
             }
@@ -119,19 +125,22 @@ def score(
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.catalogue import canonical
-    from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
+    from lab.measures.score import more_measures, score_and_write, score_run, summarise
     from lab.replay.embedders import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
+    from lab.runs.gold import read_gold
+    from lab.runs.trial import trial
 
     opened = open_run(run)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
-    notes = embedder_notes(opened.manifest["resolved"])
+    notes, reasons = embedder_notes(opened.manifest.resolved), trial(opened.manifest)
     if as_json:
-        emit_json(summary | ({"embedder": list(notes)} if notes else {}))
+        emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return
+    emit_trial(reasons)
     emit_notes(notes)
     wanted = _show_means(summary, opened, measure or ())
     if slices:

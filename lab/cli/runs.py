@@ -1,21 +1,23 @@
-"""``lab runs list`` and ``lab runs rm``."""
+"""``lab runs``: list, remove, and the schema of a manifest."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lab.cli.output import SHOWN, Json, emit, emit_json, emit_table
+from lab.cli.output import SHOWN, Json, announce, emit, emit_json, emit_table
 from lab.words import counted
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs."""
-    runs = typer.Typer(no_args_is_help=True, help="Run directories: list and remove them.")
+    runs = typer.Typer(no_args_is_help=True, help="Run directories: list and remove them; their schema.")
     runs.command("list")(list_runs)
     runs.command("rm")(remove)
+    runs.command("schema")(schema)
     app.add_typer(runs, name="runs")
 
 
@@ -24,19 +26,25 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """List the runs below a folder. Those that a baseline or a night keeps are counted."""
-    from lab.errors import UnusableInput
+    from lab.errors import Altered, UnusableInput
     from lab.nightly.baselines import is_object
     from lab.nightly.blessed_night import night_of
     from lab.runs.directory import open_run
+    from lab.runs.trial import TITLE, trial
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
-    found, blessed, of_nights = [], 0, 0
+    found: list[dict[str, object]] = []
+    rows: list[list[object]] = []
+    blessed = of_nights = 0
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
         except UnusableInput:
             continue  # some other program's manifest, or a damaged one: no run that could be opened
+        except Altered as error:
+            announce(str(error))
+            continue
         night = night_of(run.path)
         if is_object(run.path):
             blessed += 1
@@ -45,32 +53,16 @@ def list_runs(
         if night is not None and night.resolve() not in (root.resolve(), *root.resolve().parents):
             of_nights += 1
             continue
-        found.append(
-            {
-                "run": str(run.path),
-                "status": run.manifest["status"],
-                "done": len(run.done()),
-                "conversations": len(run.own),
-                "arms": run.arms,
-            }
-            | ({"shard": str(run.shard)} if run.shard else {})
-        )
+        status, done, reasons = run.manifest.status, len(run.done()), trial(run.manifest)
+        told = {"run": str(run.path), "status": status, "done": done, "conversations": len(run.own), "arms": run.arms}
+        found.append(told | {"trial": list(reasons)} | ({"shard": str(run.shard)} if run.shard else {}))
+        shown = [*([f"shard {run.shard}"] if run.shard else []), *([TITLE] if reasons else [])]
+        status += f" ({', '.join(shown)})" if shown else ""
+        rows.append([str(run.path), status, f"{done}/{len(run.own)}", ", ".join(run.arms)])
     if as_json:
         emit_json({"runs": found})
         return
-    emit_table(
-        ["run", "status", "done", "arms"],
-        [
-            [
-                one["run"],
-                one["status"] + (f" (shard {one['shard']})" if "shard" in one else ""),
-                f"{one['done']}/{one['conversations']}",
-                ", ".join(one["arms"]),
-            ]
-            for one in found
-        ],
-        left=4,
-    )
+    emit_table(["run", "status", "done", "arms"], rows, left=4)
     if blessed:
         emit(f"not listed: {blessed} blessed; `lab baseline list` does")
     if of_nights:
@@ -102,3 +94,13 @@ def remove(
         emit(str(path))
     if len(left) > SHOWN:
         emit(f"… and {len(left) - SHOWN} more (--json lists all)")
+
+
+def schema(as_json: Json = False) -> None:
+    """Print the JSON Schema (2020-12) of the manifest of a run."""
+    from lab.runs.manifest import manifest_schema
+
+    if as_json:
+        emit_json(manifest_schema())
+    else:
+        emit(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))

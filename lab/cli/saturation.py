@@ -23,18 +23,21 @@ def saturation(
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
     golden: options.Golden = None,
     scope: options.Scope = "none",
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
     seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
     jobs: options.Jobs = 2,
     as_json: Json = False,
 ) -> None:
-    """Watch both policies while the must_remember pool grows."""
+    """Watch every policy while the must_remember pool grows."""
     from lab.report.figures import saturation_figure, save
     from lab.sweep.saturation import means, write_points
     from lab.sweep.saturation import saturation as sweep
 
     if (out / "manifest.json").exists():
         raise UnusableInput(f"{out}: is a run directory; choose another --out, so that its report keeps its own chart")
-    points = sweep(path, format, golden=golden, seeds=seeds, scope=scope, jobs=jobs, announce=announce)
+    points = sweep(
+        path, format, golden=golden, seeds=seeds, scope=scope, embedder=embedder, jobs=jobs, announce=announce
+    )
     write_points(points, out / "saturation.parquet")
     files = save(saturation_figure(points), out / "saturation")
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.asking import asks
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.errors import UnusableInput
 from lab.words import bracketed, counted, signed
 
@@ -28,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     "golden",
     "memories",
     "memories_from",
+    "source",
     "labels",
     "must_share",
     "nice_share",
@@ -69,10 +70,12 @@ def sweep(
     Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
     again, it goes on where it was.
     """
+    from lab.replay.embedders import other_embedders
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
     from lab.sweep.front import configurations, heat, reference, write_configurations
     from lab.sweep.grid import read_grid
+    from lab.sweep.sweep import read_manifest
     from lab.sweep.sweep import sweep as run
 
     if saturated and (asked.labels or asked.must_share is not None or asked.nice_share is not None):
@@ -89,6 +92,9 @@ def sweep(
     axes = heat(found, swept)
     if axes:
         files += save(heat_figure(found, *axes), out / "figures" / "heat")
+    resolved = read_manifest(out)["resolved"]
+    named = [(one["name"], one["embedder"]) for one in resolved["arms"]]
+    notes = other_embedders(resolved["embedder"]["model"], named)
     if as_json:
         emit_json(
             {
@@ -97,8 +103,10 @@ def sweep(
                 "hybrid": reference(swept),
                 "figures": [str(file) for file in files],
             }
+            | ({"embedder": list(notes)} if notes else {})
         )
         return
+    emit_notes(notes)
     _show(swept, found, reference(swept), top, out, files)
     if by_draw is not None:
         _show_draws(swept, by_draw)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.output import Json, announce, emit, emit_json
+from lab.cli.output import Json, announce, emit, emit_json, emit_trial
 from lab.words import counted
 
 PORT = 8642
@@ -39,6 +39,7 @@ def view(
     The page is for this machine alone and changes nothing. Ctrl-C ends it.
     """
     from lab.runs.directory import open_run
+    from lab.runs.trial import trial
     from lab.view.app import make_app
     from lab.view.index import Index
     from lab.view.pages import Viewer
@@ -55,9 +56,20 @@ def view(
         address = f"http://{LOOPBACK}:{got}/"
         app = make_app(Viewer(index, recorded, with_text=with_text), got)
         counts = {"conversations": len(index.conversations), "turns": len(index.turns), "damaged": len(index.damaged)}
+        reasons = trial(opened.manifest)
         if as_json:
-            emit_json({"address": address, "port": got, "run": str(run), "with_text": with_text, **counts})
+            emit_json(
+                {
+                    "address": address,
+                    "port": got,
+                    "run": str(run),
+                    "with_text": with_text,
+                    "trial": list(reasons),
+                    **counts,
+                }
+            )
         else:
+            emit_trial(reasons)
             emit(f"{run}: {counted(counts['conversations'], 'conversation')}, {counted(counts['turns'], 'turn')}")
             for reason in index.damaged.values():
                 announce(reason)

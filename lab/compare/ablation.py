@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.compare.paired import Difference, paired_differences
-from lab.measures.table import Scores
+from lab.runs.scores import Scores
 from lab.systems.openclaw.ladder import LADDER
 
 

@@ -17,7 +17,6 @@ from lab.compare.comparable import require_comparable
 from lab.compare.moved import moved
 from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +141,7 @@ def _of_conversation(
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """Arm, turn and columns of each row that differs; ``turns`` counts the rows of each arm."""
     paths = [run.receipts(conversation) for run in (before, after)]
-    left, right = (_rows_of(read_table(path), arms) for path in paths)
+    left, right = (_rows_of(run.read_receipts(conversation), arms) for run in (before, after))
     versions = [(table.schema.metadata or {}).get(b"schema_version", b"none").decode() for table in (left, right)]
     if versions[0] != versions[1] or left.schema.names != right.schema.names:
         raise NotComparable(

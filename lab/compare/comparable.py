@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lab.errors import NotComparable
 from lab.runs.directory import RunDirectory
+from lab.runs.records import to_json
 
 # What two runs must share, in the order in which differences are told.
 COMPARABLE = (
@@ -17,9 +17,9 @@ COMPARABLE = (
 
 def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     """Refuse two runs that did not judge the same things."""
-    if one.manifest["comparable_key"] == other.manifest["comparable_key"]:
+    if one.manifest.comparable_key == other.manifest.comparable_key:
         return
-    left, right = one.manifest["resolved"], other.manifest["resolved"]
+    left, right = to_json(one.manifest.resolved), to_json(other.manifest.resolved)
     reasons = [
         f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
     ]
@@ -27,7 +27,7 @@ def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
     raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {told}")
 
 
-def _both(left: Any, right: Any) -> str:
+def _both(left: object, right: object) -> str:
     """Two values that differ, briefly: what differs within them, and the first places of a hash."""
     if isinstance(left, dict) and isinstance(right, dict):
         names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
@@ -36,7 +36,7 @@ def _both(left: Any, right: Any) -> str:
     return f"{_brief(left)} / {_brief(right)}"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, list):

@@ -16,10 +16,12 @@ from lab.compare.statistics import Estimate, clustered, holm, sign_flips
 from lab.errors import UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, entry_of
 from lab.measures.names import require_measure
-from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, read_gold, score_run
-from lab.measures.table import Scores, Values
+from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.gold import read_gold
+from lab.runs.scores import Scores, Values
+from lab.runs.trial import trial_of
 
 # With more measures declared, Holm's correction leaves little to be shown.
 MOST_PRIMARY = 5
@@ -90,7 +92,7 @@ class Comparison:
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
     where they were not recorded. ``embedder`` holds notes on arms whose configuration names another embedder, and on
-    conversations that count as one.
+    conversations that count as one; ``trial`` what makes their runs a trial.
     """
 
     baseline: str
@@ -105,6 +107,7 @@ class Comparison:
     slices: tuple[Slice, ...] = ()
     drawn_labels: str | None = None
     embedder: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
 
     @property
     def family(self) -> int:
@@ -114,6 +117,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
+            **({"trial": list(self.trial)} if self.trial else {}),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
@@ -189,6 +193,7 @@ def compare_arms(
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
         base_run.labels if base_run.labels_are_drawn else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
+        trial_of(base_run, cand_run),
     )
 
 
@@ -196,9 +201,9 @@ def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_a
     """Which configurations of the two arms name another embedder than their run used; which conversations are one."""
     same = equal_notes(base_run)
     if base_run is cand_run:
-        return (*embedder_notes(base_run.manifest["resolved"], (base_arm, cand_arm)), *same)
+        return (*embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *same)
     both = ((base_run, base_arm), (cand_run, cand_arm))
-    notes = dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest["resolved"], (arm,)))
+    notes = dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,)))
     return (*notes, *same)
 
 

@@ -20,8 +20,9 @@ from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quant
 from lab.errors import UnusableInput
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.measures.score import MAX_SLICE_VALUES, more_measures, read_gold, score_run
+from lab.measures.score import MAX_SLICE_VALUES, more_measures, score_run
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.words import counted, number, signed
 
 KINDS = ("guard", "improve", "limit")

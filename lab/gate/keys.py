@@ -93,8 +93,6 @@ HEAD = {
     "level": Key(LEVEL, "One-sided level at which something counts as shown; .05."),
     "fail_level": Key(LEVEL, "The level of a fail; as level. A smaller one makes false alarms rare."),
 }
-# The stage that is all of a turn.
-TOTAL = "total"
 # The arms that are compared, where a policy names none.
 ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
 _EVERY = {

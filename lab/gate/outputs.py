@@ -12,6 +12,7 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_whole
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
+from lab.runs.trial import trial_line
 from lab.words import counted, markdown
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
@@ -63,7 +64,12 @@ def _is_ours(path: Path) -> bool:
 
 
 def headline(verdict: Verdict) -> str:
-    """The verdict in a line. Where there is something to roll back it is go or no-go."""
+    """The verdict in a line, with what makes it a trial. Where there is something to roll back it is go or no-go."""
+    said = trial_line(verdict.trial)
+    return f"{_decided(verdict)} [{said}]" if said else _decided(verdict)
+
+
+def _decided(verdict: Verdict) -> str:
     what = verdict.policy
     if verdict.candidate:
         what += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
@@ -118,6 +124,8 @@ def junit(*verdicts: Verdict) -> bytes:
     A broken rule is a failure, what could not be measured an error, what is inconclusive or decides nothing is skipped.
     """
     root = ElementTree.Element("testsuites", _counted([line for verdict in verdicts for line in verdict.lines]))
+    if said := trial_line(dict.fromkeys(reason for verdict in verdicts for reason in verdict.trial)):
+        root.set("name", _clean(said))
     for verdict in verdicts:
         _suite(root, verdict)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -134,7 +142,11 @@ def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
     suite = ElementTree.SubElement(root, "testsuite", _counted(verdict.lines) | named)
     properties = ElementTree.SubElement(suite, "properties")
     told = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
-    for name, value in (*told.items(), *(("embedder", note) for note in verdict.embedder)):
+    for name, value in (
+        *told.items(),
+        *(("trial", one) for one in verdict.trial),
+        *(("embedder", one) for one in verdict.embedder),
+    ):
         if value is not None:
             ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
     for line in verdict.lines:

@@ -47,7 +47,8 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import read_toml
-from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, TOTAL, Key, checked
+from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
+from lab.latency.turns import TOTAL
 from lab.measures.catalogue import BY_NAME, entry_of
 from lab.measures.model import SHARE, YES
 from lab.measures.names import require_measure

@@ -62,6 +62,12 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("receipts", "answered"), _COUNT),
         **dict.fromkeys(("first_time", "last_time"), _MAYBE_TEXT),
     }
+    evidence = {
+        "policy": _TEXT,
+        "run": _MAYBE_TEXT,
+        "others": {"type": "object", "additionalProperties": _TEXT},
+        "policy_file": _MAYBE_TEXT,
+    }
     verdict = {
         "schema": {"const": SCHEMA},
         **dict.fromkeys(("policy", "about"), _TEXT),
@@ -70,7 +76,8 @@ def verdict_schema() -> dict[str, Any]:
         "lines": {"type": "array", "minItems": 1, "items": _closed(line)},
         **dict.fromkeys(("rollback", "against"), _MAYBE_TEXT),
         "audit": {"anyOf": [{"type": "null"}, _closed(audit)]},
-        "embedder": {"type": "array", "items": _TEXT},
+        **{name: {"type": "array", "items": _TEXT} for name in ("embedder", "trial")},
+        "evidence": {"anyOf": [{"type": "null"}, _closed(evidence)]},
     }
     return {"$schema": DIALECT, "$id": SCHEMA, "title": "verdict.json of lab gate"} | _closed(verdict)
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from lab.canary.audit import nothing_found
 from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
+from lab.files import digest
 from lab.gate.compared import KINDS, evidence, judge_compared
 from lab.gate.exact import judge_exact
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
-from lab.gate.policy import Policy, Rule
+from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory
+from lab.runs.records import to_json
+from lab.runs.trial import trial_of
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 
@@ -26,12 +30,26 @@ SCHEMA = "lab.verdict.v1"
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict was made from, as digests: :func:`key_of` the policy, and the content of each run.
+
+    ``others`` are the runs that the judged one was compared with, by path; ``policy_file`` is where a policy that is
+    not a shipped one was read.
+    """
+
+    policy: str
+    run: str | None
+    others: Mapping[str, str]
+    policy_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
     says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes on arms whose
-    configuration names another embedder, and on conversations that count as one.
+    configuration names another embedder, and on conversations that count as one; ``trial`` what makes the runs a trial.
     """
 
     policy: str
@@ -45,6 +63,8 @@ class Verdict:
     against: str | None = None
     audit: Mapping[str, Any] | None = None
     embedder: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
+    evidence: Evidence | None = None
 
     @property
     def exit_code(self) -> int:
@@ -54,7 +74,9 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """Plain values, as verdict.json has them."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {"schema": SCHEMA, **own, "lines": [asdict(one) for one in self.lines]}
+        evidence = asdict(self.evidence) if self.evidence else None
+        first = {"schema": SCHEMA, "trial": list(self.trial)}
+        return first | own | {"lines": [asdict(one) for one in self.lines], "evidence": evidence}
 
 
 def judge(
@@ -99,10 +121,31 @@ def judge(
                 note
                 for one in (run, against)
                 if one
-                for note in (*embedder_notes(one.manifest["resolved"]), *equal_notes(one))
+                for note in (*embedder_notes(one.manifest.resolved), *equal_notes(one))
             )
         ),
+        trial_of(*_runs(policy, run, against)),
+        _evidence(policy, run, against),
     )
+
+
+def key_of(policy: Policy) -> str:
+    """sha256 of what a policy asks, wherever it was read."""
+    return digest(asdict(replace(policy, file=None)))
+
+
+def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
+    """Every run that is looked at: an arm of a policy may be one of another run."""
+    found = [one for one in (run, against) if one is not None]
+    if run is not None:
+        found += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
+    return list({one.path.resolve(): one for one in reversed(found)}.values())[::-1]
+
+
+def _evidence(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Evidence:
+    others = {str(one.path): one.content for one in _runs(policy, run, against) if one is not run}
+    is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
+    return Evidence(key_of(policy), run.content if run else None, others, None if is_shipped else policy.file)
 
 
 def overall(lines: Sequence[Line]) -> str:
@@ -171,13 +214,14 @@ def _not_asked(
     return None
 
 
-def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> Any:
+def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object:
     """What a run resolved a key to, or the arm that is judged: ``arm.config.autoRecall.maxItems``."""
-    what, path, found = "a run", [key], run.manifest["resolved"]
+    what, path = "a run", [key]
+    found: object = to_json(run.manifest.resolved)
     if key.startswith("arm."):
         mine, name = locate(run, candidate)
         what, path = f"arm {name}", key.split(".")[1:]
-        found = next(arm for arm in mine.manifest["resolved"]["arms"] if arm["name"] == name)
+        found = to_json(mine.arm(name))
     for part in path:
         if not isinstance(found, Mapping) or part not in found:
             known = ", ".join(sorted(found)) if isinstance(found, Mapping) else "no parts"

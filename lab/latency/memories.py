@@ -9,13 +9,17 @@ larger one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.retrieval.row import Row
+from lab.embedding.embedder import DOCUMENT, Role
+from lab.recordings.model import Memory
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.retrievers import VectorsOf, embedded_text
 from lab.retrieval.tokens import TextSettings, words_under
-from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.memory import is_hard_rule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,19 +32,19 @@ EXCHANGED = 0.5
 
 
 class Part(NamedTuple):
-    """Some memories of a pool, in order: rows and float32 unit vectors ``[rows, dimension]``."""
+    """Some memories of a pool, in order, and their float32 unit vectors ``[memories, dimension]``."""
 
-    rows: list[Row]
+    memories: list[Memory]
     vectors: np.ndarray
 
 
 class Pool:
     """The memories from which stores are made."""
 
-    def __init__(self, rows: Sequence[Row], vectors: np.ndarray, seed: int) -> None:
-        self.real = list(rows)
+    def __init__(self, memories: Sequence[Memory], vectors: np.ndarray, seed: int) -> None:
+        self.real = list(memories)
         self._vectors, self._seed = vectors, seed
-        self._words = [row.index_text.split() for row in rows]
+        self._words = [memory.index_text.split() for memory in memories]
         self._all = [word for words in self._words for word in words] or ["-"]
 
     @property
@@ -58,9 +62,9 @@ class Pool:
         first = max(start, own)
         while first < stop:
             batch, at = divmod(first - len(self.real), BATCH)
-            rows, vectors = self._resampled(batch)
+            memories, vectors = self._resampled(batch)
             until = min(BATCH, at + stop - first)
-            yield Part(rows[at:until], np.ascontiguousarray(vectors[at:until]))
+            yield Part(memories[at:until], np.ascontiguousarray(vectors[at:until]))
             first += until - at
 
     def _resampled(self, batch: int) -> Part:
@@ -73,9 +77,9 @@ class Pool:
         noise = random.standard_normal((BATCH, width), dtype=np.float32) * np.float32(NOISE / width**0.5)
         vectors = self._vectors[bases] + noise
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        rows = []
+        memories = []
         for place, base in enumerate(bases.tolist()):
-            row, words = self.real[base], list(self._words[base])
+            words = list(self._words[base])
             drawn = random.integers(len(self._all), size=len(words)).tolist()
             exchanged = np.flatnonzero(random.random(len(words)) < EXCHANGED).tolist()
             for at in exchanged:
@@ -83,12 +87,52 @@ class Pool:
             if len(words) < 2 or not exchanged:
                 # Where whitespace parts no words, as in Chinese, a text would come out as one that there is already.
                 words.append(self._all[int(random.integers(len(self._all)))])
-            key_of = f"resampled/{self._seed}/{batch * BATCH + place}"
-            text = " ".join(words)
-            # A rule that holds for ever is one, not one in a thousand.
-            made = replace(row, id=engine_id(key_of), key=key_of, text=text, index_text=text, hard_rule=False)
-            rows.append(made)
-        return Part(rows, vectors)
+            if is_hard_rule(" ".join(words)):
+                # A rule that holds for ever is one, not one in a thousand.
+                words = words[1:] + words[:1]
+            name, text = f"resampled/{self._seed}/{batch * BATCH + place}", " ".join(words)
+            memories.append(replace(self.real[base], key=name, text=text, index_text=text, hard_rule=False))
+        return Part(memories, vectors)
+
+
+class PoolVectors:
+    """The vectors of a pool's memories, by what is embedded of them; another text's come from elsewhere.
+
+    A system with a table of its own asks for them. They are made where first asked for.
+    """
+
+    def __init__(self, pool: Pool, size: int, others: VectorsOf, limits: Clamp) -> None:
+        self._pool, self._size, self._others, self._limits = pool, size, others, limits
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return self._pool.dimension
+
+    @cached_property
+    def _known(self) -> dict[str, np.ndarray]:
+        parts = self._pool.parts(0, self._size)
+        return {
+            embedded_text(memory.index_text, self._limits): vector
+            for memories, vectors in parts
+            for memory, vector in zip(memories, vectors, strict=True)
+        }
+
+    def prepare(
+        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
+    ) -> int:
+        """Make ready what is no memory's; return how many texts were embedded for it."""
+        others = [text for text in texts if text not in self._known]
+        return self._others.prepare(others, announce, role) if others else 0
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """float32 ``[len(texts), dimension]``."""
+        import numpy as np
+
+        if not texts:
+            return np.empty((0, self.dimension), np.float32)
+        known = self._known if role == DOCUMENT else {}
+        return np.stack([known[text] if text in known else self._others.of([text], role)[0] for text in texts])
 
 
 class PoolWords:
@@ -96,17 +140,26 @@ class PoolWords:
 
     def __init__(self, pool: Pool, settings: TextSettings) -> None:
         self._words = words_under(settings)
-        own = [row.index_text for row in pool.real]
+        own = [memory.index_text for memory in pool.real]
         single = list(dict.fromkeys(word for text in own for word in text.split()))
         self._words.prepare([*own, *single])
         self._own = dict(zip(own, self._words.of(own), strict=True))
         self._single = dict(zip(single, self._words.of(single), strict=True))
 
-    def of(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Tokens of each row's ``index_text``."""
-        return [
-            self._own[row.index_text]
-            if row.index_text in self._own
-            else [token for word in row.index_text.split() for token in self._single[word]]
-            for row in rows
-        ]
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Make ready what holds another word; return how many texts were new."""
+        return self._words.prepare([text for text in texts if self._parts(text) is None])
+
+    def of(self, texts: Sequence[str]) -> list[list[str]]:
+        """Tokens of each text."""
+        found = (self._parts(text) for text in texts)
+        return [self._words.of([text])[0] if one is None else one for text, one in zip(texts, found, strict=True)]
+
+    def _parts(self, text: str) -> list[str] | None:
+        """Tokens of a text of the pool; None where it holds a word that no text of the pool does."""
+        if text in self._own:
+            return self._own[text]
+        words = text.split()
+        if any(word not in self._single for word in words):
+            return None
+        return [token for word in words for token in self._single[word]]

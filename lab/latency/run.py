@@ -21,7 +21,9 @@ from lab.latency.bench import Sample
 from lab.latency.work import Job, Measured, measure, measure_cold
 from lab.processes import helpers
 from lab.replay.sources import open_sources, prepare
-from lab.runs.directory import environment, require_same_arguments
+from lab.runs.environment import environment, made_on
+from lab.runs.records import to_json
+from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table
 from lab.words import Announce, silent
 
@@ -67,7 +69,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
     Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
     something else.
     """
-    resolved = wanted.resolved()
+    resolved = wanted.resolved() | made_on("latency")
     manifest_path = path / "manifest.json"
     for folder in (path, path / "samples", path / "figures"):
         remove_leftovers(folder)
@@ -89,7 +91,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
         "run_key": digest(resolved),
         "asked": asdict(wanted.asked),
         "resolved": resolved,
-        "environment": environment() | {"cores": os.cpu_count()},
+        "environment": to_json(environment()) | {"cores": os.cpu_count()},
     }
     write_whole(manifest_path, dump_json(manifest))
     return Folder(path, manifest)
@@ -125,7 +127,8 @@ def _measured(job: Job) -> Measured:
     asked = job.wanted.asked
     if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
         return Measured(samples, about)
-    arms = range(len(job.wanted.plan.arms))
+    # A table of a system's own cannot be opened again.
+    arms = [number for number, arm in enumerate(job.wanted.plan.arms) if arm.name not in about["alone"]]
     seen: list[dict[str, Any]] = []
     for turn in range(asked.cold):
         job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")

@@ -11,6 +11,7 @@ from lab.latency.bench import Sample
 from lab.latency.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
 from lab.latency.run import Folder
 from lab.latency.schedule import BLOCK
+from lab.latency.turns import TOTAL
 from lab.latency.work import Measured
 
 WORDS = (
@@ -72,7 +73,7 @@ def _blocks(samples: Sequence[Sample], store: str, arm: str) -> dict[int, list[f
     blocks: dict[int, list[float]] = {}
     out: set[int] = set()
     for one in samples:
-        if (one.part, one.store, one.arm, one.stage) == ("warm", store, arm, "total"):
+        if (one.part, one.store, one.arm, one.stage) == ("warm", store, arm, TOTAL):
             blocks.setdefault(one.turn // BLOCK, []).append(one.ns)
             if one.passed_over:
                 out.add(one.turn // BLOCK)
@@ -110,7 +111,7 @@ def _stores(cell: Measured) -> dict[str, Any] | None:
     """
     spent: dict[str, list[int]] = {}
     for one in cell.samples:
-        if one.part in ("warm", "shared") and one.stage == "total":
+        if one.part in ("warm", "shared") and one.stage == TOTAL:
             spent.setdefault("shared" if one.part == "shared" else one.store, []).append(one.ns)
     if not {"exact", "lancedb"} <= spent.keys():
         return None
@@ -187,7 +188,7 @@ def _cheapest(sweep: Sequence[Measured]) -> int | str | None:
 
 
 def _whole(samples: Sequence[Sample], part: str, arm: str) -> list[int]:
-    return [one.ns for one in samples if (one.part, one.arm, one.stage) == (part, arm, "total") and not one.passed_over]
+    return [one.ns for one in samples if (one.part, one.arm, one.stage) == (part, arm, TOTAL) and not one.passed_over]
 
 
 def _arms(samples: Sequence[Sample]) -> list[str]:

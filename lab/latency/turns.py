@@ -1,8 +1,8 @@
 """What the warm turns of a replay took: every figure and rule on the latency of a run is computed here.
 
-A replay retrieves once for all arms that search alike, and its file may book that time to the first of them alone. It
-counts for each of them, whatever their order. Where a turn has several searches and the file does not say which of
-them an arm shares, the longest counts. Turns that searched nothing are left out.
+What arms share is booked to each of them (:mod:`lab.retrieval.booking`, :mod:`lab.replay.seat`), so a turn is the sum
+of its stages. The first moment of a conversation, which pays for what is read once, is left out, and so are turns at
+which an arm looked for nothing: it passed them over, or failed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, numbers_of
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
+from lab.replay.seat import WHOLE
+from lab.retrieval.booking import SEARCH
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-RETRIEVE, SEARCH, TOTAL = "retrieve", "search", "total"
+# The whole of a turn, beside its stages.
+TOTAL = "total"
+# Whoever looked for memories has one of these.
+LOOKED = {SEARCH, WHOLE}
 
 
 class Stage(NamedTuple):
@@ -45,22 +50,26 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
 
     found: dict[str, dict[str, list[float]]] = {}
     for conversation in run.conversations:
-        if not run.latency(conversation).is_file():
+        table = run.read_latency(conversation, ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
+        if table is None:
             continue
-        for arm, by_stage in _booked(run, conversation).items():
-            searched = ~np.isnan(by_stage[SEARCH])
+        for arm, by_stage in _booked(table).items():
+            searched = ~np.isnan([by_stage[stage] for stage in by_stage if stage in LOOKED]).all(axis=0)
+            if not searched.any():
+                continue
             total = np.nansum(list(by_stage.values()), axis=0)
             for stage, spent in {TOTAL: total, **by_stage}.items():
                 there = searched & ~np.isnan(spent)
+                if not there.any():
+                    continue
                 found.setdefault(arm, {}).setdefault(stage, []).extend((spent[there] / NS_PER_MS).tolist())
     return found
 
 
-def _booked(run: RunDirectory, conversation: str) -> dict[str, dict[str, NDArray[np.float64]]]:
+def _booked(table: pa.Table) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none."""
     import numpy as np
 
-    table = read_table(run.latency(conversation), ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
     (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
     spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
     grid = np.full((len(arms), len(names), len(turns)), np.nan)
@@ -69,12 +78,4 @@ def _booked(run: RunDirectory, conversation: str) -> dict[str, dict[str, NDArray
         name or "": {step or "": grid[number, place] for place, step in enumerate(names[:-1])}
         for number, name in enumerate(arms[:-1])
     }
-    empty = np.full(len(turns), np.nan)
-    longest = np.zeros(len(turns))
-    for own in booked.values():
-        longest = np.fmax(longest, own.get(RETRIEVE, empty))
-    for own in booked.values():
-        retrieved = own.get(RETRIEVE, empty)
-        own.setdefault(SEARCH, empty)
-        own[RETRIEVE] = np.where(np.isnan(retrieved), longest, retrieved)
-    return {name: own for name, own in booked.items() if not np.isnan(own[SEARCH]).all()}
+    return {name: own for name, own in booked.items() if LOOKED & own.keys()}

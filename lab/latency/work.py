@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,14 +18,20 @@ from lab.latency.bench import (
     Subject,
     ask,
     ask_together,
+    feed,
     load,
+    opened,
     pool_of,
     questions_of,
     resident,
+    retrieval_of,
+    seated,
     size_of,
+    tools_over,
 )
 from lab.latency.memories import Pool, PoolWords
 from lab.latency.schedule import MonotonicClock, abba, open_loop, stretches
+from lab.latency.turns import TOTAL
 from lab.replay.sources import Sources, open_sources
 from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore
@@ -35,7 +42,7 @@ from lab.words import Announce
 if TYPE_CHECKING:
     import numpy as np
 
-ROWS = "rows.pickle"
+MEMORIES = "memories.pickle"
 # Searches by which an approximate index is compared with an exact search, and hits of each.
 COMPARED, HITS = 50, 12
 # Turns of a cold process after its first one, so that its memory is that of a process at work.
@@ -70,36 +77,39 @@ def measure(job: Job) -> Measured:
 
 def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     """Warm turns of every arm over every store in ABBA blocks, then the open loop if there is one."""
-    asked, size = job.wanted.asked, int(job.cell.value or 0)
+    wanted, size = job.wanted, int(job.cell.value or 0)
+    asked, plan = wanted.asked, wanted.plan
     about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
     shelves = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
-    subjects = [Subject(shelf, arm.fresh()) for shelf in shelves for arm in job.wanted.plan.arms]
-    questions = questions_of(job.wanted.plan, sources, asked.warm_up + asked.turns)
-    together = next((shelf for shelf in shelves if shelf.kind == "exact"), None)
-    arms = [arm.fresh() for arm in job.wanted.plan.arms]
-    _expect(subjects, questions, together)
-    samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
-    for turn, place, subject, answer in _interleaved(subjects, questions):
-        if place == 0 and turn % 100 == 0:
-            job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
-        last = place == len(subjects) - 1
-        spent = ask_together(together, arms, questions[turn]) if together and last else None
-        if turn < asked.warm_up:
-            continue
-        if spent is not None:
-            samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, "total", spent))
-        samples += _sampled("warm", subject, size, turn - asked.warm_up, place, answer)
-        chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
-    about["resident"] = resident()
+    questions = questions_of(plan, sources, asked.warm_up + asked.turns)
+    exact = [shelf for shelf in shelves if shelf.kind == "exact"]
+    with opened(shelves, plan) as subjects, opened(exact, plan, sharing=True) as together:
+        about["alone"] = list(dict.fromkeys(one.seat.name for one in subjects if not one.seat.shared))
+        _expect(subjects + together[:1], questions)
+        samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
+        for turn, place, subject, answer in _interleaved(subjects, questions):
+            if place == 0 and turn % 100 == 0:
+                job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
+            spent = None
+            if together and place == len(subjects) - 1:
+                spent = ask_together(exact[0], [one.seat for one in together], questions[turn])
+            if turn < asked.warm_up:
+                continue
+            if spent is not None:
+                samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, TOTAL, spent))
+            samples += _sampled("warm", subject, size, turn - asked.warm_up, place, answer)
+            chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
+        about["resident"] = resident()
     about["agree"] = _agreement(chosen, asked.stores)
     if asked.rate is not None:
-        samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size)
+        with opened(shelves, plan) as subjects:
+            samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size)
     for shelf in shelves:
         if asked.index and isinstance(shelf.store, LanceStore):
             about["index_recall"] = _index_recall(shelf.store, questions[:COMPARED])
     if asked.cold and "lancedb" in asked.stores:
-        with (job.folder / ROWS).open("wb") as opened:
-            pickle.dump((shelves[0].store.rows, shelves[0].listing), opened)
+        with (job.folder / MEMORIES).open("wb") as file:
+            pickle.dump(shelves[0].memories, file)
     return Measured(samples, about)
 
 
@@ -109,7 +119,7 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
     On an empty table there is no index at all until then, as in the public plugin, which never builds one.
     """
     asked, wait = job.wanted.asked, int(job.cell.value or 0)
-    shelf = _growing(job, pool, None)
+    shelf = _growing(job, sources, pool, None)
     samples = [
         Sample("append", "lancedb", "", asked.base, number, 0, "append", spent, appended=number + 1, waiting=number + 1)
         for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, wait))
@@ -117,11 +127,12 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
     questions = questions_of(job.wanted.plan, sources, WAITING_TURNS + 2)
     chosen: dict[str, list[tuple[str, ...]]] = {}
     for part in ("waiting", "compacted"):
-        subjects = [Subject(shelf, arm.fresh()) for arm in job.wanted.plan.arms]
-        for turn, place, subject, answer in _interleaved(subjects, questions):
-            chosen.setdefault(part, []).append(tuple(item.id for item in answer.recall.items))
-            if turn >= 2:
-                samples += _sampled(part, subject, asked.base, turn - 2, place, answer, wait, wait)
+        chosen[part] = []
+        with opened([shelf], job.wanted.plan, sharing=True) as subjects:
+            for turn, place, subject, answer in _interleaved(subjects, questions):
+                chosen[part].append(tuple(item.id for item in answer.recall.items))
+                if turn >= 2:
+                    samples += _sampled(part, subject, asked.base, turn - 2, place, answer, wait, wait)
         if part == "waiting":
             folder = size_of(job.folder)
             started = time.perf_counter_ns()
@@ -141,16 +152,19 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
     """One append and one recall of every arm a turn, the table compacted after every so many rows."""
     asked, cadence = job.wanted.asked, job.cell.value
-    shelf = _growing(job, pool, cadence)
-    subjects = [Subject(shelf, arm.fresh()) for arm in job.wanted.plan.arms]
+    shelf = _growing(job, sources, pool, cadence)
     questions = questions_of(job.wanted.plan, sources, asked.appends)
     samples: list[Sample] = []
-    for turn, (spent, waiting) in enumerate(_append(shelf, pool, asked.base, asked.appends)):
-        samples.append(Sample("append", "lancedb", "", asked.base, turn, 0, "append", spent, False, turn + 1, waiting))
-        order = subjects if turn % 2 == 0 else subjects[::-1]
-        for place, subject in enumerate(order):
-            answer = ask(subject, questions[turn])
-            samples += _sampled("cadence", subject, asked.base, turn, place, answer, turn + 1, waiting)
+    with opened([shelf], job.wanted.plan, sharing=True) as subjects:
+        for turn, (spent, waiting) in enumerate(_append(shelf, pool, asked.base, asked.appends)):
+            fields = ("append", "lancedb", "", asked.base, turn, 0, "append", spent)
+            samples.append(Sample(*fields, appended=turn + 1, waiting=waiting))
+            for subject in subjects:
+                feed(subject.seat, shelf.memories[-1:])
+            order = subjects if turn % 2 == 0 else subjects[::-1]
+            for place, subject in enumerate(order):
+                answer = ask(subject, questions[turn])
+                samples += _sampled("cadence", subject, asked.base, turn, place, answer, turn + 1, waiting)
     about = {"memories": asked.base, "compact_every": cadence, "appends": asked.appends, "bytes": size_of(job.folder)}
     return Measured(samples, about)
 
@@ -159,12 +173,13 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
     """The first turn of an arm in this process, which has never opened the table: to import, to open, to ask."""
     plan, size = job.wanted.plan, int(job.cell.value or 0)
     sources = open_sources(plan)
-    retrieval = plan.retrievals()[0]
+    retrieval = retrieval_of(plan)
     question, *after = questions_of(plan, sources, job.wanted.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
-    with (job.folder / ROWS).open("rb") as opened:
-        rows, listing = pickle.load(opened)  # noqa: S301 - this run's own file
-    docs = sources.docs[retrieval.docs] if retrieval.docs else None
-    by_id = {row.id: row for row in rows}
+    with (job.folder / MEMORIES).open("rb") as file:
+        memories = pickle.load(file)  # noqa: S301 - this run's own file
+    tools = tools_over(plan, sources, "lancedb")
+    rows, seat = tools.rows.of(memories), seated(plan, arm, tools, {one.key for one in memories})
+    feed(seat, memories)
     bare = resident()
     started = time.perf_counter_ns()
     import_lancedb()
@@ -179,29 +194,32 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
     )
     ready = time.perf_counter_ns()
     store.know(rows)
-    subject = Subject(Shelf("lancedb", store, docs, by_id, listing), plan.arms[arm].fresh())
-    samples = _sampled("cold", subject, size, turn, 0, ask(subject, question))
-    samples += [
-        samples[0]._replace(stage=stage, ns=spent)
-        for stage, spent in (("import", imported - started), ("open", ready - imported))
-    ]
-    first = resident()
-    for one in after:
-        ask(subject, one)
-    return Measured(samples, {"resident": {"rows": bare, "first": first, "warm": resident()}})
+    shelf = Shelf("lancedb", store, tools)
+    shelf.note(memories)
+    with closing(seat):
+        subject = Subject(shelf, seat)
+        samples = _sampled("cold", subject, size, turn, 0, ask(subject, question))
+        samples += [
+            samples[0]._replace(stage=stage, ns=spent)
+            for stage, spent in (("import", imported - started), ("open", ready - imported))
+        ]
+        first = resident()
+        for one in after:
+            ask(subject, one)
+        return Measured(samples, {"resident": {"rows": bare, "first": first, "warm": resident()}})
 
 
 def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: dict[str, Any]) -> Shelf:
-    retrieval = job.wanted.plan.retrievals()[0]
-    docs = sources.docs[retrieval.docs] if retrieval.docs else None
+    plan = job.wanted.plan
+    retrieval, tools = retrieval_of(plan), tools_over(plan, sources, kind, pool, size)
     job.announce(f"{size} memories: building the {kind} store")
     before = resident()
     words = None
     if kind == "lancedb":
-        shelf = Shelf(kind, _lance(job, pool, None, job.folder / kind), docs)
+        shelf = Shelf(kind, _lance(job, pool, None, job.folder / kind), tools)
     else:
         words = PoolWords(pool, retrieval.text)
-        shelf = Shelf(kind, make_store(kind, sources.vectors.dimension, retrieval.text), docs)
+        shelf = Shelf(kind, make_store(kind, sources.vectors.dimension, retrieval.text), tools)
     started = time.perf_counter_ns()
     shelf.fill(pool, 0, size, words)
     filled = time.perf_counter_ns()
@@ -216,11 +234,13 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
     return shelf
 
 
-def _growing(job: Job, pool: Pool, cadence: int | None) -> Shelf:
+def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> Shelf:
     """A compacted table of the first memories, to which more will be appended under a cadence."""
     job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
-    shelf = Shelf("lancedb", _lance(job, pool, None, job.folder / "lancedb"))
-    shelf.fill(pool, 0, job.wanted.asked.base)
+    base = job.wanted.asked.base
+    tools = tools_over(job.wanted.plan, sources, "lancedb", pool, base)
+    shelf = Shelf("lancedb", _lance(job, pool, None, job.folder / "lancedb"), tools)
+    shelf.fill(pool, 0, base)
     store = _store(shelf)
     store.compact()
     store.compact_every = cadence
@@ -228,10 +248,9 @@ def _growing(job: Job, pool: Pool, cadence: int | None) -> Shelf:
 
 
 def _lance(job: Job, pool: Pool, cadence: int | None, folder: Path) -> LanceStore:
-    plan = job.wanted.plan
     return LanceStore(
         pool.dimension,
-        plan.retrievals()[0].text,
+        retrieval_of(job.wanted.plan).text,
         folder,
         cadence,
         vector_index=job.wanted.asked.index,
@@ -247,24 +266,25 @@ def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
     """Append memories of the pool one by one; yield what each took in nanoseconds, and how many wait then."""
     store = _store(shelf)
     ready: list[tuple[Any, np.ndarray]] = [
-        (row, vectors[place : place + 1])
-        for rows, vectors in pool.parts(start, start + count)
-        for place, row in enumerate(rows)
+        (memory, vectors[place : place + 1])
+        for memories, vectors in pool.parts(start, start + count)
+        for place, memory in enumerate(memories)
     ]
-    for row, vector in ready:
+    for memory, vector in ready:
+        rows = shelf.tools.rows.of([memory])
         started = time.perf_counter_ns()
-        store.add([row], vector, [[]])
+        store.add(rows, vector, [[]])
         spent = time.perf_counter_ns() - started
-        shelf.note([row])
+        shelf.note([memory])
         yield spent, store.waiting
 
 
-def _expect(subjects: Sequence[Subject], questions: Sequence[Question], together: Shelf | None) -> None:
+def _expect(subjects: Sequence[Subject], questions: Sequence[Question]) -> None:
     """Tell each store what it will be asked: every question as often as it will be, as a replay tells it."""
     import numpy as np
 
     for shelf in {id(subject.shelf): subject.shelf for subject in subjects}.values():
-        times = sum(subject.shelf is shelf for subject in subjects) + (shelf is together)
+        times = sum(subject.shelf is shelf and subject.seat.shared is not None for subject in subjects)
         vectors = [one.query.vector for one in questions for _ in range(times) if one.query.vector is not None]
         shelf.store.expect(np.asarray(vectors, np.float32))
 
@@ -296,14 +316,14 @@ def _sampled(
 def _open_loop(subjects: Sequence[Subject], questions: Sequence[Question], rate: float, memories: int) -> list[Sample]:
     samples: list[Sample] = []
     passed: dict[int, bool] = {}
-    for subject, turns in stretches([Subject(one.shelf, one.arm.fresh()) for one in subjects], len(questions)):
+    for subject, turns in stretches(subjects, len(questions)):
 
         def serve(turn: int, subject: Subject = subject) -> None:
             passed[turn] = ask(subject, questions[turn]).passed_over
 
         for turn, served in zip(turns, open_loop(MonotonicClock(), rate, turns, serve), strict=True):
             store, arm = subject.name
-            stages = (("total", served.latency), ("late", served.started - served.intended))
+            stages = ((TOTAL, served.latency), ("late", served.started - served.intended))
             samples += [
                 Sample("open", store, arm, memories, turn, 0, stage, spent, passed[turn]) for stage, spent in stages
             ]

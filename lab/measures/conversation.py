@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lab.measures.columns import Floats, Ints
 from lab.measures.ranking import Judged
-from lab.measures.receipts import Receipts
 from lab.measures.repetition import Selections, numbered_selections
+from lab.runs.receipts import Receipts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

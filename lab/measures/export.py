@@ -11,11 +11,11 @@ from pathlib import Path
 
 from lab.errors import UnusableInput
 from lab.files import dump_json, only_writer, remove_leftovers, whole_file
-from lab.measures.receipts import Receipts
-from lab.measures.score import Gold, read_gold
 from lab.measures.trec import BEIR_HEADINGS, qrels_lines, run_lines, safe
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory, file_name
+from lab.runs.gold import Gold, read_gold
+from lab.runs.receipts import read_receipts
 
 FORMATS = ("trec", "beir")
 Lines = Callable[[], Iterable[str]]
@@ -69,7 +69,7 @@ def _rankings(run: RunDirectory, gold: dict[str, Gold], arm: str) -> Iterator[st
     import numpy as np
 
     for conversation in run.conversations:
-        receipts = Receipts(run.receipts(conversation), conversation)
+        receipts = read_receipts(run, conversation)
         rows = [row for row in receipts.rows_of(arm).tolist() if receipts.probe[row] in gold]
         for row, ranking in zip(rows, receipts.keys_of(np.array(rows, np.int64)), strict=True):
             yield run_lines(receipts.probe[row], ranking, arm)

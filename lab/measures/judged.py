@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from lab.errors import UnusableInput
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 
 class JudgedShare(NamedTuple):
@@ -33,7 +32,7 @@ def judged_shares(run: RunDirectory, judged: Mapping[str, Collection[str]], k: i
     run.require_done()
     counts = {arm: [0, 0, 0] for arm in run.arms}
     for conversation in run.conversations:
-        table = read_table(run.receipts(conversation), ("arm", "turn", "item_key"))
+        table = run.read_receipts(conversation, ("arm", "turn", "item_key"))
         for arm, turn, keys in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
             if turn in judged:
                 count = counts[arm]

@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import read_json_lines
+from lab.errors import Incomplete
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
 from lab.measures.columns import Flags, Floats, Ints
 from lab.measures.conversation import Probes, turns_of
@@ -26,11 +25,12 @@ from lab.measures.model import (
 )
 from lab.measures.names import is_ranked, parse
 from lab.measures.ranking import Judged, judge
-from lab.measures.receipts import Receipts
-from lab.measures.table import Block, Builder, Scores, write_scores
+from lab.measures.table import Block, Builder
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
-from lab.shape import expect, field
+from lab.runs.gold import Gold, read_gold
+from lab.runs.receipts import Receipts, read_receipts
+from lab.runs.scores import Scores, read_scores, write_scores
 
 # Every run is scored at these, and at the most items that an arm injects.
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
@@ -38,43 +38,9 @@ CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 MAX_SLICE_VALUES = 20
 
 
-class Gold(NamedTuple):
-    """What the run's golden.jsonl says of one probe."""
-
-    conversation: str
-    grades: dict[str, int]
-    visible: dict[str, str]
-    forbidden: list[str]
-    slices: dict[str, str]
-
-    @property
-    def judged(self) -> dict[str, int]:
-        """Every judgement. A memory that misleads is judged, and not wanted."""
-        return dict.fromkeys(self.forbidden, 0) | self.grades
-
-
 def headlines(cutoff: int) -> tuple[str, ...]:
     """The measures that come first, and the primary family of every comparison: declared before anybody looks."""
     return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
-
-
-def read_gold(run: RunDirectory) -> dict[str, Gold]:
-    """The probes of a run by id; :class:`CannotMeasure` for a line that is not as a replay writes it."""
-    path = run.path / "golden.jsonl"
-    found = {}
-    for number, line in read_json_lines(path):
-        at = f"{path}:{number}"
-        try:
-            relevant = [expect(one, dict, at) for one in field(line, "relevant", list, at)]
-            graded = {field(one, "memory", str, at): field(one, "grade", int, at) for one in relevant}
-            seen = {one["memory"]: field(one, "label", str, at) for one in relevant if field(one, "visible", bool, at)}
-            forbidden = [expect(one, str, at) for one in field(line, "forbidden", list, at)]
-            slices = {name: expect(one, str, at) for name, one in field(line, "slices", dict, at).items()}
-            conversation = field(line, "conversation", str, at)
-            found[field(line, "probe", str, at)] = Gold(conversation, graded, seen, forbidden, slices)
-        except UnusableInput as error:
-            raise CannotMeasure(f"{error}; delete it and run the replay again") from None
-    return found
 
 
 class Limit(NamedTuple):
@@ -96,14 +62,25 @@ def more_measures(names: Iterable[str], max_items: Iterable[int]) -> tuple[str, 
 
 
 def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
-    """Score a finished run, and write nothing; ``also`` are rank measures (:func:`more_measures`) besides its own."""
+    """The scores of a finished run; nothing is written.
+
+    They are read back where the run keeps them and they are current (:func:`lab.runs.scores.read_scores`). ``also`` are
+    rank measures (:func:`more_measures`) besides its own. Raises :class:`lab.errors.Incomplete` where conversations,
+    rows or probes are missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
+    """
     run.require_done()
+    if not also and (kept := read_scores(run)) is not None:
+        return kept
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
     limits = {arm: Limit(run.depths[arm], most, cutoffs, also) for arm, most in run.max_items.items()}
+    probes: dict[str, set[str]] = {}
+    for probe, one in gold.items():
+        probes.setdefault(one.conversation, set()).add(probe)
     builder = Builder()
     for conversation in run.conversations:
-        receipts = Receipts(run.receipts(conversation), conversation)
+        receipts = read_receipts(run, conversation)
+        _require_probes(run, conversation, receipts, probes.get(conversation, set()))
         first = builder.add_places(receipts.places)
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
@@ -112,13 +89,25 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
 
 
 def score_and_write(run: RunDirectory) -> Scores:
-    """Score a finished run, and keep every value in its ``scores.parquet``; a file that holds them is left alone."""
+    """Score a finished run, and keep every value in its ``scores.parquet``; a file that is current is left alone."""
+    run.require_done()
+    if (kept := read_scores(run)) is not None:
+        return kept
     scores = score_run(run)
     slices = {
         probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in read_gold(run).items()
     }
-    write_scores(scores, slices, run.path / "scores.parquet")
+    write_scores(run, scores, slices)
     return scores
+
+
+def _require_probes(run: RunDirectory, conversation: str, receipts: Receipts, wanted: set[str]) -> None:
+    lacking = wanted.difference(one for one in receipts.probe.tolist() if one is not None)
+    if lacking:
+        raise Incomplete(
+            f"{run.receipts(conversation)}: has no row for probe {min(lacking)} of golden.jsonl"
+            f"{f' and {len(lacking) - 1} more' if len(lacking) > 1 else ''}; run the replay again into another --out"
+        )
 
 
 def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limit: Limit) -> Block:

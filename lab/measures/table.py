@@ -1,93 +1,14 @@
-"""All values of a scored run: as columns, as rows, and as the file ``scores.parquet``."""
+"""Values as they are measured, gathered into the scores of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import float_column, text_column
-from lab.files import write_whole
-from lab.runs.tables import table_bytes
+from lab.runs.scores import Scores
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Flags, Floats, Ints
-
-
-class Score(NamedTuple):
-    """One value. ``at`` is the probe or the turn, or the conversation for a measure of the whole of it."""
-
-    arm: str
-    conversation: str
-    at: str
-    measure: str
-    value: float | None
-
-
-class Values(NamedTuple):
-    """Places (probes or turns), their conversations, and the values there."""
-
-    at: list[str]
-    conversation: list[str]
-    value: list[float]
-
-
-class Scores:
-    """All values of a run, in the order of the file.
-
-    ``arm``, ``conversation``, ``at`` and ``measure`` are numbers of the names in ``arms``, ``conversations``,
-    ``places`` and ``measures``; ``value`` is NaN where there is none. A place has one number in all arms.
-
-    To iterate is to get every value as a :class:`Score`.
-    """
-
-    def __init__(self, names: Sequence[Sequence[str]], numbers: Sequence[Ints], value: Floats) -> None:
-        self.arms, self.conversations, self.places, self.measures = names
-        self.arm, self.conversation, self.at, self.measure = numbers
-        self.value = value
-
-    def __len__(self) -> int:
-        return len(self.value)
-
-    def __iter__(self) -> Iterator[Score]:
-        columns = (self.arm, self.conversation, self.at, self.measure, self.value)
-        for arm, conversation, at, measure, value in zip(*(column.tolist() for column in columns), strict=True):
-            yield Score(
-                self.arms[arm],
-                self.conversations[conversation],
-                self.places[at],
-                self.measures[measure],
-                value if value == value else None,
-            )
-
-    def of_arm(self, arm: str) -> dict[str, Values]:
-        """What an arm has values of, by measure."""
-        return {
-            measure: Values(*map(list, zip(*known, strict=True)))
-            for measure, found in self.all_of_arm(arm).items()
-            if (known := [row for row in zip(*found, strict=True) if row[2] == row[2]])
-        }
-
-    def all_of_arm(self, arm: str) -> dict[str, Values]:
-        """The places of an arm by measure; a value is NaN where there is none."""
-        import numpy as np
-
-        mine = self.where(self.arm == list(self.arms).index(arm))
-        places, conversations = np.array(self.places, object), np.array(self.conversations, object)
-        found = {}
-        for number in dict.fromkeys(mine.measure.tolist()):
-            rows = mine.measure == number
-            found[self.measures[number]] = Values(
-                places[mine.at[rows]].tolist(),
-                conversations[mine.conversation[rows]].tolist(),
-                mine.value[rows].tolist(),
-            )
-        return found
-
-    def where(self, which: Flags) -> Scores:
-        """Some of the values."""
-        numbers = [column[which] for column in (self.arm, self.conversation, self.at, self.measure)]
-        return Scores((self.arms, self.conversations, self.places, self.measures), numbers, self.value[which])
+    from lab.columns import Flags, Floats, Ints
 
 
 class Block(NamedTuple):
@@ -140,24 +61,3 @@ class Builder:
         numbers = [np.concatenate([none, *parts]) for parts in zip(*self._blocks, strict=True)] or [none] * 4
         names = [list(self._arms), list(self._conversations), self._places, list(self._measures)]
         return Scores(names, numbers, np.concatenate([np.zeros(0), *self._values]))
-
-
-def write_scores(scores: Scores, slices: Mapping[str, str], path: Path) -> None:
-    """Write the long form, unless the file holds just that.
-
-    ``arm, conversation, at, measure, value, slices`` (what ``slices`` has for the place, or null).
-    """
-    import pyarrow as pa
-
-    columns = {
-        "arm": text_column(scores.arm, scores.arms),
-        "conversation": text_column(scores.conversation, scores.conversations),
-        "at": text_column(scores.at, scores.places),
-        "measure": text_column(scores.measure, scores.measures),
-        "value": float_column(scores.value),
-        "slices": text_column(scores.at, [slices.get(place) for place in scores.places]),
-    }
-    table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-    data = table_bytes(table.replace_schema_metadata({"kind": "lab.scores", "schema_version": "1"}))
-    if not (path.exists() and path.read_bytes() == data):
-        write_whole(path, data)

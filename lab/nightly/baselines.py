@@ -88,18 +88,27 @@ def bless(folder: Path, run: RunDirectory, name: str, *, date: str, note: str | 
     if not name.strip() or name != name.strip():
         raise UnusableInput(f"--name {name!r}: expected a name without blanks at its ends")
     check_date(date)
-    run.require_done()
-    files = _files_of(run)
+    run.check_all()
     with only_writer(folder):
         remove_leftovers(folder / "names")
         before = find(folder, name)
-        key = _keep(folder, files)
+        key = keep_run(folder, run)
         if before is not None and before.now.object == key:
             return Blessed(before, key, changed=False)
         past = () if before is None else (before.now, *before.before)
         baseline = Baseline(folder, name, Blessing(key, date, note), past)
-        write_whole(_name(folder, name), dump_json(baseline.as_json()))
+        write_name(baseline)
     return Blessed(baseline, before.now.object if before else None, changed=True)
+
+
+def keep_run(folder: Path, run: RunDirectory) -> str:
+    """Keep a run as an object, and return its name. The folder must be held by :func:`lab.files.only_writer`."""
+    return _keep(folder, _files_of(run))
+
+
+def write_name(baseline: Baseline) -> None:
+    """Write what a name means and meant."""
+    write_whole(_name(baseline.folder, baseline.name), dump_json(baseline.as_json()))
 
 
 def baselines(folder: Path) -> list[Baseline]:

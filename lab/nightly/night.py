@@ -27,7 +27,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
-from lab.measures.score import read_gold, score_and_write, summarise
+from lab.measures.score import score_and_write, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
 from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
 from lab.nightly.plan import NightPlan, NightSet, Within
@@ -35,7 +35,10 @@ from lab.nightly.trend import append, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.code import code_key
-from lab.runs.directory import RunDirectory, file_name, open_run, packages
+from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.environment import packages
+from lab.runs.gold import read_gold
+from lab.runs.trial import trial_of
 from lab.words import Announce, counted, silent
 
 NIGHTS = Path("reports/nightly")
@@ -94,6 +97,11 @@ class Night:
         return _bless(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
+    def trial(self) -> tuple[str, ...]:
+        """What makes the runs of its sets trials, each reason once."""
+        return tuple(dict.fromkeys(reason for one in self.sets for reason in one.verdict.trial))
+
+    @property
     def status(self) -> str:
         """The gravest of all sets."""
         return min((one.verdict.status for one in self.sets), key=GRAVITY.index)
@@ -107,6 +115,7 @@ class Night:
         """Plain values, as night.json has them."""
         return {
             "schema": KIND,
+            "trial": list(self.trial),
             "plan": self.plan,
             "about": self.about,
             "date": self.date,
@@ -210,8 +219,10 @@ def _night_of(
     again = exact = baseline = None
     means: dict[str, dict[str, float | None]] = {}
     primary: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     try:
         run = _replayed(one, folder / "run", jobs, announce, kept=True)
+        reasons = trial_of(run)
         # In other processes and in another order where there are several conversations: a set of Python has the order
         # of its process.
         announce(f"{one.name}: once more, with nothing kept")
@@ -242,6 +253,7 @@ def _night_of(
         overall(lines),
         tuple(lines),
         against=str(exact.before) if exact else None,
+        trial=reasons,
     )
     return SetNight(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
 
@@ -372,4 +384,4 @@ def _commit(out: Path, plan: NightPlan) -> str | None:
         run = open_run(out / "sets" / file_name(plan.sets[0].name) / "run")
     except LabError:
         return None
-    return (run.manifest["environment"].get("git") or {}).get("commit")
+    return run.manifest.environment.commit

@@ -17,8 +17,9 @@ from lab.compare.steps import Step, steps
 from lab.errors import UnusableInput
 from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
-from lab.measures.table import Scores
 from lab.runs.directory import RunDirectory, file_name
+from lab.runs.records import to_json
+from lab.runs.scores import Scores
 from lab.runs.tables import read_table, write_table
 
 KIND, VERSION = "lab.trend", "1"
@@ -67,12 +68,11 @@ _KINDS = {"primary": "int8", "mean": "float64", "n": "int32", "conversations": "
 
 def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: str, verdict: str) -> list[Point]:
     """What a night's run adds to the history: means over all places, with errors clustered by conversation."""
-    resolved, environment = run.manifest["resolved"], run.manifest["environment"]
-    git = environment.get("git") or {}
+    resolved, environment = run.manifest.resolved, run.manifest.environment
     first = headlines(run.cutoff)
-    known = {"embedder": resolved["embedder"].get("model"), **environment["packages"]}
+    known = {"embedder": resolved.embedder_model, **environment.packages}
     versions = "; ".join(f"{package} {found or 'none'}" for package, found in known.items())
-    arm_keys = {arm["name"]: digest(arm) for arm in resolved["arms"]}
+    arm_keys = {arm.name: digest(to_json(arm)) for arm in resolved.arms}
     found = []
     for arm in run.arms:
         for measure, (_, conversations, values) in scores.of_arm(arm).items():
@@ -93,12 +93,12 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
                     len(groups),
                     estimate.standard_error,
                     verdict,
-                    str(resolved.get("lab")),
-                    git.get("commit"),
-                    environment.get("code"),
+                    resolved.lab,
+                    environment.commit,
+                    environment.code,
                     versions,
                     arm_keys[arm],
-                    run.manifest["comparable_key"],
+                    run.manifest.comparable_key,
                 )
             )
     return found

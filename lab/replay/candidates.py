@@ -122,7 +122,7 @@ def read_kept(plan: Plan, recording: Recording) -> Kept:
             candidates_path(plan, recording, rows, happening, retrieval),
             scan_score if retrieval.text.lane == "scan" else vector_score,
         )
-        for retrieval in signatures(plan)
+        for retrieval in dict.fromkeys(arm.retrieval for arm in plan.arms if isinstance(arm, Searches) and arm.shares)
     }
 
 

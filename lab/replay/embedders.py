@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 
 from lab.embedding.embedder import DEFAULT_MODEL
+from lab.runs.manifest import Resolved
 from lab.systems.contract import ArmInfo
 
 
-def embedder_notes(resolved: Mapping[str, Any], arms: Collection[str] | None = None) -> tuple[str, ...]:
+def embedder_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tuple[str, ...]:
     """One sentence for each embedder that configurations name and the run did not use, with the arms that name it.
 
     ``resolved`` is that of a manifest; ``arms`` are those to look at, by default all. Empty where nothing differs, and
     where no configuration speaks of an embedder. Model names are compared, for that is all that a configuration says.
     """
-    used = str(resolved["embedder"]["model"])
+    named = [(arm.name, arm.embedder) for arm in resolved.arms if arms is None or arm.name in arms]
+    return other_embedders(resolved.embedder_model, named)
+
+
+def other_embedders(used: str, named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """The same of arms by name, each with the model that its configuration names, where ``used`` was the embedder."""
     by_model: dict[str, list[str]] = {}
-    for arm in resolved["arms"]:
-        named = arm.get("embedder")
-        if named and named != used and (arms is None or arm["name"] in arms):
-            by_model.setdefault(str(named), []).append(str(arm["name"]))
+    for arm, model in named:
+        if model and model != used:
+            by_model.setdefault(model, []).append(arm)
     return tuple(_note(names, model, used) for model, names in by_model.items())
 
 

@@ -201,6 +201,7 @@ class _Stage:
     def __init__(self, play: Play, seats: Sequence[Seat], reach: Reach, heard: Callable[[Heard], None]) -> None:
         self._play, self._seats, self._reach, self._heard = play, seats, reach, heard
         self._until = births(play.memories)
+        self._told = any(seat.info.needs_gold for seat in seats)
         self._retrievers: dict[Hashable, Retriever] = {}
         for seat in seats:
             shared = seat.shared
@@ -233,7 +234,7 @@ class _Stage:
     def answer(self, moment: Moment) -> Iterator[Answered]:
         """Ask every arm."""
         ask = ask_of(moment, self._play.tools.scoping, self._play.faults)
-        told = replace(ask, grades=moment.probe.grades if moment.probe else {})
+        told = replace(ask, grades=moment.probe.grades) if self._told and moment.probe else ask
         found: dict[Hashable, tuple[Candidates, int]] = {}
         reachable, nice, rules = self._reach.of(ask.scope)
         # Where scopes are not enforced, the recorded one still says what is a turn's own.

@@ -13,7 +13,7 @@ from lab.embedding.embedder import Embedder, embedder_named
 from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.stored import StoredVectors
 from lab.errors import UnusableInput
-from lab.files import digest, sha256_file
+from lab.files import sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.recordings.equal import EQUAL, equal_conversations
@@ -27,6 +27,8 @@ from lab.retrieval.faults import FaultPlan
 from lab.retrieval.found import Retrieval
 from lab.retrieval.retrievers import STORES
 from lab.runs.directory import RunDirectory
+from lab.runs.manifest import resolved_of
+from lab.runs.records import to_json
 from lab.shelf import golden_beside
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
@@ -72,7 +74,7 @@ class Asked:
     source: str = "given"
 
     @classmethod
-    def of_manifest(cls, values: dict[str, Any]) -> Asked:
+    def of_manifest(cls, values: Mapping[str, Any]) -> Asked:
         """The arguments as a manifest keeps them: JSON has lists where these are tuples."""
         given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
         return cls(**given)
@@ -185,8 +187,12 @@ class Plan:
         }
 
     def run_key(self) -> str:
-        """Hash of :meth:`resolved`."""
-        return digest(self.resolved())
+        """Hash of :meth:`resolved`, as a manifest keeps it."""
+        return resolved_of(self.resolved()).key
+
+    def recall_points(self) -> dict[str, int]:
+        """How many recalls each conversation has."""
+        return {recording.conversation: len(self.moments_of(recording)) for recording in self.recordings}
 
 
 def told_arm(info: ArmInfo) -> dict[str, Any]:
@@ -297,8 +303,9 @@ def plan_of(run: RunDirectory) -> Plan:
     Its arms are those of its manifest: a baseline outlives the files that configured it. Its embedder makes no request:
     a manifest may be somebody else's, and names the address that texts and key would be sent to.
     """
-    plan = make_plan(Asked.of_manifest(run.manifest["asked"]), arms=run.manifest["resolved"]["arms"])
-    if plan.run_key() != run.manifest["run_key"]:
+    arms = [to_json(arm) for arm in run.manifest.resolved.arms]
+    plan = make_plan(Asked.of_manifest(run.manifest.asked), arms=arms)
+    if plan.run_key() != run.manifest.run_key:
         raise UnusableInput(
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "
             "replay it into another --out"

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
-from lab.files import dump_json, only_writer, write_whole
-from lab.recordings.equal import EQUAL
+from lab.files import dump_json, only_writer
 from lab.replay.candidates import served
 from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
@@ -17,7 +16,9 @@ from lab.replay.moments import moments
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare
-from lab.runs.directory import RunDirectory, Shard, create_or_resume
+from lab.runs.directory import RunDirectory
+from lab.runs.manifest import Shard, resolved_of
+from lab.runs.resume import Fresh, create_or_resume, finish, keep
 from lab.systems.contract import Arm
 from lab.words import free_of_credentials
 
@@ -55,16 +56,23 @@ def run_replay(
     plan = make_plan(asked, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
-        run = create_or_resume(out, free_of_credentials(asdict(asked)), plan.resolved(), plan.comparable(), part)
+        run = create_or_resume(
+            out,
+            free_of_credentials(asdict(asked)),
+            resolved_of(plan.resolved()),
+            plan.comparable(),
+            lambda: Fresh(gold_of(plan), plan.recall_points()),
+            part,
+            announce,
+        )
         return _replay_into(run, plan, jobs, dask, kept, announce)
 
 
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
-    for note in (*embedder_notes(run.manifest["resolved"]), *missing_notes(plan.infos)):
+    for note in (*embedder_notes(run.manifest.resolved), *missing_notes(plan.infos)):
         announce(note)
-    for names in run.manifest["resolved"].get(EQUAL, []):
+    for names in run.manifest.resolved.equal_conversations or ():
         announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
-    write_gold(plan, run)
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
         announce(told)
@@ -87,22 +95,19 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
                 problems[conversation] = problem
                 announce(f"{conversation}: failed: {problem}")
     failures = [{"conversation": name, "phase": "replay", "reason": problems[name]} for name in own if name in problems]
-    run.write_failures(failures)
-    status = "complete" if len(run.done()) == len(own) else "incomplete"
-    if run.manifest["status"] != status:
-        run.write_manifest(status)
+    finish(run, failures)
     return Outcome(run, tuple(name for name in own if name in done), skipped, tuple(failures), embedded)
 
 
 def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Write a conversation's files, receipts last: they are what says that it is done. Or why there are none."""
+    """Keep a conversation's files; return why there are none."""
     if isinstance(found, str):
         return found
     try:
-        write_whole(run.latency(conversation), found.latency)
+        files = {run.latency(conversation): found.latency, run.receipts(conversation): found.receipts}
         if found.writes is not None:
-            write_whole(run.writes(conversation), found.writes)
-        write_whole(run.receipts(conversation), found.receipts)
+            files[run.writes(conversation)] = found.writes
+        keep(run, conversation, files)
     except CannotWrite:
         raise
     except LabError as error:
@@ -110,14 +115,11 @@ def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | 
     return None
 
 
-def write_gold(plan: Plan, run: RunDirectory) -> None:
-    """Write the judgements that the run is scored with, keys alone.
+def gold_of(plan: Plan) -> bytes:
+    """The judgements that a run is scored with, as JSON Lines of keys alone.
 
     So a run can be scored where its recording is not.
     """
-    path = run.path / "golden.jsonl"
-    if path.exists():
-        return
     lines = []
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
@@ -144,4 +146,4 @@ def write_gold(plan: Plan, run: RunDirectory) -> None:
                     "slices": probe.slices,
                 }
             )
-    write_whole(path, b"".join(dump_json(line, indent=None) for line in lines))
+    return b"".join(dump_json(line, indent=None) for line in lines)

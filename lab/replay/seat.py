@@ -30,6 +30,8 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 
 T = TypeVar("T")
+# The stage of a system that says nothing of its stages.
+WHOLE = "recall"
 
 
 class Failure(NamedTuple):
@@ -96,13 +98,15 @@ class Seat:
         system = self.system
         assert system is not None  # noqa: S101 - else it is broken
         try:
-            answer = system.recall(ask) if found is None else self._selected(ask, found)
+            answer, spent = timed(lambda: system.recall(ask) if found is None else self._selected(ask, found))
             self._check(answer, ask)
         except LabError:
             raise
         except Exception as error:  # a system may raise anything
             failure = _failure(error, "recall")
             return _failed(failure), failure
+        if not answer.timings and answer.status != "skipped":
+            answer = replace(answer, timings={WHOLE: spent})
         return answer, None
 
     def observe(self, turn: Turn) -> Writes:

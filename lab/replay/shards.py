@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, only_writer, write_whole
+from lab.files import digest, only_writer
 from lab.replay.executors import size
 from lab.replay.plan import Plan
-from lab.runs.directory import RunDirectory, Shard, open_run, resume_or_begin
-from lab.runs.tables import read_table
+from lab.runs.directory import GOLDEN, RunDirectory, open_run
+from lab.runs.environment import decisive, tolerated
+from lab.runs.manifest import Shard
+from lab.runs.records import to_json
+from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 from lab.words import counted
 
 
@@ -48,43 +52,52 @@ def shard_of(plan: Plan, shard: Shard) -> Shard:
         parts[least].add(conversation)
         totals[least] += sizes[conversation]
     mine = parts[shard.number - 1]
-    return shard._replace(conversations=tuple(one for one in sizes if one in mine))
+    return replace(shard, conversations=tuple(one for one in sizes if one in mine))
 
 
 def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = lambda _: None) -> Merged:
     """Make the run ``out`` of all its shards: the same bytes as if it had been replayed in one piece.
 
     Its manifest has the ``asked`` and the ``environment`` of shard 1. What is there already is compared and left.
-    Raises :class:`UnusableInput` where a shard is missing, double, unfinished, or of another run.
+    Raises :class:`UnusableInput` where a shard is missing, double, unfinished, of another run, or made on other code
+    or packages than another.
     """
     shards = _checked(folders)
     first = shards[0]
     notes = _notes(shards)
     for note in notes:
         announce(note)
-    golden = {one.path: _bytes(one.path / "golden.jsonl") for one in shards}
+    golden = {one.path: _bytes(one.check(one.path / GOLDEN)) for one in shards}
     for path, data in golden.items():
         if data != golden[first.path]:
             raise UnusableInput(
                 f"{path}: its golden.jsonl is not that of {first.path}; run the replay of one of them again"
             )
     with only_writer(out):
-        manifest: dict[str, Any] = {name: value for name, value in first.manifest.items() if name != "shard"}
-        run = resume_or_begin(out, manifest)
-        _put(run.path / "golden.jsonl", golden[first.path])
+        manifest = replace(first.manifest, shard=None)
+        run = resume_or_begin(out, manifest, lambda: Fresh(golden[first.path], manifest.recall_points))
         copied = 0
         for shard in shards:
             for conversation in shard.own:
-                # Only a file that can be read is worth keeping; the timings first, for receipts say that it is done.
-                read_table(shard.receipts(conversation), ("arm",))
-                if not run.latency(conversation).exists():
-                    write_whole(run.latency(conversation), _bytes(shard.latency(conversation)))
-                copied += _put(run.receipts(conversation), _bytes(shard.receipts(conversation)))
+                copied += _copied(shard, run, conversation)
             announce(f"{shard.path}: {counted(len(shard.own), 'conversation')}")
-        run.write_failures([])
-        if run.manifest["status"] != "complete":
-            run.write_manifest("complete")
+        finish(run)
     return Merged(run, copied, len(run.conversations) - copied, notes)
+
+
+def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
+    """Copy the files of a conversation that are not there; one that is must be the same. Whether it was done."""
+    # Only a file that can be read is worth keeping.
+    shard.read_receipts(conversation, ("arm", "turn"))
+    there = run.receipts(conversation)
+    if there.exists():
+        if _bytes(there) != _bytes(shard.receipts(conversation)):
+            raise UnusableInput(f"{there}: is there already and differs from the shard's; choose another folder")
+        if conversation in run.done():
+            return False
+    pairs = zip(run.files(conversation), shard.files(conversation), strict=True)
+    keep(run, conversation, {to: _bytes(shard.check(of)) for to, of in pairs if shard.name_of(of) in shard.digests})
+    return True
 
 
 def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
@@ -96,8 +109,8 @@ def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
         if run.shard is None:
             raise UnusableInput(f"{folder}: is a whole run, not a shard of one")
         first = first or run
-        if run.manifest["run_key"] != first.manifest["run_key"]:
-            before, now = first.manifest["resolved"], run.manifest["resolved"]
+        if run.manifest.run_key != first.manifest.run_key:
+            before, now = to_json(first.manifest.resolved), to_json(run.manifest.resolved)
             differs = sorted(key for key in {*before, *now} if digest(before.get(key)) != digest(now.get(key)))
             raise UnusableInput(f"{folder}: is of another run than {first.path}: other {', '.join(differs)}")
         if first.shard and run.shard.of != first.shard.of:
@@ -122,27 +135,20 @@ def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
 
 
 def _notes(shards: Sequence[RunDirectory]) -> tuple[str, ...]:
-    """What differs between the machines that made the shards."""
-    first = shards[0].manifest["environment"]
+    """What differs between the machines that made the shards, and may; :class:`UnusableInput` for what may not."""
+    first = shards[0].manifest.environment
     found = []
     for run in shards[1:]:
-        here = run.manifest["environment"]
-        differs = [name for name in first if name != "packages" and here.get(name) != first[name]]
-        versions = here.get("packages") or {}
-        differs += [name for name, one in first["packages"].items() if versions.get(name) != one]
+        here = run.manifest.environment
+        differs = decisive(first, here)
         if differs:
-            found.append(f"{run.path}: was made with another {', '.join(differs)} than {shards[0].path}")
+            raise UnusableInput(
+                f"{run.path}: was made on another {'; another '.join(differs)} than {shards[0].path}; receipts of two "
+                "engines are no one run: replay one of them again"
+            )
+        if others := tolerated(first, here):
+            found.append(f"{run.path}: was made elsewhere than {shards[0].path}: {'; '.join(others)}")
     return tuple(found)
-
-
-def _put(path: Path, data: bytes) -> bool:
-    """Write a file that is not there; one that is must be the same. Whether it was written."""
-    if not path.exists():
-        write_whole(path, data)
-        return True
-    if _bytes(path) != data:
-        raise UnusableInput(f"{path}: is there already and differs from the shard's; choose another folder")
-    return False
 
 
 def _bytes(path: Path) -> bytes:

@@ -24,6 +24,8 @@ ECHO_CHARS = 20
 
 def alignments(recording: Recording, probes: Sequence[Probe], wrote: Sequence[Wrote]) -> Aligned:
     """The judged memory that each captured item stands for, where there is one."""
+    if not wrote:
+        return {}
     judged = {one.memory for probe in probes for one in (*probe.relevant, *probe.forbidden)}
     texts = {memory.key: memory.text for memory in recording.memories if memory.key in judged}
     aligner = Aligner(texts, (turn.key for turn in recording.turns))

@@ -15,7 +15,7 @@ from typing import Any
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_whole
 from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
-from lab.measures.score import headlines, read_gold, score_run, summarise
+from lab.measures.score import headlines, score_run, summarise
 from lab.replay.embedders import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
@@ -27,6 +27,8 @@ from lab.report.reproduce import configs, hashes, replay_command, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
 from lab.report.tables import markdown_table
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.trial import trial_line, trial_of
 from lab.words import counted, markdown, number
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
@@ -91,19 +93,19 @@ def build_report(
 
 
 def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Any]:
-    resolved = run.manifest["resolved"]
+    resolved = run.manifest.resolved
     facts = {
-        "conversations": len(resolved["conversations"]),
+        "conversations": len(resolved.conversations),
         "probes with gold": next(iter(summary["arms"].values()))["n"],
-        "format": resolved["format"],
-        "memories": resolved["memories"],
+        "format": resolved.format,
+        "memories": resolved.memories,
         "labels": run.labels,
-        "scope": resolved["scope"],
-        "profile": resolved["profile"],
-        "store": resolved["store"],
+        "scope": resolved.scope,
+        "profile": resolved.profile,
+        "store": resolved.store,
         "items injected at most": run.cutoff,
-        "embedder": resolved["embedder"]["model"],
-        "run key": run.manifest["run_key"][:12],
+        "embedder": resolved.embedder_model,
+        "run key": run.manifest.run_key[:12],
     }
     names = [
         name
@@ -113,11 +115,14 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     primary = shown(comparison) if comparison else []
     table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
     known, arms = hashes(run), configs(run)
+    verdict, stale = verdict_model(run)
+    said = trial_line(trial_of(run))
     contract = contract_table(summary["arms"])
     return {
-        "title": "Recall report",
+        "title": f"Recall report ({said})" if said else "Recall report",
         "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
-        "verdict": verdict_model(run.path / "verdict.json"),
+        "verdict": verdict,
+        "stale": stale,
         "embedder": embedder_notes(resolved),
         "facts": facts,
         "arms": run.arms,
@@ -141,7 +146,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "more_hashes": max(0, len(known) - MOST_HASHES),
         "configs": arms[:MOST_CONFIGS],
         "more_configs": max(0, len(arms) - MOST_CONFIGS),
-        "command": replay_command(run.manifest["asked"]),
+        "command": replay_command(run.manifest.asked),
     }
 
 

@@ -10,6 +10,7 @@ from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
 from lab.measures.catalogue import entry_of, is_better
 from lab.report.tables import folded, html_table, text_table
+from lab.runs.trial import trial_line
 from lab.words import counted, interval, number, p_value, signed
 
 LEVEL = 0.05
@@ -176,6 +177,7 @@ def gains(found: Comparison) -> str:
 def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str:
     """The comparison for a terminal of 80 columns."""
     lines = [
+        *([folded(said)] if (said := trial_line(found.trial)) else []),
         f"{found.candidate} minus {found.baseline}",
         *map(folded, found.embedder),
         text_table(COLUMNS, [row(one) for one in differences]),
@@ -194,6 +196,7 @@ def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str
 def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str:
     """The comparison as a piece of HTML, everything in it escaped."""
     parts = [
+        *([f"<p>{escape(said)}</p>"] if (said := trial_line(found.trial)) else []),
         f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
         *(f"<p>{escape(note)}</p>" for note in found.embedder),
         html_table(WIDE, [wide(one, found.family) for one in differences], left=2),

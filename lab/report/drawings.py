@@ -64,10 +64,10 @@ def gather(run: RunDirectory) -> Material:
 
 def source_of(run: RunDirectory) -> str:
     """Where a figure comes from, in a line."""
-    resolved = run.manifest["resolved"]
+    resolved = run.manifest.resolved
     return (
-        f"recall lab, run {run.manifest['run_key'][:12]}: {resolved['format']} recordings, "
-        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved['embedder']['model']}"
+        f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
+        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved.embedder_model}"
     )
 
 
@@ -125,8 +125,14 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    turns = {one.arm: one.spent.n for one in stages if one.stage == TOTAL}
+    # A stage that some turns have not had took no time in these: so the stages add up to the turn.
     means = {
-        arm: {one.stage: one.spent.mean or 0.0 for one in stages if one.arm == arm and one.stage != TOTAL}
+        arm: {
+            one.stage: (one.spent.mean or 0.0) * one.spent.n / turns[arm]
+            for one in stages
+            if one.arm == arm and one.stage != TOTAL
+        }
         for arm in arms
     }
     notes = {

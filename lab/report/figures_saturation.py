@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.report.style import COLOURS, SMALL, Words, slide, styled
+from lab.report.style import COLOURS, SMALL, Words, colour_of, slide, styled
 from lab.sweep.draws import MODES
 from lab.sweep.saturation import REFERENCES, Point
 
@@ -17,8 +17,8 @@ TITLES = {
     "distractors": "pool of unwanted memories",
     "independent": "pool of any memories",
 }
-POLICIES = ("tier_first_v1", "tier_quota_v1")
-MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
+FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+MARKERS = {FIRST: "s", QUOTA: "o"}
 
 
 @styled
@@ -28,10 +28,13 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     One row a way of growing it, a band for the range over seeds.
     """
     draws = len({point.seed for point in points if point.seed is not None})
+    policies = list(dict.fromkeys(point.arm for point in points if point.share is not None))
+    others = "".join(f" Grey: {arm}." for arm in policies if arm not in MARKERS)
     words = Words(
         _finding(points),
         f"What each policy recalls as the must_remember pool grows; mean and range over {draws} draws of labels. "
-        "Orange squares: tier_first_v1. Blue circles: tier_quota_v1. Dashed: no tiers. Dotted: the oracle.",
+        "Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
+        f"{others} Dashed: no tiers. Dotted: the oracle.",
         source,
     )
     figure, grid = slide(2, 3, words)
@@ -43,7 +46,7 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     for row, mode in enumerate(MODES):
         for column, (field, title) in enumerate(panels):
             axes = grid[row][column]
-            for arm in POLICIES:
+            for arm in policies:
                 own = [point for point in points if point.mode == mode and point.arm == arm]
                 _band(axes, own, field, arm)
                 if row == column == 0:
@@ -71,8 +74,8 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
 
 def _finding(points: Sequence[Point]) -> str:
     """Where the policies lie furthest apart in hits, while the pool of unwanted memories grows."""
-    means = {arm: _means([one for one in points if (one.mode, one.arm) == (MODES[0], arm)], "hit") for arm in POLICIES}
-    first, quota = (means[arm] for arm in POLICIES)
+    means = {arm: _means([one for one in points if (one.mode, one.arm) == (MODES[0], arm)], "hit") for arm in MARKERS}
+    first, quota = means[FIRST], means[QUOTA]
     common = [share for share in first if share in quota]
     if not common:
         return "What each policy recalls as the must_remember pool grows"
@@ -103,11 +106,13 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
         list(by_share),
         [min(values) for values in by_share.values()],
         [max(values) for values in by_share.values()],
-        color=COLOURS[arm],
+        color=colour_of(arm),
         alpha=0.18,
         linewidth=0,
     )
-    axes.plot(list(means), list(means.values()), color=COLOURS[arm], marker=MARKERS[arm], markersize=6, label=arm)
+    axes.plot(
+        list(means), list(means.values()), color=colour_of(arm), marker=MARKERS.get(arm, "^"), markersize=6, label=arm
+    )
 
 
 def _name_end(axes: Axes, means: Mapping[float, float], arm: str) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from lab.compare.paired import Comparison
 from lab.errors import LabError
-from lab.measures.score import read_gold
 from lab.replay.explain import explain
 from lab.replay.plan import Plan, plan_of
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.systems.contract import Detail
 
 SHOWN = 12

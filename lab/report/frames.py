@@ -7,19 +7,21 @@ may be missing is a float64, NaN where it is; text that may be missing is None o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.compare.paired import Comparison
+from lab.errors import CannotMeasure
 from lab.latency.quantiles import NS_PER_MS
-from lab.measures.score import read_gold, score_run
+from lab.measures.score import score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
+from lab.runs.gold import read_gold
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
@@ -51,7 +53,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     """
     import pyarrow.compute as compute
 
-    table, conversation = _whole(run, run.receipts, TURNS)
+    table, conversation = _whole(run, run.read_receipts, TURNS)
     place = table.column_names.index("pinned")
     table = table.set_column(place, "pinned", compute.list_value_length(table["pinned"]))
     frame = table.to_pandas().astype(dict.fromkeys(MAYBE, "float64"))
@@ -79,7 +81,7 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
     import pandas as pd
 
     names = tuple(f"item_{name}" for name in LISTED)
-    table, conversation = _whole(run, run.receipts, ("arm", "turn", "seq", "probe", "injected", *names))
+    table, conversation = _whole(run, run.read_receipts, ("arm", "turn", "seq", "probe", "injected", *names))
     offsets = table["item_key"].combine_chunks().offsets.to_numpy()
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(table.num_rows), sizes)
@@ -140,7 +142,7 @@ def latency_frame(run: RunDirectory) -> pd.DataFrame:
     cold                     bool     whether it was the first moment of its conversation
     ======================== ======== ==================================================
     """
-    table, conversation = _whole(run, run.latency, ("arm", "turn", "stage", "ns", "cold"))
+    table, conversation = _whole(run, run.read_latency, ("arm", "turn", "stage", "ns", "cold"))
     frame = table.to_pandas().astype({"stage": "category"})
     frame.insert(3, "ms", frame.pop("ns") / NS_PER_MS)
     return _named(run, frame, conversation)
@@ -158,17 +160,22 @@ def comparison_frame(found: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).rename(columns={"mean": "difference"})
 
 
-def _whole(run: RunDirectory, file_of: Callable[[str], Path], columns: Sequence[str]) -> tuple[pa.Table, Any]:
+def _whole(
+    run: RunDirectory, read: Callable[[str, Sequence[str]], pa.Table | None], columns: Sequence[str]
+) -> tuple[pa.Table, NDArray[np.int64]]:
     """The columns of all conversations end to end, and the number of the conversation of each row."""
     import numpy as np
     import pyarrow as pa
 
     run.require_done()
-    tables = [read_table(file_of(conversation), columns).select(columns) for conversation in run.conversations]
+    found = [read(conversation, columns) for conversation in run.conversations]
+    tables = [table.select(columns) for table in found if table is not None]
+    if not tables:
+        raise CannotMeasure(f"{run.path}: has no timings")
     return pa.concat_tables(tables), np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
 
 
-def _named(run: RunDirectory, frame: pd.DataFrame, conversation: Any) -> pd.DataFrame:
+def _named(run: RunDirectory, frame: pd.DataFrame, conversation: NDArray[np.int64]) -> pd.DataFrame:
     """The frame with its arms as categories, and the conversation before them."""
     import pandas as pd
 

@@ -9,7 +9,6 @@ from lab.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,9 +48,7 @@ def places(run: RunDirectory) -> Places:
     counts = {arm: np.zeros((PARTS, len(tiers)), np.int64) for arm in run.arms}
     turns = {}
     for conversation in run.conversations:
-        table = read_table(
-            run.receipts(conversation), ("arm", "recalls", "injected", "item_label"), ("arm", "item_label")
-        )
+        table = run.read_receipts(conversation, ("arm", "recalls", "injected", "item_label"), ("arm", "item_label"))
         recalls, injected = numbers_of(table["recalls"]), numbers_of(table["injected"])
         arms, names = codes_of(table["arm"])
         labels, begins = lists_of(table["item_label"])
@@ -79,7 +76,7 @@ def places(run: RunDirectory) -> Places:
 def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timeline:
     """What some arms injected in one conversation."""
     columns = ("arm", "recalls", "injected", "item_key", "item_label")
-    rows = read_table(run.receipts(conversation), columns).to_pylist()
+    rows = run.read_receipts(conversation, columns).to_pylist()
     return Timeline(
         conversation,
         {

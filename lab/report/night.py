@@ -10,6 +10,7 @@ from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import deciding_first, reason
 from lab.nightly.night import Night, SetNight
 from lab.report.build import render
+from lab.runs.trial import trial_line
 
 SAID = {
     PASS: "Nothing changed that must not, and nothing is shown to be worse.",
@@ -27,8 +28,9 @@ BEYOND = "Something is beyond its limit."
 
 def write_pages(night: Night) -> list[Path]:
     """Write ``night.html`` and ``night.md``; return their paths, the page first."""
+    said = trial_line(night.trial)
     model = {
-        "title": f"Night of {night.date}: {night.status}",
+        "title": f"Night of {night.date}: {night.status}" + (f" ({said})" if said else ""),
         "sentence": f"{_said(night)} What is guarded: {night.about}",
         "facts": {"plan": night.plan, "commit": night.commit or "no repository"},
         "bless": night.bless_all,

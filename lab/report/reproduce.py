@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from shlex import join
-from typing import Any
+from typing import NamedTuple
 
 from lab.files import digest
 from lab.replay.plan import Asked
@@ -16,12 +16,12 @@ from lab.runs.directory import RunDirectory
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
 
 
-def replay_command(asked: Mapping[str, Any], out: str = "DIR") -> str:
+def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:
     """The ``lab replay`` that asks for this, without what it would ask for anyway."""
     return join(["lab", "replay", str(asked["path"]), *_options(asked), "--out", out])
 
 
-def _options(asked: Mapping[str, Any]) -> Iterator[str]:
+def _options(asked: Mapping[str, object]) -> Iterator[str]:
     for field in fields(Asked):
         value = asked.get(field.name)
         default = () if field.default is MISSING else field.default
@@ -32,42 +32,49 @@ def _options(asked: Mapping[str, Any]) -> Iterator[str]:
             yield from (option, str(one))
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def versions(run: RunDirectory) -> dict[str, str]:
     """What the run was made with: the lab, its code, Python, the platform and packages."""
-    environment = run.manifest.get("environment") or {}
-    git = environment.get("git") or {}
-    commit = f"{git['commit']}{' and changes' if git.get('dirty') else ''}" if git.get("commit") else None
+    environment = run.manifest.environment
+    git = environment.git
     told = {
-        "recall lab": run.manifest["resolved"].get("lab"),
-        "code": environment.get("code"),
-        "git commit": commit,
-        "Python": environment.get("python"),
-        "platform": environment.get("platform"),
+        "recall lab": run.manifest.resolved.lab,
+        "code": environment.code,
+        "git commit": f"{git.commit}{' and changes' if git.dirty else ''}" if git else None,
+        "Python": environment.python,
+        "platform": environment.platform,
     }
-    return {name: str(value) for name, value in (told | (environment.get("packages") or {})).items() if value}
+    return {name: str(value) for name, value in {**told, **environment.packages}.items() if value}
 
 
 def hashes(run: RunDirectory) -> dict[str, str]:
     """Keys of the run, what is known of the embedder, and the sha256 of every file that was read."""
-    resolved = run.manifest["resolved"]
+    resolved = run.manifest.resolved
     return {
-        "run key": run.manifest["run_key"],
-        "comparable key": run.manifest["comparable_key"],
-        **{f"embedder {name}": str(value) for name, value in resolved.get("embedder", {}).items()},
-        **{f"golden {name}": value for name, value in resolved.get("golden", {}).items()},
-        **{f"recording {name}": value for name, value in resolved.get("recordings", {}).items()},
+        "run key": run.manifest.run_key,
+        "comparable key": run.manifest.comparable_key,
+        **{f"embedder {name}": str(value) for name, value in resolved.embedder.items()},
+        **{f"golden {name}": value for name, value in resolved.golden.items()},
+        **{f"recording {name}": value for name, value in resolved.recordings.items()},
     }
 
 
-def configs(run: RunDirectory) -> list[dict[str, Any]]:
-    """Each configuration, as JSON over several lines, with the hash of it and the arms that have it."""
-    found: dict[str, dict[str, Any]] = {}
-    for arm in run.manifest["resolved"]["arms"]:
-        key = digest(arm["config"])
-        config = json.dumps(arm["config"], ensure_ascii=False, indent=1)
-        found.setdefault(key, {"hash": key, "config": config, "arms": []})["arms"].append(arm["name"])
+class Config(NamedTuple):
+    """A configuration as JSON over several lines, the hash of it, and the arms that have it."""
+
+    hash: str
+    config: str
+    arms: list[str]
+
+
+def configs(run: RunDirectory) -> list[Config]:
+    """Each configuration of a run once."""
+    found: dict[str, Config] = {}
+    for arm in run.manifest.resolved.arms:
+        key = digest(arm.config)
+        text = json.dumps(arm.config, ensure_ascii=False, indent=1)
+        found.setdefault(key, Config(key, text, [])).arms.append(arm.name)
     return list(found.values())

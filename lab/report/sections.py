@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison
-from lab.errors import UnusableInput
-from lab.files import read_json
-from lab.gate.line import FAIL, Line
+from lab.gate.line import FAIL
 from lab.gate.outputs import deciding_first, headline, reason, rollback
-from lab.gate.verdict import SCHEMA, Verdict
+from lab.gate.recorded import VERDICT, read_verdict, why_stale
+from lab.gate.verdict import Verdict
 from lab.latency.quantiles import Quantile, least_n
 from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of
 from lab.report.comparison import SLICED, sliced
+from lab.runs.directory import RunDirectory
 from lab.words import milliseconds, number
 
 # What an engine promises, or is told of every block; the rest of the measures are in the table of the arms.
@@ -36,18 +35,19 @@ class Table(NamedTuple):
     command: str = ""
 
 
-def verdict_model(path: Path) -> dict[str, Any] | None:
-    """The verdict of a gate in words, if the run has one; a file that is none of ours is :class:`UnusableInput`."""
+def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]:
+    """The verdict of a gate in words, if the run has one that is current; and why one that it has is not shown.
+
+    A file that is no verdict of ours is :class:`UnusableInput`.
+    """
+    path = run.path / VERDICT
     if not path.is_file():
-        return None
-    found = read_json(path)
-    try:
-        if found["schema"] != SCHEMA:
-            raise UnusableInput(f"{path}: is no verdict of this version; judge again with lab gate")
-        own = {name: value for name, value in found.items() if name not in ("schema", "lines")}
-        return _told(Verdict(**own, lines=tuple(Line(**one) for one in found["lines"])))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
+        return None, None
+    found = read_verdict(path)
+    stale = why_stale(found, run)
+    if stale:
+        return None, f"{VERDICT} is stale and is not shown: {stale}. Judge again with lab gate."
+    return _told(found), None
 
 
 def _told(verdict: Verdict) -> dict[str, Any]:

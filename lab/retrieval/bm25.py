@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 K1, B = 1.2, 0.75
+# Adding to every row takes no longer than to one of so many, which must be looked up.
+COMMON = 8
 
 
 def _c_logf() -> Callable[[float], float]:
@@ -53,7 +55,7 @@ class Postings:
         self.words = 0
         self._lengths = Growing(np.float32)
         self._lists: dict[str, Growing] = {}
-        self._weights: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._weights: dict[str, tuple[np.ndarray | None, np.ndarray]] = {}
 
     def add(self, documents: Sequence[list[str]]) -> None:
         """Add rows, given by their words."""
@@ -95,10 +97,11 @@ class Postings:
         """float32 ``[rows]``: words of each row."""
         return self._lengths.array
 
-    def weights(self, word: str) -> tuple[np.ndarray, np.ndarray] | None:
+    def weights(self, word: str) -> tuple[np.ndarray | None, np.ndarray] | None:
         """Rows that hold a word, and what it adds to the score of each; None where none does.
 
-        Kept until rows are added: then the statistics of all rows are others.
+        Of a word that many hold: what it adds to every row, 0 to those that lack it. Kept until rows are added: then
+        the statistics of all rows are others.
         """
         import numpy as np
 
@@ -108,10 +111,13 @@ class Postings:
             # A row without a word is not in the index, so it counts in no statistic.
             size, average = np.float32(self.worded), np.float32(self.words / self.worded)
             lengths = self.lengths[rows]
-            found = self._weights[word] = (
-                rows.astype(np.intp),
-                _weights(size, np.float32(len(rows)), counts, lengths, average),
-            )
+            weights = _weights(size, np.float32(len(rows)), counts, lengths, average)
+            if len(rows) * COMMON < self.rows:
+                found = self._weights[word] = (rows.astype(np.intp), weights)
+            else:
+                whole = np.zeros(self.rows, np.float32)
+                whole[rows] = weights
+                found = self._weights[word] = (None, whole)
         return found
 
     def of(self, word: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -134,7 +140,10 @@ def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
         found = postings.weights(word)
         if found is not None:
             rows, weights = found
-            out[rows] += weights
+            if rows is None:
+                out += weights
+            else:
+                out[rows] += weights
     return out
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from lab.retrieval.row import Row
 
@@ -60,6 +60,15 @@ class View(Protocol):
 
     def search(self, where: Filter, limit: int) -> Lanes:
         """The first ``limit`` hits of each lane under ``where``."""
+        ...
+
+
+@runtime_checkable
+class LabelledView(View, Protocol):
+    """A view that can be looked at under other labels without being scored anew."""
+
+    def with_labels(self, labels: np.ndarray) -> View:
+        """The same scores under a draw of labels: int8 codes of :data:`lab.recordings.model.LABELS`, one a row."""
         ...
 
 

@@ -33,6 +33,9 @@ BLOCK = 64
 # Distances that differ by less may stand in either order after a float32 product and the rounding of scores, which is
 # 2.5e-5 of distance at most.
 BAND = 6e-5
+# Values of which the lowest is found at once, to bound what can be among the best.
+GROUP = 32
+_new = tuple.__new__
 
 
 class ExactStore:
@@ -52,6 +55,7 @@ class ExactStore:
         self._places = Places()
         self._postings = Postings()
         self._removed: list[int] = []
+        self._members: Members | None = None
         self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
         self._asked = 0
         # The block that was scored: its first query, how many rows it speaks of, float32 [queries, rows].
@@ -63,6 +67,7 @@ class ExactStore:
 
         if not rows:
             return
+        self._members = None
         self.rows.extend(rows)
         self._matrix.extend(vectors)
         self._norms.extend(np.einsum("ij,ij->i", vectors, vectors))
@@ -77,6 +82,7 @@ class ExactStore:
         # A code that no filter asks for; and where there is no filter, a mask.
         self._scopes.array[number], self._labels.array[number] = -1, -1
         self._removed.append(number)
+        self._members = None
         self._postings.remove(number)
 
     def settle(self) -> None:
@@ -92,21 +98,13 @@ class ExactStore:
 
         near = None if query.vector is None else self._near(query.vector)
         made = ScanView if self.settings.lane == "scan" else ExactView
-        present = None
-        if self._removed:
-            present = np.ones(len(self.rows), bool)
-            present[self._removed] = False
-        return made(
-            self.rows,
-            self._scopes.array,
-            self._labels.array,
-            self._row_places.array,
-            self.scope_codes,
-            near,
-            self._postings,
-            query,
-            present,
-        )
+        if self._members is None:
+            present = None
+            if self._removed:
+                present = np.ones(len(self.rows), bool)
+                present[self._removed] = False
+            self._members = Members(self._scopes.array, self._labels.array, self.scope_codes, present)
+        return made(self.rows, self._members, self._row_places.array, near, self._postings, query)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -115,9 +113,10 @@ class ExactStore:
         import numpy as np
 
         vector, matrix, row_places = given.astype(np.float32), self._matrix.array, self._row_places.array
+        point = vector.astype(np.float64)
 
         def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            difference = matrix[places].astype(np.float64) - vector.astype(np.float64)
+            difference = matrix[places] - point
             distances = np.einsum("ij,ij->i", difference, difference)
             return vector_score(distances), distances
 
@@ -125,13 +124,11 @@ class ExactStore:
             distances = scan_distances(matrix[places], vector)
             return scan_score(distances), distances
 
-        numbers, rough = np.arange(len(matrix)), self._products(vector)
+        rough = self._products(vector)
         if self.settings.lane == "scan":
             # Numbers follow the order of becoming visible, and decide where places are equal.
-            return Lane(
-                numbers, rough, BAND, scanned, lambda number, distance: (distance, int(row_places[number]), number)
-            )
-        return Lane(numbers, rough, BAND, exact, self._by_id)
+            return Lane(rough, BAND, scanned, lambda number, distance: (distance, int(row_places[number]), number))
+        return Lane(rough, BAND, exact, self._by_id)
 
     def _by_id(self, number: int, _distance: float) -> Any:
         return id_order(self.rows[number].id)
@@ -151,8 +148,8 @@ class ExactStore:
         if self._block is None or place >= self._block[0] + BLOCK:
             # A block of a million rows is a quarter of a gigabyte: the one before goes first, and no copy is made.
             self._block = None
-            made = self._expected[place : place + BLOCK] @ matrix.T
-            made *= -2.0
+            # A power of two changes no rounding, so that it may come before the product.
+            made = (self._expected[place : place + BLOCK] * np.float32(-2.0)) @ matrix.T
             made += norms
             self._block = (place, len(matrix), made)
         first, scored, products = self._block
@@ -162,57 +159,112 @@ class ExactStore:
         return np.concatenate([products[place - first], norms[scored:] - 2.0 * (matrix[scored:] @ vector)])
 
 
-class Lane:
-    """One lane under one query: its rows, how near each is roughly, and how its score is known exactly.
+class Members:
+    """Which rows pass a filter: found once for every query of the same rows."""
 
-    ``numbers`` are row numbers, ``rough`` float32 with the best lowest. ``exact`` gives score and distance of some of
-    them, by their places. ``tie`` orders rows of equal scores, from a row's number and distance.
+    def __init__(
+        self, scopes: np.ndarray, labels: np.ndarray, scope_codes: dict[str, int], present: np.ndarray | None = None
+    ) -> None:
+        self._scopes, self._labels, self._scope_codes, self._present = scopes, labels, scope_codes, present
+        self._found: dict[Filter, tuple[np.ndarray | None, np.ndarray | None]] = {}
+
+    def labelled(self, labels: np.ndarray) -> Members:
+        """The same rows under other labels."""
+        return Members(self._scopes, labels[: len(self._labels)], self._scope_codes, self._present)
+
+    def mask(self, where: Filter) -> np.ndarray | None:
+        """Which rows: bool ``[rows]``; None: all."""
+        return self._of(where)[0]
+
+    def places(self, where: Filter) -> np.ndarray | None:
+        """Which rows: their numbers, ascending; None: all."""
+        return self._of(where)[1]
+
+    def _of(self, where: Filter) -> tuple[np.ndarray | None, np.ndarray | None]:
+        found = self._found.get(where)
+        if found is None:
+            masks = [] if self._present is None else [self._present]
+            if where.scope is not None:
+                masks.append(self._scopes == self._scope_codes.get(where.scope, -2))
+            if where.labels is not None:
+                masks.append(reduce(or_, [self._labels == LABELS.index(label) for label in where.labels]))
+            mask = reduce(and_, masks) if masks else None
+            found = self._found[where] = (mask, None if mask is None else mask.nonzero()[0])
+        return found
+
+
+def nearest(rough: np.ndarray, places: np.ndarray | None, limit: int, band: float, most: float | None) -> np.ndarray:
+    """The places of the ``limit`` lowest of ``rough``, and of those that are above the last by at most ``band``.
+
+    Among ``places`` (None: all), in their order; nothing above ``most`` (None: no bound) is among them.
+    """
+    import numpy as np
+
+    values = rough if places is None else rough[places]
+    bound: Any = most
+    groups = len(values) // GROUP
+    if groups >= limit:
+        # The lowest of each of so many groups: as many values at least are not above the last of them.
+        least = values[: groups * GROUP].reshape(GROUP, groups).min(axis=0)
+        bound = np.partition(least, limit - 1)[limit - 1] + band
+        bound = bound if most is None else min(bound, most)
+    near = np.arange(len(values)) if bound is None else (values <= bound).nonzero()[0]
+    if len(near) > limit:
+        some = values[near]
+        # Those that may tie with the last are kept: another rule decides between them.
+        near = near[some <= np.partition(some, limit - 1)[limit - 1] + band]
+    return near if places is None else places[near]
+
+
+class Lane:
+    """One lane under one query: how near each row is roughly, and how its score is known exactly.
+
+    ``rough`` is float32 ``[rows]`` with the best lowest; what is above ``most`` is no hit (None: all are). ``exact``
+    gives score and distance of some rows, by their numbers. ``tie`` orders rows of equal scores, from a row's number
+    and distance.
     """
 
     def __init__(
         self,
-        numbers: np.ndarray,
         rough: np.ndarray,
         band: float,
         exact: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
         tie: Callable[[int, float], Any],
+        most: float | None = None,
     ) -> None:
-        self.numbers, self._rough, self._band, self._exact, self._tie = numbers, rough, band, exact, tie
+        self._rough, self._band, self._exact, self._tie, self._most = rough, band, exact, tie, most
         self._order: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
-    def best(self, mask: np.ndarray | None, limit: int) -> list[Hit]:
-        """The ``limit`` best of the rows in a mask (None: of all): score descending, then by the tie's order."""
+    def best(self, members: Members, where: Filter, limit: int) -> list[Hit]:
+        """The ``limit`` best of the rows that pass a filter: score descending, then by the tie's order."""
         import numpy as np
 
-        if self._order is not None:
-            order, scores, distances = self._order
-            chosen = np.arange(min(limit, len(order))) if mask is None else mask[order].nonzero()[0][:limit]
-            return list(
-                map(Hit, self.numbers[order[chosen]].tolist(), scores[chosen].tolist(), distances[chosen].tolist())
-            )
-        places = np.arange(len(self.numbers)) if mask is None else mask.nonzero()[0]
-        if len(places) > limit:
-            rough = self._rough[places]
-            # Those that may tie with the last are kept: another rule decides between them.
-            places = places[rough <= np.partition(rough, limit - 1)[limit - 1] + self._band]
-        return [Hit(number, score, distance) for number, score, distance in self._ranked(places)[:limit]]
+        if self._order is None:
+            places = nearest(self._rough, members.places(where), limit, self._band, self._most)
+            return [_new(Hit, (number, -negative, far)) for negative, number, far in self._ranked(places)[:limit]]
+        order, scores, distances = self._order
+        mask = members.mask(where)
+        chosen = np.arange(min(limit, len(order))) if mask is None else mask[order].nonzero()[0][:limit]
+        return list(map(Hit, order[chosen].tolist(), scores[chosen].tolist(), distances[chosen].tolist()))
 
     def settle(self) -> None:
         """Make the whole order once, where the same query is asked under many masks."""
         import numpy as np
 
         if self._order is None:
-            ranked = self._ranked(np.arange(len(self.numbers)))
-            places = {number: place for place, number in enumerate(self.numbers.tolist())}
-            order = np.asarray([places[number] for number, _, _ in ranked], np.intp)
-            values = np.asarray([(score, distance) for _, score, distance in ranked], np.float64).reshape(-1, 2)
+            ranked = self._ranked(nearest(self._rough, None, len(self._rough), self._band, self._most))
+            order = np.asarray([number for _, number, _ in ranked], np.intp)
+            values = np.asarray([(-negative, distance) for negative, _, distance in ranked], np.float64).reshape(-1, 2)
             self._order = (order, values[:, 0], values[:, 1])
 
-    def _ranked(self, places: np.ndarray) -> list[tuple[int, float, float]]:
+    def _ranked(self, places: np.ndarray) -> list[tuple[float, int, float]]:
+        """Negative score, number and distance of rows, best first."""
         scores, distances = self._exact(places)
-        found = zip(self.numbers[places].tolist(), scores.tolist(), distances.tolist(), strict=True)
-        ranked = sorted((-score, self._tie(number, distance), number, distance) for number, score, distance in found)
-        return [(number, -negative, distance) for negative, _, number, distance in ranked]
+        ranked = sorted(zip((-scores).tolist(), places.tolist(), distances.tolist(), strict=True))
+        if len({negative for negative, _, _ in ranked}) < len(ranked):
+            tie = self._tie
+            ranked.sort(key=lambda one: (one[0], tie(one[1], one[2]), one[1]))
+        return ranked
 
 
 class ExactView:
@@ -221,18 +273,13 @@ class ExactView:
     def __init__(
         self,
         rows: Sequence[Row],
-        scopes: np.ndarray,
-        labels: np.ndarray,
+        members: Members,
         row_places: np.ndarray,
-        scope_codes: dict[str, int],
         near: Lane | None,
         postings: Postings,
         query: Query,
-        present: np.ndarray | None = None,
     ) -> None:
-        self._present = present
-        self._rows, self._scopes, self._labels, self._scope_codes = rows, scopes, labels, scope_codes
-        self._row_places = row_places
+        self._rows, self._members, self._row_places = rows, members, row_places
         self._near, self._postings, self._query = near, postings, query
         self._worded = self._score_text()
         self._found: dict[tuple[Filter, int], Lanes] = {}
@@ -243,7 +290,7 @@ class ExactView:
         if found is None:
             started = time.perf_counter_ns()
             fts = self._search_text(where, limit)
-            vec = self._near.best(self._mask(where), limit) if self._near else []
+            vec = self._near.best(self._members, where, limit) if self._near else []
             found = self._found[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
         return found
 
@@ -254,37 +301,25 @@ class ExactView:
                 lane.settle()
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._labels, other._found = labels[: len(self._labels)], {}
+        other._members, other._found = self._members.labelled(labels), {}
         return other
 
     def _score_text(self) -> Lane | None:
         """The rows with a word of the query."""
         import numpy as np
 
-        scores = index_scores(self._postings, self._query.tokens)
-        rows = scores.nonzero()[0]
-        scores = scores[rows]
-        known = self._rows
+        scores, known = index_scores(self._postings, self._query.tokens), self._rows
         return Lane(
-            rows,
             -scores,
             0.0,
             lambda places: (scores[places], np.zeros(len(places))),
             lambda number, _: id_order(known[number].id),
+            # Rows without a word have a score of 0.
+            -float(np.finfo(np.float32).smallest_subnormal),
         )
 
     def _search_text(self, where: Filter, limit: int) -> list[Hit]:
-        return self._worded.best(self._mask(where, self._worded.numbers), limit) if self._worded else []
-
-    def _mask(self, where: Filter, among: np.ndarray | slice = slice(None)) -> np.ndarray | None:
-        """Which of these rows pass a filter; None: all."""
-        masks = [] if self._present is None else [self._present[among]]
-        if where.scope is not None:
-            masks.append(self._scopes[among] == self._scope_codes.get(where.scope, -2))
-        if where.labels is not None:
-            labels = self._labels[among]
-            masks.append(reduce(or_, [labels == LABELS.index(label) for label in where.labels]))
-        return reduce(and_, masks) if masks else None
+        return self._worded.best(self._members, where, limit) if self._worded else []
 
 
 class ScanView(ExactView):
@@ -298,8 +333,8 @@ class ScanView(ExactView):
 
         # Rows that were added after this view was made are not part of it.
         allowed = np.zeros(self._postings.rows, bool)
-        mask = self._mask(where)
-        allowed[: len(self._scopes)] = True if mask is None else mask
+        mask = self._members.mask(where)
+        allowed[: len(self._row_places)] = True if mask is None else mask
         row_places = np.zeros(self._postings.rows, np.int64)
         row_places[: len(self._row_places)] = self._row_places
         return list(map(Hit, *scan_hits(self._postings, self._query.tokens, allowed, limit, row_places)))

@@ -15,11 +15,16 @@ PASSED = (
 )
 
 
-@cache
 def code_key() -> str:
     """sha256 of the sources in :data:`PASSED`, names and contents."""
+    return sources_key(*PASSED)
+
+
+@cache
+def sources_key(*names: str) -> str:
+    """sha256 of some files and packages of the lab, names and contents."""
     root = Path(lab.__file__).parent
-    parts = [root / part for part in PASSED]
+    parts = [root / part for part in names]
     files = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
     found = hashlib.sha256()
     for path in files:

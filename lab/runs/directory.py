@@ -1,68 +1,66 @@
-"""The run directory: what it holds, how it is opened, and how it survives being killed.
+"""The run directory: what it holds, and how its files are read.
 
 A conversation's receipts are one file that is complete or absent, so the receipts folder is the record of what is
-done. The manifest is written before the first conversation and again at the end. Running the same command again
-finishes what is missing and touches nothing that is there.
+done. Every file is checked against its recorded sha256 before it is read, once a process as long as it stays as it is.
+Writing is in :mod:`lab.runs.resume`.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lab.errors import NotARun, OtherArguments, UnusableInput
-from lab.files import cannot_write, digest, dump_json, read_json, remove_leftovers, write_whole
-from lab.runs.code import code_key
-from lab.shape import expect, field, named
+from lab.columns import codes_of
+from lab.errors import Altered, Incomplete, NotARun, UnusableInput
+from lab.files import digest, read_json, read_json_lines, sha256_file
+from lab.runs.manifest import ArmRecord, Manifest, Shard, read_manifest
+from lab.runs.tables import read_table
+from lab.words import counted
 
-KIND, VERSION = "lab.run", 3
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # Bytes of a name before its ending; most file systems take 255 in all.
 MAX_NAME = 180
-PACKAGES = ("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb", "numpy", "pyarrow", "pandas")
-
-
-class Shard(NamedTuple):
-    """One part of a run, counted from 1, and the conversations that it is to hold."""
-
-    number: int
-    of: int
-    conversations: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+MANIFEST, GOLDEN, FAILURES, DIGESTS = "manifest.json", "golden.jsonl", "failures.jsonl", "digests"
+RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
+AGAIN = "delete it and run the same replay again"
 
 
 class RunDirectory:
     """A run on disk, or a shard of one."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
+        self._checked: dict[str, tuple[int, int, int]] = {}
 
     @property
     def arms(self) -> list[str]:
         """Names of the arms, in the order in which they were asked for."""
-        return [arm["name"] for arm in self.manifest["resolved"]["arms"]]
+        return [arm.name for arm in self.manifest.resolved.arms]
+
+    def arm(self, name: str) -> ArmRecord:
+        """An arm by name."""
+        return self.manifest.arm(name)
 
     @property
     def conversations(self) -> list[str]:
         """Conversations that the run is to hold, by id."""
-        return list(self.manifest["resolved"]["conversations"])
+        return list(self.manifest.resolved.conversations)
 
     @property
     def max_items(self) -> dict[str, int]:
         """Items that each arm injects at most."""
-        return {arm["name"]: int(arm["config"]["autoRecall"]["maxItems"]) for arm in self.manifest["resolved"]["arms"]}
+        return {arm.name: arm.cutoff for arm in self.manifest.resolved.arms}
 
     @property
     def depths(self) -> dict[str, int]:
         """Places of each arm's ranking."""
-        return {arm["name"]: int(arm["depth"]) for arm in self.manifest["resolved"]["arms"]}
+        return {arm.name: arm.depth for arm in self.manifest.resolved.arms}
 
     @property
     def cutoff(self) -> int:
@@ -72,42 +70,71 @@ class RunDirectory:
     @property
     def labels(self) -> str:
         """Where importance came from, in a few words."""
-        labels = self.manifest["resolved"]["labels"]
-        if self.labels_are_drawn:
-            return "{mode}, must {must_share:.2f}, nice {nice_share:.2f}, seed {seed}".format(**labels)
-        return str(labels["mode"])
+        return str(self.manifest.resolved.labels)
 
     @property
     def labels_are_drawn(self) -> bool:
         """Whether another seed would draw other labels."""
-        return "seed" in self.manifest["resolved"]["labels"]
+        return self.manifest.resolved.labels.are_sampled
 
     @property
     def shard(self) -> Shard | None:
         """Which part of a run this is; None for a whole one."""
-        found = self.manifest.get("shard")
-        return Shard(found["number"], found["of"], tuple(found["conversations"])) if found else None
+        return self.manifest.shard
 
     @property
     def own(self) -> list[str]:
         """Conversations that this folder is to hold: all, or those of its shard."""
-        return list(self.shard.conversations) if self.shard else self.conversations
+        return list(self.manifest.own)
 
     def receipts(self, conversation: str) -> Path:
         """Where a conversation's receipts are, or will be."""
-        return self.path / "receipts" / f"{file_name(conversation)}.parquet"
+        return self.path / RECEIPTS / f"{file_name(conversation)}.parquet"
 
     def latency(self, conversation: str) -> Path:
         """Where a conversation's timings are, or will be."""
-        return self.path / "latency" / f"{file_name(conversation)}.parquet"
+        return self.path / LATENCY / f"{file_name(conversation)}.parquet"
 
     def writes(self, conversation: str) -> Path:
-        """Where is, or will be, what systems wrote in a conversation; only where they may."""
-        return self.path / "writes" / f"{file_name(conversation)}.parquet"
+        """Where is, or will be, what the arms wrote in a conversation."""
+        return self.path / WRITES / f"{file_name(conversation)}.parquet"
+
+    def files(self, conversation: str) -> tuple[Path, ...]:
+        """Where the files of a conversation are, or will be, the receipts last."""
+        return self.latency(conversation), self.writes(conversation), self.receipts(conversation)
+
+    def recorded(self, conversation: str) -> Path:
+        """Where the digests of a conversation's files are until the run has ended."""
+        return self.path / DIGESTS / f"{file_name(conversation)}.json"
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """sha256 of every file by its path below the run: those of the manifest, and those recorded since."""
+        found = dict(self.manifest.files)
+        for path in sorted((self.path / DIGESTS).glob("*.json")):
+            try:
+                value = read_json(path)
+            except UnusableInput:
+                # Written just before the power went: what it was to cover is replayed again.
+                continue
+            if isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
+                found |= value
+        return found
+
+    @property
+    def content(self) -> str:
+        """sha256 of everything that measures are computed from: of two runs with one, every figure is the same."""
+        files = {name: one for name, one in sorted(self.digests.items()) if name != FAILURES}
+        return digest([self.manifest.run_key, dict(self.manifest.recall_points), files])
+
+    def name_of(self, path: Path) -> str:
+        """The path of a file below the run, as the digests have it."""
+        return path.relative_to(self.path).as_posix()
 
     def done(self) -> list[str]:
-        """Conversations whose receipts are there."""
-        return [name for name in self.own if self.receipts(name).is_file()]
+        """Conversations whose receipts are there, with a digest."""
+        paths = {name: self.receipts(name) for name in self.own}
+        return [name for name, path in paths.items() if path.is_file() and self.name_of(path) in self.digests]
 
     def require_done(self) -> None:
         """Refuse a run that is not finished, and a shard, which is not all of a run."""
@@ -119,191 +146,99 @@ class RunDirectory:
         self.require_own()
 
     def require_own(self) -> None:
-        """Refuse a run, or a shard, in which conversations are missing."""
+        """Refuse a run, or a shard, in which conversations are missing: :class:`Incomplete`."""
         missing = len(self.own) - len(self.done())
         if missing:
-            raise UnusableInput(
+            raise Incomplete(
                 f"{self.path}: {missing} of {len(self.own)} conversations are missing; "
                 "run the same replay again to finish it"
             )
 
-    def write_manifest(self, status: str) -> None:
-        """Write the manifest with a new status."""
-        self.manifest["status"] = status
-        write_whole(self.path / "manifest.json", dump_json(self.manifest))
+    def check(self, path: Path) -> Path:
+        """A file of the run, once it is seen to be as it was written; :class:`Altered` where it is not.
 
-    def write_failures(self, failures: list[dict[str, str]]) -> None:
-        """Write what could not be measured, or remove the file where all could."""
-        path = self.path / "failures.jsonl"
-        if failures:
-            write_whole(path, b"".join(dump_json(failure, indent=None) for failure in failures))
-        elif path.exists():
-            try:
-                path.unlink()
-            except OSError as error:
-                raise cannot_write(path, error) from error
+        It is hashed once, and again when it has changed since.
+        """
+        name = self.name_of(path)
+        try:
+            stat = path.stat()
+            seen = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            if self._checked.get(name) == seen:
+                return path
+            wanted, now = self.digests.get(name), sha256_file(path)
+        except FileNotFoundError:
+            raise Incomplete(f"{path}: is missing; run the same replay again to finish it") from None
+        except OSError as error:
+            raise Altered(f"{path}: damaged (cannot be read: {error.strerror}); {AGAIN}") from None
+        if wanted is None:
+            raise Altered(f"{path}: is not of this run (no digest of it was recorded); {AGAIN}")
+        if wanted != now:
+            raise Altered(f"{path}: damaged or altered (its sha256 is not the recorded one); {AGAIN}")
+        self._checked[name] = seen
+        return path
+
+    def check_all(self) -> None:
+        """Check everything that a finished run is scored from; raises what :meth:`check` does."""
+        self.require_done()
+        for path in (self.path / GOLDEN, *map(self.receipts, self.conversations)):
+            self.check(path)
+
+    def read_receipts(
+        self, conversation: str, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
+    ) -> pa.Table:
+        """The receipts of a conversation, a row an arm and recall point; see :func:`lab.runs.tables.read_table`.
+
+        Raises :class:`Altered`, and :class:`Incomplete` where there is not exactly one row for each of them.
+        """
+        path = self.receipts(conversation)
+        table = read_table(self.check(path), columns, coded)
+        require_rows(table, path, self.arms, self.manifest.recall_points[conversation])
+        return table
+
+    def read_latency(
+        self, conversation: str, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
+    ) -> pa.Table | None:
+        """The timings of a conversation; None where the run has no timings at all, as an approved baseline has none.
+
+        Raises :class:`Altered`, and :class:`Incomplete` where others have timings and this one has none.
+        """
+        path = self.latency(conversation)
+        if not path.is_file() and not any(self.latency(one).is_file() for one in self.own):
+            return None
+        return read_table(self.check(path), columns, coded)
+
+    def failures(self) -> list[dict[str, object]]:
+        """What could not be replayed, with phase and reason; nothing where all could."""
+        path = self.path / FAILURES
+        return [line for _, line in read_json_lines(self.check(path))] if path.is_file() else []
+
+
+def require_rows(table: pa.Table, path: Path, arms: Sequence[str], points: int) -> None:
+    """Refuse receipts without exactly one row for each arm and recall point: :class:`Incomplete`.
+
+    Looks at every row where the table has the columns ``arm`` and ``turn``, and else counts them.
+    """
+    import numpy as np
+
+    wanted = points * len(arms)
+    told = f"{path}: has %s, not one row for each of {counted(len(arms), 'arm')} and {counted(points, 'recall point')}"
+    if table.num_rows != wanted:
+        raise Incomplete(f"{told % counted(table.num_rows, 'row')}; {AGAIN}")
+    if not {"arm", "turn"} <= set(table.column_names) or not wanted:
+        return
+    (arm, names), (turn, turns) = codes_of(table["arm"]), codes_of(table["turn"])
+    cells = np.bincount((arm + 1) * len(turns) + turn + 1, minlength=len(names) * len(turns))
+    if set(names[:-1]) != set(arms) or len(turns) - 1 != points or cells.max(initial=0) > 1:
+        raise Incomplete(f"{told % 'other arms or turns'}; {AGAIN}")
 
 
 def open_run(path: Path) -> RunDirectory:
     """Open a run; a folder without a manifest of ours is :class:`NotARun`."""
     if not path.is_dir():
         raise NotARun(f"{path}: no such run directory")
-    manifest_path = path / "manifest.json"
-    if not manifest_path.is_file():
-        raise NotARun(f"{path}: is no run directory (it has no manifest.json)")
-    manifest = read_json(manifest_path)
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise NotARun(f"{manifest_path}: is no manifest of a run")
-    if manifest.get("schema_version") != VERSION:
-        raise NotARun(
-            f"{manifest_path}: has schema_version {manifest.get('schema_version')!r}, this version reads {VERSION}; "
-            "remove the folder, or choose another --out"
-        )
-    try:
-        _require_whole(manifest, str(manifest_path))
-    except UnusableInput as error:
-        raise NotARun(f"{error}; run the replay again into another --out") from None
-    return RunDirectory(path, manifest)
-
-
-def _require_whole(manifest: dict[str, Any], where: str) -> None:
-    """Refuse a manifest that lacks what every reader of a run asks for, or has something else in its place."""
-    for name in ("status", "run_key", "comparable_key"):
-        field(manifest, name, str, where)
-    for name in ("asked", "environment"):
-        field(manifest, name, dict, where)
-    resolved, at = field(manifest, "resolved", dict, where), f"{where}: resolved"
-    _names(resolved, "conversations", at)
-    labels = field(resolved, "labels", dict, at)
-    field(labels, "mode", str, f"{at}.labels")
-    if "seed" in labels:
-        for name in ("must_share", "nice_share"):
-            if not isinstance(share := field(labels, name, object, f"{at}.labels"), int | float):
-                raise UnusableInput(f"{at}.labels: field {name!r}: expected a number, found {named(share)}")
-    arms = field(resolved, "arms", list, at)
-    if not arms:
-        raise UnusableInput(f"{at}: field 'arms': holds no arm")
-    for number, arm in enumerate(arms):
-        one = f"{at}.arms[{number}]"
-        for name, kind in (("name", str), ("system", str), ("depth", int)):
-            field(arm, name, kind, one)
-        recall = field(field(arm, "config", dict, one), "autoRecall", dict, f"{one}.config")
-        field(recall, "maxItems", int, f"{one}.config.autoRecall")
-    if "shard" in manifest:
-        shard, at = manifest["shard"], f"{where}: shard"
-        for name in ("number", "of"):
-            field(shard, name, int, at)
-        _names(shard, "conversations", at)
-
-
-def _names(record: dict[str, Any], name: str, where: str) -> None:
-    for one in field(record, name, list, where):
-        expect(one, str, f"{where}: an item of {name!r}")
-
-
-def create_or_resume(
-    path: Path,
-    asked: dict[str, Any],
-    resolved: dict[str, Any],
-    comparable: dict[str, Any],
-    shard: Shard | None = None,
-) -> RunDirectory:
-    """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
-
-    Raises :class:`OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds something
-    else.
-    """
-    manifest: dict[str, Any] = {
-        "kind": KIND,
-        "schema_version": VERSION,
-        "status": "started",
-        "run_key": digest(resolved),
-        "comparable_key": digest(comparable),
-        "asked": asked,
-        "resolved": resolved,
-        "environment": environment(),
-    }
-    return resume_or_begin(path, manifest | ({"shard": shard._asdict()} if shard else {}))
-
-
-def resume_or_begin(path: Path, manifest: dict[str, Any]) -> RunDirectory:
-    """The run of a manifest at ``path``; see :func:`create_or_resume`."""
-    for folder in (path, path / "receipts", path / "writes", path / "latency", path / "figures"):
-        remove_leftovers(folder)
-    if (path / "manifest.json").exists():
-        run = open_run(path)
-        before, now = ({**one["resolved"], "shard": one.get("shard")} for one in (run.manifest, manifest))
-        try:
-            require_same_arguments(path, before, now, f"`lab runs rm {path}`")
-        except OtherArguments:
-            # A replay that failed before its first conversation measured nothing under its arguments.
-            if run.manifest["status"] != "started" or run.done():
-                raise
-            (path / "golden.jsonl").unlink(missing_ok=True)
-        else:
-            return run
-    elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
-        raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
-    run = RunDirectory(path, manifest)
-    run.write_manifest("started")
-    return run
-
-
-def require_same_arguments(path: Path, before: dict[str, Any], now: dict[str, Any], remedy: str) -> None:
-    """Raise :class:`OtherArguments`, naming what differs, where a folder was made with other arguments than these."""
-    # Compared as JSON: that is how the manifest keeps it, tuples as lists.
-    now = json.loads(json.dumps(now))
-    if digest(before) != digest(now):
-        differs = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-        raise OtherArguments(
-            f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or {remedy}"
-        )
-
-
-def environment() -> dict[str, Any]:
-    """What a run depends on besides its arguments: versions, platform, code and the state of its source tree."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        "packages": packages(),
-        "code": code_key(),
-        "git": _git(),
-    }
-
-
-def packages() -> dict[str, str | None]:
-    """Versions of what decides results; None for what is not installed."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _git() -> dict[str, Any] | None:
-    """Commit and whether the tree is changed, of the source this runs from.
-
-    None where it runs from an installed package.
-    """
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        commit = _run(root, "git", "rev-parse", "HEAD")
-        changed = _run(root, "git", "status", "--porcelain")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return {"commit": commit, "dirty": bool(changed)}
-
-
-def _run(folder: Path, *command: str) -> str:
-    """What a command prints. The words are ours; which git it is, is the user's choice."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
-    return done.stdout.strip()
+    if not (path / MANIFEST).is_file():
+        raise NotARun(f"{path}: is no run directory (it has no {MANIFEST})")
+    return RunDirectory(path, read_manifest(path / MANIFEST))
 
 
 def file_name(conversation: str) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.files import cannot_write, leftovers
-from lab.runs.directory import RunDirectory, file_name
+from lab.runs.directory import DIGESTS, MANIFEST, RunDirectory, file_name
 
-MANIFEST = "manifest.json"
 FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet"),
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
@@ -27,7 +26,7 @@ def remove_run(run: RunDirectory) -> list[Path]:
     The manifest goes last: what is left of a removal that was killed is still a run, and can be removed. Raises
     :class:`lab.errors.CannotMeasure` where the system refuses.
     """
-    folders = [run.path / name for name in (*TABLES, "figures")]
+    folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
     try:
         for file in _known(run):
             file.unlink(missing_ok=True)
@@ -49,11 +48,13 @@ def _known(run: RunDirectory) -> Iterator[Path]:
     for name in FILES:
         yield run.path / name
     yield from leftovers(run.path)
-    for folder in (run.path / name for name in (*TABLES, "figures")):
+    for folder in (run.path / name for name in (*TABLES, DIGESTS, "figures")):
         if folder.is_symlink() or not folder.is_dir():
             continue
         yield from leftovers(folder)
-        if folder.name == "figures":
+        if folder.name == DIGESTS:
+            yield from map(run.recorded, run.conversations)
+        elif folder.name == "figures":
             yield from (path for path in folder.iterdir() if FIGURES.fullmatch(path.name))
         else:
             yield from (folder / f"{file_name(name)}.parquet" for name in run.conversations)

@@ -7,25 +7,24 @@ A grid file is JSON (comments are understood), or TOML::
      "grid": {"autoRecall.repeatPenalty": [0, 0.15, 0.35],
               "autoRecall.quotas": [{"mustMax": 1, "niceMin": 3}, {"mustMax": 2, "niceMin": 2}]}}
 
-``arm`` is any system with tiers, ``config`` the plugin's JSON that all share, ``grid`` the paths within it that vary: a
-value may be an object, so that knobs vary together. Every combination is one configuration.
+``arm`` is any system, ``config`` the JSON of its configuration that all share, ``grid`` the paths within it that vary:
+a value may be an object, so that knobs vary together. Every combination is one configuration.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import read_text, read_toml
+from lab.files import parse_json, read_text, read_toml
 from lab.shape import laid_over, named
-from lab.systems.arms import TIERED, ArmSpec
-from lab.systems.openclaw.config.file import locate, parse_json
-from lab.systems.openclaw.config.missing import NOT_HERE, missing
+from lab.systems.registry import config_in, systems
+from lab.systems.spec import ArmSpec
 from lab.words import free_of_credentials
 
 MOST = 20_000
@@ -48,11 +47,15 @@ DEFAULT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """An arm, what its configurations share, and the values of each path that varies."""
+    """An arm, what its configurations share, and the values of each path that varies.
+
+    ``around`` is what the file says besides where ``config`` stands inside a host's own file, None where it does not.
+    """
 
     arm: str
     config: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]]
+    around: Any = field(default=None, compare=False)
 
     def __len__(self) -> int:
         count = 1
@@ -66,9 +69,16 @@ class Grid:
 
     def specs(self) -> list[ArmSpec]:
         """The arms, named by their number."""
+        merges = (merged(self.config, point) for point in self.points())
         return [
-            ArmSpec(f"{self.arm}#{number}", self.arm, merged(self.config, point), f"configuration {number} of the grid")
-            for number, point in enumerate(self.points())
+            ArmSpec(
+                f"{self.arm}#{number}",
+                self.arm,
+                config,
+                f"configuration {number} of the grid",
+                config if self.around is None else self.around,
+            )
+            for number, config in enumerate(merges)
         ]
 
     def describe(self) -> dict[str, Any]:
@@ -100,9 +110,10 @@ def grid_of(value: Any, where: str) -> Grid:
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
     arm = value.get("arm", DEFAULT["arm"])
-    if arm not in TIERED:
-        raise UnusableInput(f"{where}: arm: {arm!r} has no tiers to sweep over; known: {', '.join(TIERED)}")
-    config = locate(value.get("config", {}), f"{where}: config")
+    if arm not in systems():
+        raise UnusableInput(f"{where}: arm: unknown system {arm!r}; known: {', '.join(systems())}")
+    shared = value.get("config", {})
+    config = config_in(shared, f"{where}: config")
     if not isinstance(config, Mapping):
         raise UnusableInput(f"{where}: config: expected an object, found {named(config)}")
     axes = value.get("grid")
@@ -115,11 +126,7 @@ def grid_of(value: Any, where: str) -> Grid:
         twice = next((one for one in told if told.count(one) > 1), None)
         if twice:
             raise UnusableInput(f"{where}: grid: {path}: {twice} is given twice")
-    # Nobody but the lab reads a grid, so it may not ask for what nothing here does.
-    for one in (config, *(merged({}, {path: value}) for path, values in axes.items() for value in values)):
-        for path in missing(one):
-            raise UnusableInput(f"{where}: {path}: {NOT_HERE}, so no value of it changes anything; leave it out")
-    found = Grid(arm, config, axes)
+    found = Grid(arm, config, axes, None if config is shared else shared)
     if len(found) > MOST:
         raise UnusableInput(f"{where}: grid: {len(found)} configurations, more than {MOST}; leave some values out")
     return found

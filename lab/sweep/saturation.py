@@ -1,45 +1,39 @@
 """What happens to recall as the must pool grows: the failure that seed 000 describes, measured.
 
-Candidates are found once per turn; every draw of labels (:mod:`lab.sweep.draws`) is then a mask over them.
+Every draw of labels (:mod:`lab.sweep.draws`) is a replay by the loop. What is asked at a moment is scored once; every
+draw is then a mask over it (:mod:`lab.sweep.masks`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.embedding.embedder import QUERY
-from lab.errors import UnusableInput
+from lab.embedding.embedder import DEFAULT_MODEL
+from lab.errors import CannotMeasure, UnusableInput
 from lab.measures.definitions.gold_nice import gold_nice
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
 from lab.processes import helpers
-from lab.recordings.model import LABELS, MUST, NICE, Recording
-from lab.replay.loop import endings, request_of
-from lab.replay.moments import Moment, moments
+from lab.recordings.model import MUST, NICE, Memory, Recording
+from lab.replay.loop import replay
+from lab.replay.moments import Moment
 from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.sources import open_sources, prepare
-from lab.retrieval.contract import Query
-from lab.retrieval.exact import ExactStore, ExactView
-from lab.retrieval.faults import FaultPlan
-from lab.retrieval.retrievers import embedded_text, row_vectors
-from lab.retrieval.row import Row
+from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.tables import write_table
 from lab.sweep.draws import Draw, saturating
-from lab.systems.openclaw.arms import POLICIES, TieredRecall
-from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.turn import Memories
+from lab.sweep.masks import Masks
+from lab.systems.registry import policies
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCES = ("hybrid", "oracle")
-NO_FAULTS = FaultPlan()
 # Whatever was injected counts, at any place.
 ANY = sys.maxsize
 
@@ -75,14 +69,7 @@ class Tally(NamedTuple):
     must: int
 
 
-class Seen(NamedTuple):
-    """What a moment sees: a scored view, how many rows are born by then, and the ids of those that were forgotten."""
-
-    view: ExactView
-    born: int
-    gone: frozenset[str]
-
-
+Key = tuple[str, float | None, int | None, str]
 Job = tuple[Plan, Recording, tuple[Draw, ...]]
 
 
@@ -93,10 +80,11 @@ def saturation(
     golden: Path | None = None,
     seeds: int = 3,
     scope: str = "none",
+    embedder: str = DEFAULT_MODEL,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
-    """Score both policies at every share, mode and seed, with hybrid and oracle for reference.
+    """Score every policy at every share, mode and seed, with hybrid and oracle for reference.
 
     Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
     :class:`UnusableInput` for recordings without gold.
@@ -104,17 +92,18 @@ def saturation(
     asked = Asked(
         str(path),
         format_name,
-        (*POLICIES, *REFERENCES),
+        (*policies(), *REFERENCES),
         golden=str(golden) if golden else None,
         labels="sampled",
         scope=scope,
+        embedder=embedder,
     )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
         raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
     prepare(plan, plan.recordings, open_sources(plan), announce)
     draws = saturating(plan, seeds)
-    tallies: dict[tuple[str, float | None, int | None, str], list[Tally]] = {}
+    tallies: dict[Key, list[Tally]] = {}
     for number, part in enumerate(_each([(plan, recording, draws) for recording in plan.recordings], jobs), 1):
         announce(f"{number} of {len(plan.recordings)} conversations")
         for key, tally in part.items():
@@ -122,7 +111,7 @@ def saturation(
     return [_point(key, [Tally(*map(sum, zip(*parts, strict=True)))][0], len(parts)) for key, parts in tallies.items()]
 
 
-def _point(key: tuple[str, float | None, int | None, str], tally: Tally, conversations: int) -> Point:
+def _point(key: Key, tally: Tally, conversations: int) -> Point:
     mode, share, seed, arm = key
     return Point(
         mode,
@@ -136,7 +125,7 @@ def _point(key: tuple[str, float | None, int | None, str], tally: Tally, convers
     )
 
 
-def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[tuple[str, float | None, int | None, str], Tally]]:
+def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
     if jobs <= 1 or len(jobs_to_do) == 1:
         yield from map(_conversation, jobs_to_do)
         return
@@ -144,100 +133,59 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[tuple[str, float | 
         yield from pool.map(_conversation, jobs_to_do)
 
 
-def _conversation(job: Job) -> dict[tuple[str, float | None, int | None, str], Tally]:
-    import numpy as np
-
+def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
-    happening = list(moments(recording, plan.probes(recording), plan.recall_turns))
-    rows = plan.rows_of(recording)
-    by_id = {row.id: row for row in rows}
-    views = list(_views(plan, recording, rows, happening))
-    gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
-    scopes = [request_of(moment, plan.scoping, NO_FAULTS).scope for moment in happening]
-    tiered = [arm for arm in plan.arms if isinstance(arm, TieredRecall)]
-    found: dict[tuple[str, float | None, int | None, str], Tally] = {}
-    for draw in draws:
-        mode, share, seed = draw
-        labels = draw.labels(plan.labels).of(recording, gold)
-        codes = np.asarray([LABELS.index(labels[row.key]) for row in rows], np.int8)
-        must = sum(label == MUST for label in labels.values())
-        chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in tiered}
-        for within, (view, count, gone) in zip(scopes, views, strict=True):
-            memories = Memories(view.with_labels(codes), rows[:count], by_id, gone=gone)
-            for arm in tiered:
-                tiers = Tiers(memories.view, memories.rows, arm.config.auto_recall.search_limit, memories.shared)
-                picked = arm.choose(tiers, within).picked
-                chosen[arm.name].append([one.candidate.id for one in picked])
-        for name, selections in chosen.items():
-            found[mode, share, seed, name] = _tally(selections, happening, views, rows, labels, must)
-    found |= _references(plan, happening, views, rows)
-    return found
-
-
-def _views(plan: Plan, recording: Recording, rows: list[Row], happening: list[Moment]) -> Iterator[Seen]:
-    """The scored view of every moment, and the rows that it speaks of."""
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
-    vectors, tokens = sources.vectors, sources.words[plan.arms[0].retrieval.text]
-    limits = plan.arms[0].retrieval.clamp
-    store, born = ExactStore(vectors.dimension), 0
-    ends, gone = deque(endings(recording)), set[str]()
-    for moment in happening:
-        ready = born
-        while ready < len(rows) and recording.memories[ready].visible_from <= moment.seq:
-            ready += 1
-        texts = [row.index_text for row in rows[born:ready]]
-        new = row_vectors(rows[born:ready], limits, vectors, sources.stored)
-        store.add(rows[born:ready], new, tokens.of(texts))
-        born = ready
-        while ends and ends[0][0] <= moment.seq:
-            forgotten = rows[ends.popleft()[1]].id
-            store.remove(forgotten)
-            gone.add(forgotten)
-        asked = vectors.of([embedded_text(moment.text, limits)], QUERY)[0]
-        query = Query(moment.text, tokens.of([moment.text])[0], asked)
-        yield Seen(store.view(query), born, frozenset(gone))
+    masks = Masks(lambda retrieval: sources.retriever(retrieval, plan.asked.store))
+    # References look at no label, so they are scored once. They have no GoldNice: it depends on a draw.
+    references = {
+        ("reference", None, None, name): tally
+        for name, tally in _replayed(_with(plan, labelled=False), recording, sources, masks, drawn=False)
+    }
+    found: dict[Key, Tally] = {}
+    labelled = _with(plan, labelled=True)
+    for draw in draws:
+        drawn = replace(labelled, labels=draw.labels(plan.labels))
+        for name, tally in _replayed(drawn, recording, sources, masks, drawn=True):
+            found[*draw, name] = tally
+    return found | references
 
 
-def _references(
-    plan: Plan, happening: list[Moment], views: list[Seen], rows: list[Row]
-) -> dict[tuple[str, float | None, int | None, str], Tally]:
-    """Hybrid and oracle look at no label, so they are scored once. They have no GoldNice: it depends on a draw."""
-    found: dict[tuple[str, float | None, int | None, str], Tally] = {}
-    by_id = {row.id: row for row in rows}
-    for arm in plan.arms:
-        if arm.name not in REFERENCES:
-            continue
-        selections = []
-        for moment, (view, count, gone) in zip(happening, views, strict=True):
-            request = request_of(moment, plan.scoping, NO_FAULTS)
-            recall = arm.select(request, Memories(view, rows[:count], by_id, gone=gone))
-            selections.append([item.id for item in recall.items[: recall.injected]])
-        found["reference", None, None, arm.name] = _tally(selections, happening, views, rows, {}, 0)
-    return found
+def _with(plan: Plan, *, labelled: bool) -> Plan:
+    """The plan of those arms alone that look at labels, or do not."""
+    at = [place for place, info in enumerate(plan.infos) if info.labelled == labelled]
+    return replace(plan, arms=tuple(plan.arms[one] for one in at), infos=tuple(plan.infos[one] for one in at))
 
 
-def _tally(
-    selections: Sequence[Sequence[str]],
-    happening: Sequence[Moment],
-    views: Sequence[Seen],
-    rows: Sequence[Row],
-    labels: dict[str, str],
-    must: int,
-) -> Tally:
+def _replayed(
+    plan: Plan, recording: Recording, sources: Sources, masks: Masks, *, drawn: bool
+) -> Iterator[tuple[str, Tally]]:
+    """Each arm of a plan with its tally. A recall that fails is :class:`CannotMeasure`."""
+    play = play_of(plan, recording, tools_of(plan, recording, sources, masks.keeping))
+    chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in plan.arms}
+    for answered in replay(play, plan.arms):
+        recall = answered.recall
+        if answered.failure:
+            raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")
+        chosen[answered.arm].append([item.id for item in recall.items[: recall.injected]])
+    memories = play.memories if drawn else [replace(memory, label=None) for memory in play.memories]
+    for name, selections in chosen.items():
+        yield name, _tally(selections, play.moments, memories)
+
+
+def _tally(selections: Sequence[Sequence[str]], happening: Sequence[Moment], memories: Sequence[Memory]) -> Tally:
     import numpy as np
 
-    keys = {row.id: row.key for row in rows}
-    numbers = {row.key: number for number, row in enumerate(rows)}
+    known = {memory.key: memory for memory in memories}
     injected, grades, nice = [], [], []
-    for moment, (_, count, gone), ids in zip(happening, views, selections, strict=True):
+    for moment, keys in zip(happening, selections, strict=True):
         if moment.probe is None or not moment.probe.relevant:
             continue
         gold = moment.probe.grades
-        injected.append([keys[identity] for identity in ids])
+        injected.append(keys)
         grades.append(gold)
-        here = {key for key in gold if numbers[key] < count and rows[numbers[key]].id not in gone}
-        nice.append({key: 1 for key in gold if key in here and labels.get(key) == NICE})
+        nice.append({key: 1 for key in gold if known[key].label == NICE and known[key].is_visible_at(moment.seq)})
     hits = success(judge(injected, grades), ANY)
     nice_hits = gold_nice(judge(injected, nice), ANY)
     rates = repeat_rates(
@@ -250,7 +198,7 @@ def _tally(
         int(np.count_nonzero(~np.isnan(nice_hits))),
         sum(rates[~np.isnan(rates)].tolist()),
         int(np.count_nonzero(~np.isnan(rates))),
-        must,
+        sum(memory.label == MUST for memory in memories),
     )
 
 

@@ -1,5 +1,7 @@
 """Hundreds of configurations over one retrieval: each conversation is retrieved once, and every configuration selects.
 
+The loop of a replay runs them (:mod:`lab.replay.loop`), so a configuration is the arm that it would be there.
+
 What is done is kept by conversation and draw of labels, whole or not at all, so a sweep that was killed goes on where
 it was.
 """
@@ -20,21 +22,19 @@ from lab.files import digest, dump_json, only_writer, read_json, remove_leftover
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
-from lab.replay.loop import Answered, replay
-from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.sources import Sources, open_sources, prepare
-from lab.retrieval.retrievers import StoreRetriever
-from lab.runs.directory import file_name, require_same_arguments
+from lab.replay.loop import replay
+from lab.replay.plan import Asked, Plan, info_of, make_plan, with_options
+from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
+from lab.runs.directory import file_name
+from lab.runs.environment import made_on
+from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.shape import expect, field
 from lab.sweep.draws import Draw, saturating
-from lab.sweep.frames import Known
 from lab.sweep.grid import Grid, flat, knobs_of
-from lab.sweep.many import Alone, Many, grouped
+from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.tally import MEASURES, Tallies, tally
-from lab.systems.arms import make_arm
-from lab.systems.contract import Retrieval, Selector
-from lab.utf16 import js_length
+from lab.systems.registry import make_arm
 from lab.words import free_of_credentials
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Job:
     """What a process needs to sweep one conversation under one draw."""
 
     plan: Plan
+    groups: tuple[Group, ...]
     recording: Recording
     draw: Draw
     part: Path
@@ -100,14 +101,7 @@ def sweep(
     Raises :class:`UnusableInput` for recordings without gold, a configuration that the engine would refuse, and a
     folder that holds something else; :class:`lab.errors.InUse` while another process writes there.
     """
-    base = make_plan(replace(asked, arms=(REFERENCE,)))
-    if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
-        raise UnusableInput(f"{asked.path}: has no probe with gold, so there is nothing to hit; use --golden")
-    arms = tuple(
-        make_arm(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
-        for spec in grid.specs()
-    )
-    plan = replace(base, specs=(*grid.specs(), *base.specs), arms=(*arms, *base.arms))
+    plan = plan_sweep(asked, grid)
     draws = saturating(plan, saturated) if saturated else (Draw(),)
     with only_writer(out):
         open_folder(out, asked, grid, plan, draws)
@@ -115,9 +109,31 @@ def sweep(
     return read_sweep(out)
 
 
+def plan_sweep(asked: Asked, grid: Grid) -> Plan:
+    """The plan of every configuration of a grid, and of the reference behind them."""
+    if asked.source == "captured":
+        raise UnusableInput("source captured: a sweep scores memories that are given; replay the arms that capture")
+    if asked.faults:
+        raise UnusableInput("--fault: a sweep plays no faults; replay the configuration with them")
+    base = make_plan(replace(asked, arms=(REFERENCE,)))
+    if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
+        raise UnusableInput(f"{asked.path}: has no probe with gold, so there is nothing to hit; use --golden")
+    specs = with_options(grid.specs(), asked)
+    arms = tuple(map(make_arm, specs))
+    infos = tuple(map(info_of, specs, arms))
+    for spec, info in zip(specs, infos, strict=True):
+        # Nobody but the lab reads a grid, so it may not ask for what nothing here does.
+        for path in info.missing:
+            raise UnusableInput(
+                f"{spec.where}: {path}: not implemented here, so no value of it changes anything; leave it out"
+            )
+    return replace(base, specs=(*specs, *base.specs), arms=(*arms, *base.arms), infos=(*infos, *base.infos))
+
+
 def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: int, announce: Announce) -> None:
+    groups = grouped(plan.arms)
     waiting = [
-        Job(plan, recording, draw, part)
+        Job(plan, groups, recording, draw, part)
         for recording in plan.recordings
         for draw in draws
         if not (part := part_of(out, recording.conversation, draw)).is_file()
@@ -160,7 +176,7 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
 def _run(job: Job, sources: Sources | None = None) -> None:
     """Sweep one conversation under one draw, and keep the result."""
     try:
-        found = sweep_conversation(job.drawn, job.recording, sources or open_sources(job.plan))
+        found = sweep_conversation(job.drawn, job.groups, job.recording, sources or open_sources(job.plan))
     except LabError:
         raise
     except Exception as error:  # a fault nobody foresaw is told in one line, and what is done stays
@@ -168,45 +184,26 @@ def _run(job: Job, sources: Sources | None = None) -> None:
     write_table(_part_table(found), job.part)
 
 
-def sweep_conversation(plan: Plan, recording: Recording, sources: Sources) -> Tallies:
-    """Tallies of every arm of a plan, in its order."""
-    rows, happening = plan.rows_of(recording), plan.moments_of(recording)
-    known = Known(rows)
-    groups, others = grouped(plan.arms, known)
-    alone = {arm.name: Alone(arm, known) for arm in others}
-    heard: list[Answered] = []
-
-    def make_live(retrieval: Retrieval) -> StoreRetriever:
-        return sources.retriever(retrieval, plan.asked.store)
-
-    arms: list[Selector] = [*groups, *others]
-    kept = read_kept(plan, recording)
-    make_retriever = from_kept(kept, make_live, sources.docs)
-    for answered in replay(recording, rows, happening, arms, make_retriever, scoping=plan.scoping):
-        if answered.arm.name in alone:
-            alone[answered.arm.name].take(answered, js_length(answered.recall.context))
-        if answered.arm.name == arms[0].name:
-            heard.append(answered)
-    save_kept(plan, recording, kept)
-    return _in_order(plan.arms, [*groups, *alone.values()], heard, known, recording)
-
-
-def _in_order(
-    arms: Sequence[Selector], groups: Sequence[Many | Alone], heard: list[Answered], known: Known, recording: Recording
-) -> Tallies:
-    """The tallies of all groups, put into the order of the arms."""
+def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording, sources: Sources) -> Tallies:
+    """Tallies of every arm of a plan, in its order. A recall that fails is :class:`CannotMeasure`."""
     import numpy as np
 
-    place = {arm.name: at for at, arm in enumerate(arms)}
-    memories = {memory.key: memory for memory in recording.memories}
-    sums = np.zeros((len(arms), len(MEASURES)))
-    counts = np.zeros((len(arms), len(MEASURES)), np.int64)
-    for group in groups:
-        at = [place[name] for name in group.members]
+    kept = read_kept(plan, recording)
+    tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, plan.asked.store)))
+    play = play_of(plan, recording, tools)
+    books = seated(plan.arms, groups, play.memories)
+    writer = Writer(books, play.memories)
+    for answered in replay(play, [book.arm for book in books]):
+        if answered.failure:
+            raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")
+        writer.take(answered)
+    save_kept(plan, recording, kept)
+    sums = np.zeros((len(plan.arms), len(MEASURES)))
+    counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
+    for book in books:
+        at = list(book.places)
         # A group has one maxItems.
-        most = arms[at[0]].config.max_items
-        carried = group.carried if isinstance(group, Alone) else ()
-        found = tally(group.injected, group.chars, group.rules, heard, known, memories, len(at), most, carried)
+        found = tally(book.recalls, book.heard, play.memories, len(at), plan.infos[at[0]].cutoff, book.carried)
         sums[at], counts[at] = found
     return Tallies(sums, counts)
 
@@ -228,8 +225,13 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "embedder": plan.embedder.identity(),
         "draws": [list(draw) for draw in draws],
         # As a hash: written out, hundreds of configurations would be most of the manifest.
-        "grid": digest([arm.describe() for arm in plan.arms]),
+        "grid": digest([[one.name, one.system, one.version, one.config, one.inputs] for one in plan.infos]),
+        # What the configurations say of an embedder (:mod:`lab.replay.embedders`).
+        "arms": [
+            {"name": grid.arm, "embedder": one} for one in dict.fromkeys(info.embedder for info in plan.infos) if one
+        ],
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
+        **made_on("sweep", "measures"),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

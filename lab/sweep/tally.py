@@ -16,8 +16,8 @@ from lab.measures.definitions.success import success
 from lab.measures.ranking import Judged
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import NICE, Memory
-from lab.replay.loop import Answered
-from lab.sweep.frames import Known
+from lab.sweep.seats import Heard
+from lab.systems.contract import ManyRecalls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,21 +35,17 @@ class Tallies(NamedTuple):
 
 
 def tally(
-    injected: Sequence[np.ndarray],
-    chars: Sequence[np.ndarray],
-    rules: Sequence[np.ndarray],
-    answered: Sequence[Answered],
-    known: Known,
-    memories: Mapping[str, Memory],
+    recalls: Sequence[ManyRecalls],
+    heard: Sequence[Heard],
+    memories: Sequence[Memory],
     count: int,
     places: int,
     carried: Sequence[tuple[int, ...]] = (),
 ) -> Tallies:
     """Score what was injected.
 
-    ``injected`` are rows ``[c, k]``, ``chars`` and ``rules`` (hard rules that were kept) ``[c]`` at each moment,
-    ``answered`` what the loop says of the moment, ``memories`` when each memory is
-    visible, ``count`` how many configurations there are, ``places`` their maxItems, ``carried`` rows that a digest
+    ``recalls`` are those of each moment, by places among ``memories``, and ``heard`` is what the loop says of it.
+    ``count`` is how many configurations there are, ``places`` their maxItems; ``carried`` are memories that a digest
     carries.
     """
     import numpy as np
@@ -61,26 +57,26 @@ def tally(
         sums[:, column[name]] += np.where(counted, values, 0.0)
         counts[:, column[name]] += counted
 
-    number = {row.key: at for at, row in enumerate(known.rows)}
-    for at, one in enumerate(answered):
+    none = len(memories)
+    number = {memory.key: at for at, memory in enumerate(memories)}
+    for at, one in enumerate(heard):
         if one.moment.probe is not None and one.moment.probe.relevant:
             own = carried[at] if carried else ()
+            wanted = (memories[number[key]] for key in one.moment.probe.grades)
             nice = [
-                number[key]
-                for key in one.moment.probe.grades
-                if known.rows[number[key]].importance_label == NICE and memories[key].is_visible_at(one.moment.seq)
+                number[memory.key] for memory in wanted if memory.label == NICE and memory.is_visible_at(one.moment.seq)
             ]
-            _probe(one.moment.probe, injected[at], number, known.none, nice, places, own, add)
-    turns = [at for at, one in enumerate(answered) if one.moment.recalls]
-    repeats = _Repeats(count, known.none)
+            _probe(one.moment.probe, recalls[at].injected, number, none, nice, places, own, add)
+    turns = [at for at, one in enumerate(heard) if one.moment.recalls]
+    repeats = _Repeats(count, none)
     for at in turns:
-        rows = injected[at]
-        many = (rows != known.none).sum(1)
+        rows = recalls[at].injected
+        many = (rows != none).sum(1)
         add("RepeatRate", *repeats.turn(rows, many))
         add("InjectedItems", many)
-        add("InjectedChars", chars[at])
-        if answered[at].hard_rules:
-            add("HardRules", rules[at] / answered[at].hard_rules)
+        add("InjectedChars", recalls[at].chars)
+        if heard[at].hard_rules:
+            add("HardRules", recalls[at].rules / heard[at].hard_rules)
     add("LongestStreak", repeats.longest, repeats.longest > 0)
     return Tallies(sums, counts)
 

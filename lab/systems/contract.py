@@ -15,6 +15,8 @@ from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import NO_FAULTS, Faults
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lab.systems.kit import Kit, Workshop
 
 Status = Literal["ok", "skipped", "degraded", "failed"]
@@ -330,31 +332,60 @@ class Explains(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ManyRecalls:
+    """What each of ``c`` arms of a group injects at one moment.
+
+    ``injected`` int32 ``[c, k]`` are places among the memories of :meth:`SelectsMany.open_many`, in the order of
+    injection; the number of memories stands for none, behind all others. ``chars`` int64 ``[c]`` are lengths of the
+    texts that are put before the prompt, in UTF-16 units, and ``rules`` int64 ``[c]`` how many hard rules stand in
+    them.
+    """
+
+    injected: np.ndarray
+    chars: np.ndarray
+    rules: np.ndarray
+    status: Status = "ok"
+
+
 @runtime_checkable
 class SelectsMany(Protocol):
-    """An arm that can select for many configurations of its kind at once: the sweep's fast path.
+    """An arm that can select together with others of its kind at once: the fast path of a sweep.
 
-    Tests hold what it gives equal to :meth:`SharedRetrieval.select` of each configuration.
+    Tests hold what it gives equal to :meth:`SharedRetrieval.select` of each arm. It is for arms whose systems share
+    their search, pin nothing and write nothing.
     """
 
     def group_key(self) -> Hashable | None:
         """What arms of one group share; None: this one is not done together with others."""
         ...
 
-    def open_many(self, arms: Sequence[Arm], kit: Kit) -> ManySystem:
-        """One system in place of all arms of a group."""
+    def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> ManySystem:
+        """One system in place of all arms of a group; ``memories`` are all of the conversation, in order of birth."""
         ...
 
 
 class ManySystem(Protocol):
-    """Several arms of one group in one conversation."""
+    """The arms of one group in one conversation. The loop feeds it as it feeds a :class:`MemorySystem`."""
 
-    retrieval_key: Hashable | None
+    retrieval_key: Hashable
 
     def open_retriever(self) -> Retriever:
         """A retriever for this key."""
         ...
 
-    def select_many(self, ask: Ask, found: Any) -> Any:
-        """What every arm of the group injects."""
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """Take in memories from outside, born since the last call."""
+        return
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Lose memories from outside, which the recording deletes at this point."""
+        return
+
+    def select_many(self, ask: Ask, found: Any) -> ManyRecalls:
+        """Choose for every arm from the candidates of the system's own retriever."""
         ...
+
+    def close(self) -> None:
+        """Give back what is held."""
+        return

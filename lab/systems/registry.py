@@ -53,6 +53,11 @@ def systems() -> tuple[str, ...]:
     return (*BUILT_IN, *_others())
 
 
+def policies() -> tuple[str, ...]:
+    """The systems that are a selection policy and nothing else."""
+    return tuple(POLICIES)
+
+
 def require_system(name: str) -> None:
     """:class:`UnusableInput` that lists the names, for one that nobody has registered."""
     if name not in BUILT_IN and name not in _others():
@@ -73,6 +78,11 @@ def make_arm(spec: ArmSpec) -> Arm:
         kind = type(error).__name__
         raise UnusableInput(f"system {spec.system!r} of {_owner(point)} cannot be loaded: {kind}: {error}") from error
     return make(spec)
+
+
+def config_in(value: Any, where: str) -> Any:
+    """The configuration of a system within a parsed file, whatever a host's file has around it."""
+    return locate(value, where)
 
 
 def version_of(system: str) -> str:
@@ -107,7 +117,7 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
     path = Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = locate(raw, str(path)) if path else None
+    config = config_in(raw, str(path)) if path else None
     own: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     system = own.get("arm", name) if isinstance(own, Mapping) and file else name
     if not isinstance(system, str):

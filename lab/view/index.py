@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.errors import CannotMeasure, UnusableInput
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.ranking import judge
-from lab.measures.receipts import Receipts
 from lab.measures.repetition import numbered_selections
-from lab.measures.score import Gold, read_gold
 from lab.report.pair import choose_pair
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import Gold, read_gold
+from lab.runs.receipts import Receipts, read_receipts
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Flags, Ints
+    from lab.columns import Flags, Ints
 
 # What an arm did at a turn, a bit each.
 REPEATED, FOREIGN, STALE, FORBIDDEN, NEEDLESS = 1, 2, 4, 8, 16
@@ -138,7 +138,7 @@ class Index:
         import numpy as np
 
         self.run, self.arms = run, run.arms
-        self.gold = read_gold(run) if (run.path / "golden.jsonl").exists() else {}
+        self.gold = read_gold(run)
         self.conversations = run.own
         self.damaged: dict[str, str] = {}
         self.turns: list[str] = []
@@ -180,7 +180,7 @@ class Index:
         path = self.run.receipts(name)
         if path.is_file():
             try:
-                return facts_of(Receipts(path, name), self.arms, self.gold)
+                return facts_of(read_receipts(self.run, name), self.arms, self.gold)
             except CannotMeasure as error:
                 self.damaged[name] = str(error)
         else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from lab.errors import LabError, UnusableInput
+from lab.runs.trial import trial, trial_line
 from lab.view.index import Index, Pair, Tally
 from lab.view.recorded import Recorded
 from lab.view.turns import Reader
@@ -19,7 +20,7 @@ from lab.view.turns import Reader
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lab.measures.columns import Flags
+    from lab.columns import Flags
 
 CONVERSATIONS_A_PAGE, TURNS_A_PAGE = 100, 20
 SORTS = ("name", "turns", "probes", "flipped", "matching")
@@ -207,6 +208,7 @@ class Viewer:
     def _render(self, template: str, state: State, pair: Pair, **model: Any) -> str:
         model |= {
             "run": self.index.run.path,
+            "trial": trial_line(trial(self.index.run.manifest)),
             "all_arms": self.index.arms,
             "filters": pair.filters,
             "state": state,

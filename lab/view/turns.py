@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
-from lab.measures.score import Gold
 from lab.replay.receipts import ITEM_FIELDS, listed
-from lab.runs.tables import read_table
+from lab.runs.gold import Gold
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded, Told
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TEXT_COLUMNS = ("arm", "turn", "scope", "probe")
 COLUMNS = (
@@ -110,7 +105,7 @@ class Reader:
             raise CannotMeasure(index.damaged[conversation])
         self._index, self._pair, self._recorded, self._with_text = index, pair, recorded, with_text
         self.conversation = conversation
-        self._table = _read(index.run.receipts(conversation))
+        self._table = index.run.read_receipts(conversation, COLUMNS)
         columns = [self._table[name].to_pylist() for name in ("arm", "turn", "recalls", "injected", "item_key")]
         self._rows = {(arm, turn): row for row, (arm, turn) in enumerate(zip(columns[0], columns[1], strict=True))}
         self._again = _history(columns, pair.arms)
@@ -203,12 +198,6 @@ class Reader:
             return self._recorded.told(self.conversation)
         except LabError:
             return None
-
-
-def _read(path: Path) -> pa.Table:
-    if not path.is_file():
-        raise CannotMeasure(f"{path}: is gone; run the same replay again")
-    return read_table(path, COLUMNS)
 
 
 def _history(columns: Sequence[Sequence[Any]], arms: Sequence[str]) -> dict[int, dict[str, Again]]:

@@ -13,9 +13,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from lab.measures.score import score_run
+from lab.recordings.model import LABELS, MUST, NICE
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
-from lab.retrieval.exact import BAND, Lane
+from lab.retrieval.contract import Filter
+from lab.retrieval.exact import BAND, Lane, Members
 from lab.retrieval.row import Candidate
 from lab.retrieval.tokens import ScanWords, TextSettings, Tokens
 from lab.runs.directory import RunDirectory
@@ -81,14 +83,16 @@ def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
     """The twelve best of a lane that is scored roughly."""
     random = np.random.default_rng(5)
     rough = random.random(count).astype(np.float32)
-    mask = random.random(count) < 0.3 if masked else None
+    mask = random.random(count) < (0.3 if masked else 1.1)
+    labels = np.where(mask, LABELS.index(MUST), LABELS.index(NICE)).astype(np.int8)
+    members, where = Members(np.zeros(count, np.int32), labels, {}), Filter(None, (MUST,) if masked else None)
 
     def exact(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return 1 - rough[places], rough[places]
 
-    lane = Lane(np.arange(count), rough, BAND, exact, lambda number, _: number)
-    hits = benchmark(lambda: lane.best(mask, 12))
-    allowed = np.flatnonzero(mask) if mask is not None else np.arange(count)
+    lane = Lane(rough, BAND, exact, lambda number, _: number)
+    hits = benchmark(lambda: lane.best(members, where, 12))
+    allowed = np.flatnonzero(mask)
     assert [hit.row for hit in hits] == allowed[np.argsort(rough[allowed], kind="stable")][:12].tolist()
 
 

@@ -11,18 +11,23 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from lab.embedding.embedder import embedder_named
+from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Query, Store
 from lab.retrieval.exact import ExactStore
+from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.fusion import fuse
 from lab.retrieval.lance import LanceStore
+from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings
-from lab.systems.contract import Request
-from lab.systems.openclaw.arms import POLICIES, TieredRecall
-from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.contract import Ask, SharedRetrieval
+from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
 
 DIMENSION = 384
 WORDS = [f"word{number}" for number in range(2_000)]
@@ -47,6 +52,16 @@ def query(vectors: np.ndarray) -> Query:
     return Query(" ".join(WORDS[:12]), WORDS[:12], vectors[3])
 
 
+def a_kit(arm: str) -> Kit:
+    """Tools of which a policy uses none: it is handed what was found."""
+    embedder = embedder_named("hashing")
+
+    def live(retrieval: Retrieval) -> StoreRetriever:
+        raise NotImplementedError(retrieval)
+
+    return Kit(Tools("turn", embedder, Vectors(embedder), live, live), arm)
+
+
 @pytest.fixture(scope="module", params=["exact", "lancedb"])
 def store(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Query]]:
     """A thousand rows in each store."""
@@ -60,12 +75,13 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Query]]:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: str) -> None:
     """Search, fuse, select, wrap and receipt, as one arm does it."""
-    arm = TieredRecall(policy, EngineConfig())
     built, asked = store
+    system = make_arm(ArmSpec(policy, policy)).open(a_kit(policy))
+    assert isinstance(system, SharedRetrieval)
     recall = benchmark(
-        lambda: arm.select(
-            Request("turn", asked.text, None, 0),
-            Memories(built.view(asked), built.rows, {row.id: row for row in built.rows}),
+        lambda: system.select(
+            Ask("turn", asked.text, 0),
+            Found(built.view(asked), built.rows, {row.id: row for row in built.rows}),
         )
     )
     assert recall.injected == 6

@@ -11,9 +11,10 @@ import pytest
 
 from lab.compare.ablation import Step, ablation, measures_shown
 from lab.compare.paired import compare_arms
-from lab.measures.score import read_gold, score_run, summarise
-from lab.measures.table import Scores
+from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.scores import Scores
 from lab.systems.openclaw.ladder import LADDER
 
 MakeRun = Callable[..., RunDirectory]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from lab.compare.changes import changes
 from lab.compare.moved import moved
-from lab.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.errors import CannotMeasure, Incomplete, NotComparable
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.manifest import Git, Manifest
 from lab.runs.tables import read_table, write_table
 
 MakeRun = Callable[..., RunDirectory]
@@ -32,8 +34,18 @@ def _copy(run: RunDirectory, folder: Path) -> RunDirectory:
     return open_run(folder)
 
 
+@pytest.fixture
+def edit(resealed: Callable[[Path], RunDirectory]) -> Callable[..., RunDirectory]:
+    """Rewrites one cell of the receipts of a run and takes its digests anew; opens it again."""
+
+    def edited(run: RunDirectory, *cell: Any) -> RunDirectory:
+        _edit(run, *cell)
+        return resealed(run.path)
+
+    return edited
+
+
 def _edit(run: RunDirectory, conversation: str, column: str, row: int, change: Callable[[Any], Any]) -> None:
-    """Rewrite one cell of the receipts, and nothing else."""
     path = run.receipts(conversation)
     table = read_table(path)
     values = table[column].to_pylist()
@@ -71,11 +83,17 @@ def test_a_copy_has_no_changes(run: RunDirectory, tmp_path: Path) -> None:
     ],
     ids=["last bit", "NaN", "order", "null", "flag", "text or null", "space in a receipt", "number"],
 )
-def test_the_least_change_is_told(run: RunDirectory, tmp_path: Path, column: str, change: Callable[[Any], Any]) -> None:
+def test_the_least_change_is_told(
+    run: RunDirectory,
+    tmp_path: Path,
+    edit: Callable[..., RunDirectory],
+    column: str,
+    change: Callable[[Any], Any],
+) -> None:
     other = _copy(run, tmp_path / "copy")
     conversation, row = run.conversations[1], _row(run, QUOTA)
     turn = read_table(run.receipts(conversation), ("turn",))["turn"][row].as_py()
-    _edit(other, conversation, column, row, change)
+    other = edit(other, conversation, column, row, change)
     found = changes(run, other)
     assert found.changed == 1
     assert {one.arm: len(one.changed) for one in found.arms} == {FIRST: 0, QUOTA: 1, "none": 0}
@@ -91,24 +109,26 @@ def test_the_least_change_is_told(run: RunDirectory, tmp_path: Path, column: str
 
 
 def test_a_turn_that_recalls_something_else_comes_before_one_whose_receipt_is_told_otherwise(
-    run: RunDirectory, tmp_path: Path
+    run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]
 ) -> None:
     other, conversation = _copy(run, tmp_path / "copy"), run.conversations[1]
     # The arm comes later in the run, and its turn is the one to look at.
     for arm, column in ((FIRST, "receipt"), (QUOTA, "block")):
-        _edit(other, conversation, column, _row(run, arm), lambda text: text + " ")
+        other = edit(other, conversation, column, _row(run, arm), lambda text: text + " ")
     found = changes(run, other)
     assert [one.arm for one in found.arms if one.changed] == [FIRST, QUOTA]
     assert [(one["arm"], one["columns"]) for one in found.first()] == [(QUOTA, ["block"]), (FIRST, ["receipt"])]
 
 
-def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path) -> None:
+def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]) -> None:
     one, other = _copy(run, tmp_path / "one"), _copy(run, tmp_path / "other")
     conversation, row = run.conversations[1], _row(run, QUOTA)
-    for copy in (one, other):
-        _edit(copy, conversation, "item_score", row, lambda scores: [math.nan, 0.0, *scores[2:]])
+    one, other = (
+        edit(copy, conversation, "item_score", row, lambda scores: [math.nan, 0.0, *scores[2:]])
+        for copy in (one, other)
+    )
     assert changes(one, other).changed == 0
-    _edit(other, conversation, "item_score", row, lambda scores: [math.nan, -0.0, *scores[2:]])
+    other = edit(other, conversation, "item_score", row, lambda scores: [math.nan, -0.0, *scores[2:]])
     assert changes(one, other).changed == 1
 
 
@@ -131,7 +151,9 @@ def test_another_configuration_changes_turns_and_says_which_knob(make_run: MakeR
     assert len(found.as_json()["first"]) == 5
 
 
-def test_runs_that_cannot_be_compared(make_run: MakeRun, run: RunDirectory, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared(
+    make_run: MakeRun, run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
+) -> None:
     with pytest.raises(NotComparable, match="labels"):
         changes(run, make_run(FIRST, limit=2, labels="sampled"))
     with pytest.raises(NotComparable, match="no arm in common"):
@@ -140,62 +162,69 @@ def test_runs_that_cannot_be_compared(make_run: MakeRun, run: RunDirectory, tmp_
     path = older.receipts(older.conversations[0])
     write_table(read_table(path).drop_columns(["log"]).replace_schema_metadata({"schema_version": "1"}), path)
     with pytest.raises(NotComparable, match="versions"):
-        changes(run, older)
+        changes(run, resealed(older.path))
 
 
-def test_damage_is_no_change(run: RunDirectory, tmp_path: Path) -> None:
+def test_damage_is_no_change(run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]) -> None:
     other = _copy(run, tmp_path / "copy")
     path = other.receipts(other.conversations[0])
     table = read_table(path)
     write_table(table.slice(0, table.num_rows - 3), path)
+    with pytest.raises(Incomplete, match="not one row for each of 3 arms"):
+        changes(run, resealed(other.path))
+    last = [row for row, arm in enumerate(table["arm"].to_pylist()) if arm == FIRST][-2:]
+    order = pa.array([{last[0]: last[1], last[1]: last[0]}.get(row, row) for row in range(table.num_rows)])
+    write_table(table.take(order), path)
     with pytest.raises(CannotMeasure, match="same turns"):
-        changes(run, other)
+        changes(run, resealed(other.path))
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(CannotMeasure, match="damaged"):
-        changes(run, other)
+        changes(run, resealed(other.path))
     path.unlink()
-    with pytest.raises(UnusableInput, match="missing"):
+    with pytest.raises(Incomplete, match="missing"):
         changes(run, other)
 
 
 def test_what_moved_is_told_in_a_fixed_order(run: RunDirectory) -> None:
-    resolved, environment = run.manifest["resolved"], run.manifest["environment"]
-    conversation = sorted(resolved["recordings"])[0]
-    now = {
-        "resolved": resolved
-        | {
-            "lab": "9.9",
-            "recordings": resolved["recordings"] | {conversation: "0" * 64},
-            "scope": "recorded",
-            "faults": ["fts_error"],
-        },
-        "environment": environment
-        | {
-            "python": "3.99.0",
-            "packages": environment["packages"] | {"numpy": "9.8.7", "pandas": None},
-            "git": {"commit": "f" * 40, "dirty": True},
-            "code": "d" * 64,
-        },
-    }
-    before = {"resolved": resolved, "environment": environment | {"git": {"commit": "e" * 40, "dirty": False}}}
-    packages = environment["packages"]
+    resolved, environment = run.manifest.resolved, run.manifest.environment
+    conversation = sorted(resolved.recordings)[0]
+    now = replace(
+        run.manifest,
+        resolved=replace(
+            resolved,
+            lab="9.9",
+            recordings={**resolved.recordings, conversation: "0" * 64},
+            scope="recorded",
+            faults=("fts_error",),
+        ),
+        environment=replace(
+            environment,
+            python="3.99.0",
+            packages={**environment.packages, "numpy": "9.8.7", "pandas": None},
+            git=Git("f" * 40, True),
+            code="d" * 64,
+        ),
+    )
+    before = replace(run.manifest, environment=replace(environment, git=Git("e" * 40, False)))
+    packages = environment.packages
     assert moved(before, now) == (
-        f"lab {resolved['lab']} -> 9.9",
+        f"lab {resolved.lab} -> 9.9",
         "git eeeeeeeeeeee -> ffffffffffff",
         "git uncommitted changes no -> yes",
-        f"code {environment['code'][:12]} -> dddddddddddd",
+        f"code {(environment.code or '')[:12]} -> dddddddddddd",
         f"numpy {packages['numpy']} -> 9.8.7",
         f"pandas {packages['pandas']} -> none",
-        f"python {environment['python']} -> 3.99.0",
+        f"python {environment.python} -> 3.99.0",
         "faults nothing -> fts_error",
         "scope none -> recorded",
-        f"recordings {conversation} {resolved['recordings'][conversation][:12]} -> 000000000000",
+        f"recordings {conversation} {resolved.recordings[conversation][:12]} -> 000000000000",
     )
 
 
-def test_edits_that_nobody_committed_are_told_where_there_are_some() -> None:
-    def told(code: str, *, dirty: bool) -> dict[str, Any]:
-        return {"environment": {"code": code, "git": {"commit": "a" * 40, "dirty": dirty}}}
+def test_edits_that_nobody_committed_are_told_where_there_are_some(run: RunDirectory) -> None:
+    def told(code: str, *, dirty: bool) -> Manifest:
+        environment = replace(run.manifest.environment, code=code, git=Git("a" * 40, dirty))
+        return replace(run.manifest, environment=environment)
 
     code = f"code {'1' * 12} -> {'2' * 12}"
     clean, edited = told("1" * 64, dirty=False), told("2" * 64, dirty=True)

@@ -12,9 +12,10 @@ from lab.compare.paired import Comparison, compare_arms
 from lab.compare.statistics import holm
 from lab.errors import UnusableInput
 from lab.measures.catalogue import direction
-from lab.measures.score import headlines, read_gold
-from lab.measures.table import Score
+from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.scores import Score
 
 MakeRun = Callable[..., RunDirectory]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "none")

@@ -166,7 +166,7 @@ def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None
 def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> None:
     value = found.as_json()
     assert list(value) == [
-        *("baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
+        *("trial", "baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
         *("probes", "drawn_labels", "unmeasured", "slices"),
     ]
     one = _by_measure(found)["R@6"]

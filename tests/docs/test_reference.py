@@ -12,7 +12,8 @@ import typer
 
 from lab.cli.main import app
 from lab.measures.catalogue import CATALOGUE
-from lab.systems.openclaw.recall import flow
+from lab.systems.openclaw.seed.flow import STAGES as SEED
+from lab.systems.openclaw.upstream.flow import STAGES as UPSTREAM
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,5 +80,5 @@ def test_a_knob_shows_its_range_and_both_defaults(pages: dict[str, str]) -> None
 
 
 def test_the_page_of_the_engine_has_every_stage(pages: dict[str, str]) -> None:
-    stages = [name for name, _ in (*flow.SEED, *flow.UPSTREAM)]
+    stages = [name for name, _ in (*SEED, *UPSTREAM)]
     assert [name for name in stages if f"\n| `{name}` | " not in pages["engine.md"]] == []

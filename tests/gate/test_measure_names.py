@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 
 import pytest
 
@@ -23,8 +23,9 @@ def test_a_cutoff_beyond_what_either_arm_returns_is_told_with_the_lesser_depth(r
     policy = Policy("mine", "what it means", "tier_first_v1", "tier_quota_v1", 2, (rule,))
     whole = run.depths["tier_quota_v1"]
     for arm in policy.baseline, policy.candidate:
-        shallow = copy.deepcopy(run.manifest)
-        next(one for one in shallow["resolved"]["arms"] if one["name"] == arm)["depth"] = whole - 7
+        resolved = run.manifest.resolved
+        arms = tuple(replace(one, depth=whole - 7) if one.name == arm else one for one in resolved.arms)
+        shallow = replace(run.manifest, resolved=replace(resolved, arms=arms))
         (line,) = judge(policy, RunDirectory(run.path, shallow)).lines
         assert line.reason == (
             f"R@99: nothing is measured at 99 of an arm that returns {whole - 7} places; ask for @{whole - 7}"

@@ -16,6 +16,7 @@ from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore, VectorIndex
 from lab.retrieval.tokens import TextSettings
+from lab.systems.kit import Rows
 
 
 @pytest.fixture(scope="module")
@@ -37,52 +38,53 @@ def pool(plan: Plan, sources: Sources) -> Pool:
 
 def taken(pool: Pool, start: int, stop: int) -> Part:
     parts = list(pool.parts(start, stop))
-    return Part([row for part in parts for row in part.rows], np.concatenate([part.vectors for part in parts]))
+    return Part([one for part in parts for one in part.memories], np.concatenate([part.vectors for part in parts]))
 
 
 def test_the_first_memories_are_the_recordings_own(plan: Plan, pool: Pool) -> None:
     own = [memory for recording in plan.recordings for memory in recording.memories]
     found = taken(pool, 0, len(own))
-    assert [(row.key, row.text) for row in found.rows] == [(memory.key, memory.text) for memory in own]
-    assert len(next(iter(pool.parts(0, 10))).rows) == 10
+    assert [(one.key, one.text) for one in found.memories] == [(memory.key, memory.text) for memory in own]
+    assert len(next(iter(pool.parts(0, 10))).memories) == 10
 
 
 def test_a_smaller_store_is_the_beginning_of_a_larger_one_however_it_is_cut(pool: Pool) -> None:
     whole = taken(pool, 0, 2_600)
     for start, stop in ((0, 900), (900, 1_500), (1_467, 1_469), (2_000, 2_600)):
         part = taken(pool, start, stop)
-        assert part.rows == whole.rows[start:stop]
+        assert part.memories == whole.memories[start:stop]
         assert np.array_equal(part.vectors, whole.vectors[start:stop])
-    assert len({row.id for row in whole.rows}) == len(whole.rows) == 2_600
+    assert len({one.key for one in whole.memories}) == len(whole.memories) == 2_600
 
 
 def test_another_seed_resamples_otherwise(plan: Plan, sources: Sources, pool: Pool) -> None:
-    rows = pool.real
-    other = Pool(rows, sources.vectors.of([row.index_text for row in rows]), seed=1)
-    assert taken(other, 0, len(rows)).rows == taken(pool, 0, len(rows)).rows
-    assert taken(other, 500, 520).rows != taken(pool, 500, 520).rows
+    real = pool.real
+    other = Pool(real, sources.vectors.of([one.index_text for one in real]), seed=1)
+    assert taken(other, 0, len(real)).memories == taken(pool, 0, len(real)).memories
+    assert taken(other, 500, 520).memories != taken(pool, 500, 520).memories
 
 
 def test_resampled_memories_look_like_real_ones_and_are_none(pool: Pool) -> None:
     real = len(pool.real)
     own, made = taken(pool, 0, real), taken(pool, real, real + 1_000)
-    assert not {row.text for row in made.rows} & {row.text for row in own.rows}
-    words = {word for row in own.rows for word in row.index_text.split()}
-    assert {word for row in made.rows for word in row.text.split()} <= words
+    assert not {one.text for one in made.memories} & {one.text for one in own.memories}
+    words = {word for one in own.memories for word in one.index_text.split()}
+    assert {word for one in made.memories for word in one.text.split()} <= words
     assert np.allclose(np.linalg.norm(made.vectors, axis=1), 1, atol=1e-6)
     nearest = (made.vectors @ own.vectors.T).max(axis=1)
     assert 0.95 < nearest.min() <= nearest.max() < 0.999
-    assert not any(row.hard_rule for row in made.rows)
-    shares = [np.mean([row.importance_label == "must_remember" for row in part.rows]) for part in (own, made)]
+    assert not any(row.hard_rule for row in Rows().of(made.memories))
+    shares = [np.mean([one.label == "must_remember" for one in part.memories]) for part in (own, made)]
     assert shares[1] == pytest.approx(shares[0], abs=0.06)
 
 
 def test_the_tokens_of_resampled_texts_are_those_that_lancedb_makes(plan: Plan, sources: Sources, pool: Pool) -> None:
     """Both stores return the same hits with the same scores, so the exact store was fed what LanceDB indexed."""
-    rows, vectors = taken(pool, 300, 900)
+    memories, vectors = taken(pool, 300, 900)
+    rows = Rows().of(memories)
     settings = TextSettings()
     exact, dimension = ExactStore(vectors.shape[1], settings), vectors.shape[1]
-    exact.add(rows, vectors, PoolWords(pool, settings).of(rows))
+    exact.add(rows, vectors, PoolWords(pool, settings).of([row.index_text for row in rows]))
     with closing(LanceStore(dimension, settings)) as lance:
         lance.add(rows, vectors, [[]] * len(rows))
         for question in questions_of(plan, sources, 12):
@@ -92,14 +94,15 @@ def test_the_tokens_of_resampled_texts_are_those_that_lancedb_makes(plan: Plan, 
 
 def test_questions_are_spread_over_all_recordings_and_asked_again_where_they_end(plan: Plan, sources: Sources) -> None:
     few = questions_of(plan, sources, 12)
-    assert {one.request.key.split("/")[0] for one in few} == {one.conversation for one in plan.recordings}
+    assert {one.ask.turn.split("/")[0] for one in few} == {one.conversation for one in plan.recordings}
     many = questions_of(plan, sources, 2_000)
-    keys = [one.request.key for one in many]
+    keys = [one.ask.turn for one in many]
     assert keys == (keys[: len(set(keys))] * 20)[:2_000]
 
 
 def test_a_vector_index_answers_nearly_as_the_exact_search_and_only_where_it_was_asked_for(pool: Pool) -> None:
-    rows, vectors = taken(pool, 0, 1_500)
+    memories, vectors = taken(pool, 0, 1_500)
+    rows = Rows().of(memories)
     with closing(LanceStore(vectors.shape[1], TextSettings(), None, None, vector_index=VectorIndex(probes=8))) as store:
         store.add(rows[:900], vectors[:900], [[]] * 900)
         store.compact()
@@ -122,7 +125,8 @@ def test_a_vector_index_answers_nearly_as_the_exact_search_and_only_where_it_was
 
 
 def test_a_table_is_opened_again_and_answers_as_before(pool: Pool, tmp_path: Path) -> None:
-    rows, vectors = taken(pool, 0, 60)
+    memories, vectors = taken(pool, 0, 60)
+    rows = Rows().of(memories)
     first = LanceStore(vectors.shape[1], TextSettings(), tmp_path, None)
     first.add(rows, vectors, [[]] * 60)
     assert not first.table.list_indices(), "never compacted, and so never indexed"

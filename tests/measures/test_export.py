@@ -15,11 +15,12 @@ import pytrec_eval
 from lab.errors import UnusableInput
 from lab.measures.batch import evaluate
 from lab.measures.export import export_run
-from lab.measures.score import read_gold, score_run
+from lab.measures.score import score_run
 from lab.measures.trec import read_qrels, read_run, safe
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none", "oracle")
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)

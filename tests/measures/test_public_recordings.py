@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
+from lab.runs.gold import read_gold
 
 # One of the four personas: embedding all takes minutes.
 PERSONA = "Kenta_Tanaka"

@@ -10,7 +10,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import CannotMeasure
-from lab.measures.receipts import BLOCK, Receipts
+from lab.runs.receipts import BLOCK, NUMBERS, TEXTS, Receipts
+from lab.runs.tables import read_table
 
 NICE, UNKNOWN = "nice_to_have", "unknown"
 LISTS = ("pinned", "item_key", "item_label", "item_scope")
@@ -44,10 +45,9 @@ ROWS = [
 
 
 @pytest.fixture
-def receipts(tmp_path: Path) -> Receipts:
+def receipts() -> Receipts:
     """Two arms over two turns."""
-    parquet.write_table(_table(ROWS), tmp_path / "desk.parquet")
-    return Receipts(tmp_path / "desk.parquet", "desk")
+    return Receipts(_table(ROWS), "desk")
 
 
 def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
@@ -87,7 +87,7 @@ def test_a_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
 def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Path, how: dict[str, Any]) -> None:
     """Pieces come from many rows, or from more texts than one dictionary takes."""
     parquet.write_table(_table(ROWS), tmp_path / "pieces.parquet", **how)
-    pieces = Receipts(tmp_path / "pieces.parquet", "desk")
+    pieces = Receipts(read_table(tmp_path / "pieces.parquet", coded=TEXTS), "desk")
     for arm in ("one", "two"):
         rows = pieces.rows_of(arm)
         assert pieces.keys_of(rows) == receipts.keys_of(rows)
@@ -98,4 +98,4 @@ def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Pat
 def test_receipts_without_a_column_are_refused_by_its_name(tmp_path: Path) -> None:
     parquet.write_table(_table(ROWS).drop_columns(["hard_kept", "item_scope"]), tmp_path / "old.parquet")
     with pytest.raises(CannotMeasure, match=r"old\.parquet: has no hard_kept, item_scope; delete it"):
-        Receipts(tmp_path / "old.parquet", "desk")
+        read_table(tmp_path / "old.parquet", (*NUMBERS, *BLOCK, *TEXTS))

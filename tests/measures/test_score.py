@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.errors import CannotMeasure, UnusableInput
+from lab.errors import CannotMeasure, Incomplete, UnusableInput
 from lab.measures.judged import judged_shares
-from lab.measures.score import more_measures, read_gold, score_and_write, score_run, summarise
-from lab.measures.table import Scores
+from lab.measures.score import more_measures, score_and_write, score_run, summarise
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.scores import Scores
 
 ARMS = ("recency", "none", "oracle", "tier_first_v1")
 A, B, C, D, E = "desk/s01/t01#0", "desk/s01/t01#1", "desk/s01/t03#0", "desk/s01/t04#0", "desk/s02/t01#0"
@@ -295,7 +297,8 @@ def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path
     work = f"""if True:
         import sys
         from pathlib import Path
-        from lab.measures.score import more_measures, read_gold, score_run, summarise
+        from lab.measures.score import more_measures, score_run, summarise
+        from lab.runs.gold import read_gold
         from lab.runs.directory import open_run
         run = open_run(Path({str(run.path)!r}))
         summarise(score_run(run), read_gold(run), run.arms)
@@ -336,7 +339,7 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
     unfinished = RunDirectory(tmp_path, run.manifest)
     unfinished.receipts("desk").parent.mkdir()
     unfinished.receipts("desk").write_bytes(run.receipts("desk").read_bytes())
-    with pytest.raises(UnusableInput, match="1 of 2 conversations are missing"):
+    with pytest.raises(Incomplete, match="1 of 2 conversations are missing"):
         score_run(unfinished)
     assert not (tmp_path / "scores.parquet").exists()
 
@@ -351,12 +354,15 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
         {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": [], "slices": 3},
     ],
 )
-def test_damaged_gold_is_told_with_its_line(run: RunDirectory, tmp_path: Path, line: dict[str, Any]) -> None:
+def test_damaged_gold_is_told_with_its_line(
+    run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory], line: dict[str, Any]
+) -> None:
     path = tmp_path / "golden.jsonl"
     path.write_bytes((run.path / "golden.jsonl").read_bytes() + json.dumps(line).encode() + b"\n")
+    (tmp_path / "manifest.json").write_bytes((run.path / "manifest.json").read_bytes())
     number = len(path.read_text("utf-8").splitlines())
     with pytest.raises(CannotMeasure, match=rf"golden\.jsonl:{number}: damaged .*; delete it and run the replay again"):
-        read_gold(RunDirectory(tmp_path, run.manifest))
+        read_gold(resealed(tmp_path))
 
 
 def test_judged_shares_count_what_came_back_and_no_empty_place(run: RunDirectory) -> None:

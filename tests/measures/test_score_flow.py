@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
+from lab.runs.gold import read_gold
 
 RULE, AGAIN, HARD, YARD = (f"desk/s1/t1#{place}" for place in range(4))
 TURNS = [f"desk/s1/t{number}" for number in range(1, 5)]

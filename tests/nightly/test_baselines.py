@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.compare.changes import changes
-from lab.errors import CannotMeasure, InUse, UnusableInput
+from lab.errors import CannotMeasure, Incomplete, InUse, UnusableInput
 from lab.files import digest, only_writer
 from lab.nightly import baselines
 from lab.nightly.baselines import Blessing, bless, damage, find, get, open_baseline, remove
@@ -128,7 +128,7 @@ def test_what_cannot_be_blessed(runs: tuple[RunDirectory, RunDirectory], tmp_pat
     half = tmp_path / "half"
     half.mkdir()
     (half / "manifest.json").write_bytes((run.path / "manifest.json").read_bytes())
-    with pytest.raises(UnusableInput, match="missing"):
+    with pytest.raises(Incomplete, match="missing"):
         bless(tmp_path, open_run(half), "night", date=DAY)
     with only_writer(tmp_path / "held"), pytest.raises(InUse):
         bless(tmp_path / "held", run, "night", date=DAY)

@@ -99,8 +99,8 @@ def _after(text: str, lines: int) -> str:
 def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirectory) -> None:
     arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
     assert [arm.get("embedder") for arm in arms] == ["text-embedding-3-small", None]
-    assert embedder_notes(ran.manifest["resolved"]) == (NOTE,)
-    assert plan_of(ran).run_key() == ran.manifest["run_key"]
+    assert embedder_notes(ran.manifest.resolved) == (NOTE,)
+    assert plan_of(ran).run_key() == ran.manifest.run_key
 
 
 def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
@@ -108,7 +108,7 @@ def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> 
     from lab.replay.run import run_replay
 
     heard: list[str] = []
-    run_replay(Asked.of_manifest(ran.manifest["asked"]), desk.home / "again", announce=heard.append)
+    run_replay(Asked.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
     assert heard[0] == NOTE
 
 

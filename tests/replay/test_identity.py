@@ -22,7 +22,7 @@ def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
     run = desk.run("engine", config=str(config)).run
     rows = desk.rows(desk.run("engine", config=str(config)))
     assert json.loads(rows[-1]["receipt"])["coldLane"]["returned"] == 1
-    assert list(run.manifest["resolved"]["arms"][0]["inputs"]) == ["local:docs/pears.md"]
+    assert list(run.manifest.resolved.arms[0].inputs) == ["local:docs/pears.md"]
     (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Friday.\n", encoding="utf-8")
     with pytest.raises(OtherArguments, match="was made with other arms;"):
         desk.run("engine", config=str(config))

@@ -14,6 +14,7 @@ from lab.errors import UnusableInput
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
 from lab.replay.plan import Asked, make_plan, plan_of, told_arm
+from lab.runs.records import to_json
 
 
 @pytest.fixture
@@ -240,5 +241,7 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
 def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
-    assert [told_arm(info) for info in plan_of(run).infos] == run.manifest["resolved"]["arms"]
+    (kept,) = run.manifest.resolved.arms
+    (told,) = [told_arm(info) for info in plan_of(run).infos]
+    assert {name: to_json(kept)[name] for name in told} == json.loads(json.dumps(told))
     assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7

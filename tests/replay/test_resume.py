@@ -195,7 +195,7 @@ def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
     assert (outcome.done, outcome.failures) == (("talk0", "talk2"), (failure,))
     failures = outcome.run.path / "failures.jsonl"
     assert [json.loads(line) for line in failures.read_text().splitlines()] == [failure]
-    assert outcome.run.manifest["status"] == "incomplete"
+    assert outcome.run.manifest.status == "incomplete"
     assert "talk1: failed: OSError: the disk is on fire" in heard
     assert sorted(names_in(outcome.run.path / "receipts")) == ["talk0.parquet", "talk2.parquet"]
 

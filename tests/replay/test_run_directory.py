@@ -10,8 +10,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab.errors import LabError, NotARun, OtherArguments, UnusableInput
-from lab.runs.directory import RunDirectory, create_or_resume, open_run
+from lab.errors import Altered, Incomplete, LabError, NotARun, OtherArguments, UnusableInput
+from lab.files import digest
+from lab.measures.score import score_run
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.environment import environment
+from lab.runs.manifest import Manifest, Resolved, resolved_of
+from lab.runs.resume import Fresh, create_or_resume, keep
 
 Files = Callable[[Path], dict[str, bytes]]
 NAMES = (
@@ -52,11 +57,29 @@ NAMES = (
 )
 
 
-VALID: dict[str, Any] = {
-    "conversations": ["a"],
-    "labels": {"mode": "recorded"},
-    "arms": [{"name": "x", "system": "x", "depth": 1, "config": {"autoRecall": {"maxItems": 1}}}],
-}
+def valid(*conversations: str, embedder: str = "one") -> Resolved:
+    """What a run of one arm was resolved to."""
+    return resolved_of(
+        {
+            **dict.fromkeys(
+                ("format", "memories", "scope", "recall_turns", "categories", "lab", "store", "profile"), "x"
+            ),
+            "recordings": {},
+            "golden": {},
+            "documents": {},
+            "conversations": conversations,
+            "labels": {"mode": "recorded"},
+            "hard_rules": {"drawn": 0},
+            "arms": [{"name": "x", "system": "x", "depth": 1, "cutoff": 1, "config": {}}],
+            "depth": 1,
+            "embedder": {"model": embedder},
+            "faults": [],
+        }
+    )
+
+
+def created(path: Path, embedder: str = "one") -> RunDirectory:
+    return create_or_resume(path, {}, valid("a", embedder=embedder), {}, lambda: Fresh(b"{}\n", {"a": 1}))
 
 
 @pytest.fixture
@@ -71,7 +94,8 @@ def talk(desk: Any) -> Any:
 
 
 def run_for(path: Path, *conversations: str) -> RunDirectory:
-    return RunDirectory(path, {"resolved": {"conversations": list(conversations)}})
+    manifest = Manifest("started", "", "", {}, valid(*conversations), environment(), dict.fromkeys(conversations, 1))
+    return RunDirectory(path, manifest)
 
 
 def test_a_run_holds_its_manifest_its_gold_and_a_file_a_conversation(talk: Any) -> None:
@@ -90,9 +114,9 @@ def test_a_run_holds_its_manifest_its_gold_and_a_file_a_conversation(talk: Any) 
     ]
     assert (outcome.done, outcome.skipped, outcome.failures) == (("one", "three", "two"), (), ())
     run = open_run(outcome.run.path)
-    assert run.manifest["status"] == "complete"
+    assert run.manifest.status == "complete"
     assert (run.arms, run.conversations, run.cutoff) == (["tier_first_v1", "oracle"], ["one", "three", "two"], 6)
-    assert run.manifest["environment"]["packages"]["lancedb"] == "0.40.0"
+    assert run.manifest.environment.packages["lancedb"] == "0.40.0"
 
 
 def test_the_same_arguments_resume_skip_what_is_done_and_change_no_byte(talk: Any, files_of: Files) -> None:
@@ -113,9 +137,12 @@ def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any,
     again = talk.run()
     assert (again.done, again.skipped) == (("three",), ("one", "two"))
     after = files_of(again.run.path)
-    assert {name: data for name, data in after.items() if not name.startswith("latency")} == {
-        name: data for name, data in before.items() if not name.startswith("latency")
+    # The manifest has the digest of timings, which are never the same.
+    timed = ("latency", "manifest")
+    assert {name: data for name, data in after.items() if not name.startswith(timed)} == {
+        name: data for name, data in before.items() if not name.startswith(timed)
     }
+    score_run(again.run)
     assert first.run.receipts("one").stat().st_mtime_ns == stamp
 
 
@@ -179,7 +206,7 @@ def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
         ("{}", "is no manifest of a run"),
         ("[]", "is no manifest of a run"),
         ('{"kind": "lab.other", "schema_version": 1}', "is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 3"),
+        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 4; `lab migrate"),
         ('{"kind": "lab.run"}', "schema_version None"),
     ],
 )
@@ -187,7 +214,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, manifest: str | None
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
         with pytest.raises(NotARun, match=message):
-            create_or_resume(tmp_path, {}, {}, {})
+            created(tmp_path)
     with pytest.raises(NotARun, match=message):
         open_run(tmp_path)
 
@@ -211,13 +238,16 @@ def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> No
         (lambda found: found.pop("environment"), "has no field 'environment'"),
         (lambda found: found.update(status={}), "field 'status': expected a string, found an object"),
         (lambda found: found["resolved"].update(arms=[]), "resolved: field 'arms': holds no arm"),
-        (lambda found: found["resolved"].update(conversations=[7]), "an item of 'conversations': expected a string"),
-        (lambda found: found["resolved"]["arms"][0].pop("name"), r"arms\[0\]: has no field 'name'"),
+        (lambda found: found["resolved"].update(conversations=[7]), r"'conversations'\[0\]: expected a string"),
+        (lambda found: found["resolved"]["arms"][0].pop("name"), r"'arms'\[0\]: has no field 'name'"),
         (lambda found: found["resolved"]["arms"][0].update(depth="x"), "field 'depth': expected a number, found a str"),
-        (lambda found: found["resolved"]["arms"][0]["config"].pop("autoRecall"), "config: has no field 'autoRecall'"),
-        (lambda found: found["resolved"]["labels"].update(must_share=None), "field 'must_share': expected a number"),
-        (lambda found: found["resolved"]["labels"].pop("mode"), "labels: has no field 'mode'"),
-        (lambda found: found.update(shard={"number": 1, "of": 2}), "shard: has no field 'conversations'"),
+        (lambda found: found["resolved"]["arms"][0].pop("cutoff"), "has no field 'cutoff'"),
+        (lambda found: found["resolved"]["labels"].update(must_share="x"), "field 'must_share': expected a number"),
+        (lambda found: found["resolved"]["labels"].pop("mode"), "'labels': has no field 'mode'"),
+        (lambda found: found.update(shard={"number": 1}), "'shard': has no field 'of'"),
+        (lambda found: found.update(recall_points={"two": 1}), "recall_points says nothing of 'one'"),
+        (lambda found: found.update(run_key="0" * 64), "run_key is not the hash of what it was resolved to"),
+        (lambda found: found.update(colour="red"), "unknown key 'colour'"),
     ],
 )
 def test_a_manifest_that_was_damaged_is_refused_and_says_where(
@@ -225,7 +255,11 @@ def test_a_manifest_that_was_damaged_is_refused_and_says_where(
 ) -> None:
     path = talk.run().run.path / "manifest.json"
     manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"status": "incomplete"}))
+    with pytest.raises(Altered, match=r"manifest\.json: is not as it was written"):
+        open_run(path.parent)
     change(manifest)
+    manifest["sha256"] = digest({name: value for name, value in manifest.items() if name != "sha256"})
     path.write_text(json.dumps(manifest))
     with pytest.raises(NotARun, match=rf"manifest\.json: .*{message}.*; run the replay again into another --out"):
         open_run(path.parent)
@@ -243,7 +277,7 @@ def test_parts_of_files_are_not_taken_for_files(talk: Any) -> None:
     name = first.run.receipts("two").name
     first.run.receipts("two").rename(first.run.path / "receipts" / f".{name}.k2j3h4.part")
     assert open_run(first.run.path).done() == ["one", "three"]
-    with pytest.raises(UnusableInput, match="1 of 3 conversations are missing; run the same replay again"):
+    with pytest.raises(Incomplete, match="1 of 3 conversations are missing; run the same replay again"):
         first.run.require_done()
     assert talk.run().done == ("two",)
     first.run.require_done()
@@ -326,11 +360,9 @@ def test_the_gold_of_a_run_holds_keys_labels_and_what_was_visible_but_no_text(de
 
 def test_failed_start_under_other_arguments_is_taken_over_while_nothing_was_measured(talk: Any) -> None:
     path = talk.home / "taken"
-    first = create_or_resume(path, {}, VALID | {"embedder": "one"}, {})
-    (path / "golden.jsonl").write_text("{}\n")
-    again = create_or_resume(path, {}, VALID | {"embedder": "two"}, {})
-    assert (again.manifest["resolved"]["embedder"], (path / "golden.jsonl").exists()) == ("two", False)
-    first.receipts("a").parent.mkdir()
-    first.receipts("a").write_bytes(b"measured")
+    created(path)
+    again = created(path, "two")
+    assert (again.manifest.resolved.embedder_model, (path / "golden.jsonl").read_bytes()) == ("two", b"{}\n")
+    keep(again, "a", {again.latency("a"): b"timed", again.receipts("a"): b"measured"})
     with pytest.raises(OtherArguments, match="was made with other embedder"):
-        create_or_resume(path, {}, VALID | {"embedder": "three"}, {})
+        created(path, "three")

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, NotARun, OtherArguments, UnusableInput
+from lab.errors import Altered, CannotMeasure, Incomplete, NotARun, OtherArguments, UnusableInput
 from lab.measures.score import score_run
 from lab.replay.executors import size
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.replay.shards import merge, parse_shard, shard_of
-from lab.runs.directory import Shard, open_run
+from lab.runs.directory import open_run
+from lab.runs.manifest import Shard
+from lab.runs.tables import read_table, table_bytes
 
 Files = Callable[[Path], dict[str, bytes]]
 LENGTHS = (2, 6, 3, 5, 4)
@@ -51,8 +53,14 @@ def test_merged_shards_are_the_bytes_of_a_run_in_one_piece(talk: Any, files_of: 
     folders = shards(talk, of, "vector", "oracle")
     merged = merge(talk.home / "merged", folders[::-1])
     assert (merged.copied, merged.there, merged.notes) == (5, 0, ())
-    found = files_of(talk.home / "merged")
-    assert untimed(found) == untimed(files_of(whole.run.path))
+    found, expected = files_of(talk.home / "merged"), files_of(whole.run.path)
+    # The digests of timings are in the manifest, and no two replays take the same time.
+    manifests = [json.loads(files.pop("manifest.json")) for files in (found, expected)]
+    for manifest in manifests:
+        del manifest["sha256"]
+        manifest["files"] = [name if name.startswith("latency/") else one for name, one in manifest["files"].items()]
+    assert manifests[0] == manifests[1]
+    assert untimed(found) == untimed(expected)
     timed = {name: data for folder in folders for name, data in files_of(folder).items() if name.startswith("latency/")}
     assert {name: data for name, data in found.items() if name.startswith("latency/")} == timed
     assert list(score_run(open_run(talk.home / "merged"))) == list(score_run(whole.run))
@@ -72,8 +80,8 @@ def test_every_conversation_is_in_one_shard_and_shards_are_of_like_size(talk: An
 def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
     first, *_ = shards(talk, 2)
     run = open_run(first)
-    assert run.manifest["shard"] == {"number": 1, "of": 2, "conversations": run.own}
-    assert (run.manifest["status"], str(run.shard)) == ("complete", "1/2")
+    assert run.manifest.shard == Shard(1, 2, tuple(run.own))
+    assert (run.manifest.status, str(run.shard)) == ("complete", "1/2")
     assert set(run.own) < set(run.conversations)
     with pytest.raises(UnusableInput, match=r"is shard 1/2 of a run, with . of its 5 conversations; `lab merge OUT"):
         score_run(run)
@@ -109,8 +117,12 @@ def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(
     whole = talk.run(out="whole")
     before = untimed(files_of(whole.run.path))
     whole.run.receipts("talk0").unlink()
-    assert merge(whole.run.path, shards(talk)).copied == 1
-    assert untimed(files_of(whole.run.path)) == before
+    merged = merge(whole.run.path, shards(talk))
+    assert merged.copied == 1
+    after = untimed(files_of(whole.run.path))
+    assert before.pop("manifest.json") != after.pop("manifest.json")
+    assert after == before
+    score_run(merged.run)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +159,12 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
     assert not out.exists()
 
 
-def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any) -> None:
+def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
     first, second = (open_run(folder) for folder in folders)
-    second.manifest["shard"]["conversations"] = [*first.own[:1], *second.own[1:]]
-    second.write_manifest("complete")
     shutil.copy(first.receipts(first.own[0]), second.receipts(first.own[0]))
+    others = [*first.own[:1], *second.own[1:]]
+    resealed(folders[1], lambda manifest: manifest["shard"].update(conversations=others))
     with pytest.raises(UnusableInput, match="its shards do not hold each conversation once"):
         merge(talk.home / "merged", folders)
 
@@ -167,40 +179,59 @@ def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
         assert parts[0] == parts[1][::-1]
 
 
-def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any) -> None:
+def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any, resealed: Callable[..., Any]) -> None:
     folders, out = shards(talk), talk.home / "merged"
     run = open_run(folders[1])
     receipts = run.receipts(run.own[0])
     data = receipts.read_bytes()
     receipts.unlink()
-    with pytest.raises(UnusableInput, match=r"shard2: 1 of \d conversations are missing; run the same replay again"):
+    with pytest.raises(Incomplete, match=r"shard2: 1 of \d conversations are missing; run the same replay again"):
         merge(out, folders)
     receipts.write_bytes(data[:-9])
     with pytest.raises(CannotMeasure, match=f"{receipts.name}: damaged"):
         merge(out, folders)
     receipts.write_bytes(data)
     merge(out, folders)
-    shutil.copy(open_run(folders[0]).receipts(open_run(folders[0]).own[0]), receipts)
+    table = read_table(receipts)
+    receipts.write_bytes(table_bytes(table.replace_schema_metadata({"kind": "another"})))
+    resealed(folders[1])
     with pytest.raises(UnusableInput, match=f"{receipts.name}: is there already and differs from the shard's"):
         merge(out, folders)
     golden = folders[2] / "golden.jsonl"
     golden.write_bytes(golden.read_bytes()[:-20])
+    with pytest.raises(Altered, match=r"golden\.jsonl: damaged or altered"):
+        merge(out, folders)
+    resealed(folders[2])
     with pytest.raises(UnusableInput, match=r"golden\.jsonl is not that of"):
         merge(out, folders)
 
 
-def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any) -> None:
+def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
-    path = folders[1] / "manifest.json"
-    manifest = json.loads(path.read_bytes())
-    manifest["environment"]["packages"]["numpy"] = "1.0"
-    manifest["environment"]["machine"] = "m68k"
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    resealed(folders[1], lambda manifest: manifest["environment"].update(machine="m68k"))
     heard: list[str] = []
     merged = merge(talk.home / "merged", folders, heard.append)
-    assert merged.notes == (f"{folders[1]}: was made with another machine, numpy than {folders[0]}",)
+    machine = open_run(folders[0]).manifest.environment.machine
+    assert merged.notes == (f"{folders[1]}: was made elsewhere than {folders[0]}: machine {machine} -> m68k",)
     assert heard[0] == merged.notes[0]
-    assert merged.run.manifest["environment"] == open_run(folders[0]).manifest["environment"]
+    assert merged.run.manifest.environment == open_run(folders[0]).manifest.environment
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda environment: environment.update(code="0" * 64), "code .* -> 000000000000"),
+        (lambda environment: environment["packages"].update(numpy="1.0"), "numpy .* -> 1.0"),
+    ],
+)
+def test_shards_of_two_engines_are_no_one_run(
+    talk: Any, resealed: Callable[..., Any], change: Callable[[Any], object], told: str
+) -> None:
+    folders = shards(talk, 2)
+    resealed(folders[1], lambda manifest: change(manifest["environment"]))
+    with pytest.raises(UnusableInput, match=f"shard2: was made on another {told} than .*replay one of them again"):
+        merge(talk.home / "merged", folders)
+    assert not (talk.home / "merged").exists()
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1 / 2", "1/2 ", "٢/٣"])

@@ -69,10 +69,10 @@ def test_stored_vectors_that_agree_give_the_same_receipts(asked: Desk) -> None:
     embedded = asked.run(*ARMS, out="embedded", memories_from=table)
     stored = asked.run(*ARMS, out="stored", memories_from=table, vectors="stored")
     assert asked.rows(stored) == asked.rows(embedded)
-    resolved = stored.run.manifest["resolved"]
-    assert resolved["vectors"] == read_stored(Path(table), vectors=True).vectors.sha256
-    assert "vectors" not in embedded.run.manifest["resolved"]
-    assert plan_of(stored.run).run_key() == stored.run.manifest["run_key"]
+    resolved = stored.run.manifest.resolved
+    assert resolved.vectors == read_stored(Path(table), vectors=True).vectors.sha256
+    assert embedded.run.manifest.resolved.vectors is None
+    assert plan_of(stored.run).run_key() == stored.run.manifest.run_key
 
 
 def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> None:

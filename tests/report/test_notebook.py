@@ -14,8 +14,9 @@ import lab
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
 from lab.errors import CannotMeasure, NotARun, UnusableInput
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(directory: RunDirectory) -> Run:
 def test_a_run_says_what_it_is(run: Run, directory: RunDirectory) -> None:
     assert run.arms == [FIRST, QUOTA, "hybrid"]
     assert run.conversations == directory.conversations
-    assert run.manifest["status"] == "complete"
+    assert run.manifest.status == "complete"
     assert repr(run) == f"Run({str(directory.path)!r}: complete, 3 conversations, arms {FIRST}, {QUOTA}, hybrid)"
 
 
@@ -213,5 +214,5 @@ def test_what_cannot_be_opened_or_read_is_one_sentence(
     with pytest.raises(CannotMeasure, match="damaged"):
         _ = broken.turns
     broken.directory.receipts(broken.conversations[0]).unlink()
-    with pytest.raises(UnusableInput, match="1 of 3 conversations are missing"):
+    with pytest.raises(CannotMeasure, match="1 of 3 conversations are missing"):
         _ = broken.items

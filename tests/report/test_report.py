@@ -21,7 +21,7 @@ from lab.gate.line import FAIL, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.explain import explain
 from lab.report.build import build_report, sentence
 from lab.report.comparison import notes, shown
@@ -30,6 +30,7 @@ from lab.report.flipped import flipped
 from lab.report.reproduce import replay_command
 from lab.report.sections import verdict_model
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
 
@@ -244,7 +245,7 @@ def test_turns_of_recordings_that_are_gone_are_named_and_not_explained(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
 ) -> None:
     run = open_run(copy_of(hostile))
-    run.manifest["asked"]["path"] = "no-such-folder"
+    run.manifest = replace(run.manifest, asked={**run.manifest.asked, "path": "no-such-folder"})
     gone = flipped(run, compare_arms(run, *POLICIES), with_text=False, most=1)
     assert "no-such-folder" in str(gone.problem)
     assert [(side.text, side.command.split()[:2]) for side in gone.sides[0].turns[0].sides] == [
@@ -277,7 +278,7 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
 
 
 def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
-    asked = hostile.manifest["asked"]
+    asked = dict(hostile.manifest.asked)
     words = shlex.split(replay_command(asked | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
     context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])
     given = {name: value for name, value in context.params.items() if value not in (None, (), [])}

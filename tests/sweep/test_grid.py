@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lab.systems.arms import make_arm
 
 from lab.errors import UnusableInput
 from lab.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
+from lab.systems.registry import make_arm
 
 
 def test_the_default_grid_has_200_configurations_that_the_engine_takes() -> None:
     grid = read_grid(None)
-    arms = [make_arm(spec, profile="seed", max_items=None, depth=50, seed=0) for spec in grid.specs()]
+    arms = [make_arm(spec) for spec in grid.specs()]
     assert len(arms) == len(grid) == 200
-    assert len({str(arm.describe()["config"]) for arm in arms}) == 200
+    assert len({str(arm.describe().config) for arm in arms}) == 200
     paths = {path for point in grid.points() for path in flat(point)}
     assert {"autoRecall.repeatPenalty", "autoRecall.repeatWindowTurns", "autoRecall.maxItems"} < paths
     assert {"autoRecall.quotas.mustMax", "autoRecall.quotas.niceMin", "autoRecall.quotas.caps"} < paths
@@ -42,7 +42,7 @@ def test_a_point_is_put_into_the_shared_configuration_and_changes_nothing_else()
     [
         ([], "expected an object with 'grid', found a list"),
         ({"grid": {}, "grids": {}}, "unknown key 'grids'"),
-        ({"arm": "hybrid", "grid": {"a": [1]}}, "'hybrid' has no tiers to sweep over"),
+        ({"arm": "hybird", "grid": {"a": [1]}}, "arm: unknown system 'hybird'; known: tier_first_v1"),
         ({"grid": {}}, "expected an object of paths"),
         ({"grid": {"autoRecall.maxItems": 3}}, "grid: autoRecall.maxItems: expected a list of values"),
         ({"grid": {"autoRecall.maxItems": []}}, "grid: autoRecall.maxItems: expected a list of values"),
@@ -65,7 +65,7 @@ def test_a_path_through_a_number_is_told() -> None:
 def test_a_knob_that_the_engine_does_not_know_is_named_with_its_configuration() -> None:
     grid = grid_of({"grid": {"autoRecall.repeatPenalti": [0.1]}}, "my.json")
     with pytest.raises(UnusableInput, match=r"configuration 0 of the grid.*repeatPenalti"):
-        make_arm(grid.specs()[0], profile="seed", max_items=None, depth=50, seed=0)
+        make_arm(grid.specs()[0])
 
 
 def test_the_default_is_written_as_a_user_would() -> None:

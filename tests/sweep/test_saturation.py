@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
 from lab.replay.plan import Asked, make_plan
 from lab.replay.run import run_replay
+from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
 from lab.sweep.draws import SHARES
 from lab.sweep.saturation import Point, saturation, write_points

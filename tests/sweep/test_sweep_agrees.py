@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from lab.systems.arms import ArmSpec, make_arm, parse_arms
 
-from lab.measures.score import read_gold, score_run, summarise
+from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Asked, Plan, info_of, make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import open_sources, prepare
-from lab.sweep.frames import Known, group_key
+from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.runs.gold import read_gold
 from lab.sweep.grid import Grid, grid_of
-from lab.sweep.many import Alone, Many, grouped
+from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.sweep import sweep
 from lab.sweep.tally import MEASURES
-from lab.systems.contract import Selector
-from lab.utf16 import js_length
+from lab.systems.openclaw.select.policies import MANY, POLICIES
+from lab.systems.registry import make_arm, parse_arms
+from lab.systems.spec import ArmSpec
 
+FAST = [name for name, policy in POLICIES.items() if policy in MANY]
 AXES: dict[str, list[Any]] = {
-    "autoRecall.selectionMode": ["tier_quota_v1", "tier_quota_v1", "tier_quota_v1", "tier_first_v1"],
+    "autoRecall.selectionMode": [*FAST, "tier_quota_v1", "tier_quota_v1"],
     "autoRecall.maxItems": [1, 2, 4, 6, 12],
     "autoRecall.tierSearchMultiplier": [1, 2, 5],
     "autoRecall.includeUnknownFallback": [True, True, False],
@@ -69,45 +71,46 @@ def drawn_specs(count: int, seed: int) -> list[ArmSpec]:
 
 
 def with_arms(asked: Asked, specs: list[ArmSpec]) -> Plan:
-    from dataclasses import replace
-
     plan = make_plan(asked)
-    arms = tuple(make_arm(one, profile="seed", max_items=None, depth=50, seed=0) for one in specs)
-    return replace(plan, specs=tuple(specs), arms=arms)
+    arms = tuple(make_arm(one) for one in specs)
+    infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, arms, strict=True))
+    return replace(plan, specs=tuple(specs), arms=arms, infos=infos)
 
 
 def both_ways(plan: Plan) -> tuple[int, int]:
     """Hold every injected row and every length against the engine's; return how many blocks and groups there were."""
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    blocks = groups = 0
-    assert sum(group_key(arm) is not None for arm in plan.arms) > len(plan.arms) * 2 / 3
+    blocks = 0
+    groups = [one for one in grouped(plan.arms) if one.together]
+    fast = [at for group in groups for at in group.places]
+    assert len(fast) > len(plan.arms) * 2 / 3
+    alone = [Group((at,), together=False) for at in fast]
     for recording in plan.recordings:
-        rows, happening = plan.rows_of(recording), plan.moments_of(recording)
-        known = Known(rows)
-        many, others = grouped([arm for arm in plan.arms if group_key(arm)], known)
-        assert not others
-        groups += len(many)
-        alone = {arm.name: Alone(arm, known) for arm in plan.arms}
-        arms: list[Selector] = [*many, *plan.arms]
-
-        def make_live(retrieval: Any) -> Any:
-            return sources.retriever(retrieval, "exact")
-
         kept = read_kept(plan, recording)
-        for one in replay(recording, rows, happening, arms, from_kept(kept, make_live, {}), scoping=plan.scoping):
-            if not isinstance(one.arm, Many):
-                alone[one.arm.name].take(one, js_length(one.recall.context))
+        tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, "exact")))
+        play = play_of(plan, recording, tools)
+        done = []
+        for some in (groups, alone):
+            books = seated(plan.arms, some, play.memories)
+            writer = Writer(books, play.memories)
+            for answered in replay(play, [book.arm for book in books]):
+                assert answered.failure is None
+                writer.take(answered)
+            done.append({place: (book, at) for book in books for at, place in enumerate(book.places)})
         save_kept(plan, recording, kept)
-        for group in many:
-            for at, name in enumerate(group.members):
-                for moment, wanted, chars in zip(happening, alone[name].injected, alone[name].chars, strict=True):
-                    blocks += 1
-                    place = happening.index(moment)
-                    mine = group.injected[place][at]
-                    assert mine[mine != known.none].tolist() == wanted[0].tolist(), (name, moment.key)
-                    assert group.chars[place][at] == chars[0], (name, moment.key)
-    return blocks, groups
+        many, single = done
+        for place in fast:
+            (group, at), (own, _) = many[place], single[place]
+            pairs = zip(play.moments, group.recalls, own.recalls, group.heard, own.heard, strict=True)
+            for moment, mine, wanted, heard, wanted_heard in pairs:
+                blocks += 1
+                injected = mine.injected[at]
+                where = (plan.arms[place].name, moment.key)
+                assert injected[injected != len(play.memories)].tolist() == wanted.injected[0].tolist(), where
+                assert mine.chars[at] == wanted.chars[0], where
+                assert heard == wanted_heard, where
+    return blocks, len(groups) * len(plan.recordings)
 
 
 @pytest.mark.parametrize("scope", ["recorded", "none"])

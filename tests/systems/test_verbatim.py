@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Wrote
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
-from tests.playing import arms_named, keys_of, played
 
 COMPARED = ("turn", "seq", "probe", "injected", "item_key", "item_score", "item_fts_rank", "item_vec_rank")
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -15,12 +16,13 @@ from urllib.parse import quote
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.measures.receipts import Receipts
-from lab.measures.score import read_gold, score_run
+from lab.measures.score import score_run
 from lab.replay.explain import explain
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
+from lab.runs.gold import read_gold
+from lab.runs.receipts import read_receipts
+from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
 from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
 from lab.view.recorded import KEPT, Recorded, _kept
@@ -154,7 +156,7 @@ def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
 
 def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walked: RunDirectory) -> None:
     (conversation, *_) = walked.conversations
-    receipts = Receipts(walked.receipts(conversation), conversation)
+    receipts = read_receipts(walked, conversation)
     gold = {probe: one for probe, one in read_gold(walked).items() if not one.grades}
     facts = facts_of(receipts, ["tier_first_v1"], gold)
     needless = (facts.marks["tier_first_v1"] & NEEDLESS) > 0
@@ -307,17 +309,22 @@ def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, c
 def test_without_its_recording_a_run_is_shown_and_not_explained(
     client_of: MakeClient, copied: RunDirectory, index: Index
 ) -> None:
-    copied.manifest["asked"]["path"] = str(copied.path / "gone")
+    copied.manifest = replace(copied.manifest, asked={**copied.manifest.asked, "path": str(copied.path / "gone")})
     page = client_of(copied).get(turn_address(index, 2, arm="tier_first_v1"))
     assert page.status_code == 200
     assert "cannot be explained" in page.text
     assert index.memories[0] in unescape(page.text)
 
 
-def test_a_run_without_gold_or_a_second_arm_has_pages(client_of: MakeClient, copied: RunDirectory) -> None:
-    (copied.path / "golden.jsonl").unlink()
-    copied.manifest["resolved"]["arms"] = copied.manifest["resolved"]["arms"][:1]
-    client = client_of(copied)
+def test_a_run_without_gold_or_a_second_arm_has_pages(
+    client_of: MakeClient, copied: RunDirectory, resealed: Callable[..., RunDirectory]
+) -> None:
+    (copied.path / "golden.jsonl").write_bytes(b"")
+    for conversation in copied.conversations:
+        table = read_table(copied.receipts(conversation))
+        own = [row for row, arm in enumerate(table["arm"].to_pylist()) if arm == copied.arms[0]]
+        write_table(table.take(own), copied.receipts(conversation))
+    client = client_of(resealed(copied.path, lambda manifest: manifest["resolved"]["arms"].__delitem__(slice(1, None))))
     for address in ("/", "/?show=missed", "/?show=repeated", "/turns?conversation=plain"):
         page = client.get(address)
         assert page.status_code == 200

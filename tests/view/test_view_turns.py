@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,9 +130,9 @@ def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views
 
 
 def test_hits_of_two_arms_are_counted_where_both_go(copied: RunDirectory) -> None:
-    second = copied.manifest["resolved"]["arms"][1]
-    assert second["name"] == "tier_quota_v1"
-    second["config"]["autoRecall"]["maxItems"] = 3
+    resolved = copied.manifest.resolved
+    arms = tuple(replace(arm, cutoff=3) if arm.name == "tier_quota_v1" else arm for arm in resolved.arms)
+    copied.manifest = replace(copied.manifest, resolved=replace(resolved, arms=arms))
     index = Index(copied)
     assert index.pair(ARM, "tier_quota_v1").cutoff == index.pair("tier_quota_v1", ARM).cutoff == 3
     assert index.pair(ARM, "quota_repeat").cutoff == 6

@@ -21,8 +21,8 @@ from lab.gate.selftest.workshop import Workshop
 from lab.measures.catalogue import BY_NAME, direction
 from lab.measures.model import SHARE, YES
 from lab.measures.score import score_run
-from lab.measures.table import Values
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.scores import Values
 
 LAYERS = ("exact", "contract", "golden", "guard")
 # Promises, which a sound engine keeps at every turn. WrongScope is one where scopes are enforced and none falls back.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.contract import Lanes
+from lab.retrieval.booking import Booking
+from lab.retrieval.contract import Filter, Lanes
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever
@@ -26,12 +26,20 @@ _TIER = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
 class Question(NamedTuple):
-    """What a baseline ranks by: the question, what was found, how many places its ranking has, and its seed."""
+    """What a baseline ranks by: the question, what was found, how many places its ranking has, and its seed.
+
+    Searches are booked in ``booking``.
+    """
 
     ask: Ask
     found: Found
     depth: int
     seed: int
+    booking: Booking
+
+    def lanes(self) -> Lanes:
+        """Both lanes over the question's scope, as deep as the ranking and :data:`LANE_DEPTH` at least."""
+        return self.booking.search(self.found.view, Filter(self.ask.scope), max(LANE_DEPTH, self.depth))
 
     @property
     def pool(self) -> list[Row]:
@@ -126,17 +134,18 @@ class BaselineSystem(MemorySystem):
 
     def select(self, ask: Ask, found: Found) -> Recall:
         """Rank what is there in the question's scope."""
-        started = time.perf_counter_ns()
-        arm = self.arm
-        ranked, lanes = arm.baseline.rank(Question(ask, found, arm.depth, arm.seed))
+        arm, booking = self.arm, Booking()
+        ranked, lanes = booking.stage(
+            "select", lambda: arm.baseline.rank(Question(ask, found, arm.depth, arm.seed, booking))
+        )
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
-        timings = {
-            "search": lanes.nanoseconds,
-            "select": max(0, time.perf_counter_ns() - started - lanes.nanoseconds),
-        }
-        raw = [[RawHit(found.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]
+
+        def told() -> tuple[list[RawHit], list[RawHit]]:
+            raw = [[RawHit(found.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]
+            return raw[0], raw[1]
+
         selection = Selection(picked, [], [])
-        return finish(arm.baseline.name, ask, selection, (raw[0], raw[1]), found, arm.config.max_items, timings)
+        return finish(arm.baseline.name, ask, selection, told, found, arm.config.max_items, booking)
 
     def explain(
         self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail

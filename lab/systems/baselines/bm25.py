@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lab.retrieval.contract import Filter
 from lab.retrieval.row import Candidate
-from lab.systems.baselines.arm import LANE_DEPTH, Baseline, Question, Ranking, factory
+from lab.systems.baselines.arm import Baseline, Question, Ranking, factory
 
 
 def rank(question: Question) -> Ranking:
     """The text lane."""
-    ask, found, depth, _ = question
-    lanes = found.view.search(Filter(ask.scope), max(LANE_DEPTH, depth))
+    found, depth, lanes = question.found, question.depth, question.lanes()
     hits = [(place, hit, found.rows[hit.row]) for place, hit in enumerate(lanes.fts[:depth], 1)]
     return Ranking([(row, Candidate(row.id, hit.score, row.created_at, at)) for at, hit, row in hits], lanes)
 

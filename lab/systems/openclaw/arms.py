@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
+from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.row import Row
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
+from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
@@ -26,6 +27,7 @@ from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
@@ -107,8 +109,22 @@ class _EngineArm:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has a past."""
+        """Whether it has a past, which the whole flow has."""
         return False
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        raise NotImplementedError
+
+    def group_key(self) -> Hashable | None:
+        """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
+        return group_of(self.config, self.policy, flow=self.stateful)
+
+    def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> Many:
+        """One system in place of all arms of a group."""
+        configs = [arm.config for arm in arms if isinstance(arm, _EngineArm)]
+        return Many(Group(configs, self.policy, self.stateful), kit, memories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,11 @@ class PolicyArm(_EngineArm):
     def open(self, kit: Kit) -> PolicySystem:
         """It has no past."""
         return PolicySystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.system
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +171,11 @@ class FlowArm(_EngineArm):
     def open(self, kit: Kit) -> FlowSystem:
         """The engine without a past."""
         return FlowSystem(self, kit)
+
+    @property
+    def policy(self) -> str:
+        """The policy that selects."""
+        return self.config.auto_recall.selection_mode
 
 
 class _Engine(MemorySystem):
@@ -191,12 +217,12 @@ class PolicySystem(_Engine):
 
     def select(self, ask: Ask, found: Found) -> Recall:
         """Choose, then build the injected block and the receipt."""
-        started = time.perf_counter_ns()
-        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared)
-        selection = self.choose(tiers, ask.scope)
-        elapsed = time.perf_counter_ns() - started
-        spent = {"search": tiers.nanoseconds, "select": elapsed - tiers.waited}
-        recall = finish(self.arm.system, ask, selection, tiers.told(RECEIPTS), found, self.config.max_items, spent)
+        booking = Booking()
+        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, booking)
+        selection = booking.stage("select", lambda: self.choose(tiers, ask.scope))
+        recall = finish(
+            self.arm.system, ask, selection, lambda: tiers.told(RECEIPTS), found, self.config.max_items, booking
+        )
         return replace(recall, receipt_text=js_json(recall.receipt)) if self.config.upstream else recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from dataclasses import replace
+from functools import lru_cache
 
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
@@ -28,6 +28,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE
 _HARD_TAG = re.compile(r"\s*\[(?:HARD|ALWAYS_PIN)\]")
 
 
+# A replay asks for each several times: who looks for kept candidates, who reads them, who searches.
+@lru_cache(maxsize=1 << 16)
 def engine_id(key: str) -> str:
     """The engine's id of a memory key.
 
@@ -90,6 +92,8 @@ def normal_row(
     importance: object = None,
     trust: object = "user",
     hard_rule: bool = False,
+    place: int | None = None,
+    embedded: bool = True,
 ) -> Row:
     """A row with every field normalised as spec 0.2 and 0.3 say.
 
@@ -108,6 +112,8 @@ def normal_row(
         trust if isinstance(trust, str) and trust else "unknown",
         score,
         hard_rule or is_hard_rule(text),
+        place,
+        embedded,
     )
 
 
@@ -118,7 +124,7 @@ def is_hard_rule(text: str) -> bool:
 
 def row_of(memory: Memory) -> Row:
     """The row of a memory from outside."""
-    row = normal_row(
+    return normal_row(
         memory.key,
         memory.text,
         memory.index_text,
@@ -128,5 +134,6 @@ def row_of(memory: Memory) -> Row:
         scope=memory.scope,
         trust=memory.trust,
         hard_rule=memory.hard_rule,
+        place=memory.place,
+        embedded=memory.embedded,
     )
-    return replace(row, place=memory.place, embedded=memory.embedded)

@@ -7,12 +7,25 @@ stores and turns these are. Nothing is embedded while it is measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness import PROJECT, Bench, Side
 
-from lab.latency.bench import Question, Shelf, Subject, ask, ask_together, pool_of, questions_of
+from lab.latency.bench import (
+    Question,
+    Shelf,
+    Subject,
+    ask,
+    ask_together,
+    opened,
+    pool_of,
+    questions_of,
+    retrieval_of,
+    tools_over,
+)
 from lab.latency.memories import Pool, PoolWords
 from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
@@ -20,8 +33,7 @@ from lab.retrieval.contract import Store
 from lab.retrieval.exact import BLOCK
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.retrievers import make_store
-from lab.systems.contract import Selector
-from lab.systems.openclaw.arms import POLICIES
+from lab.systems.openclaw.select.policies import POLICIES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +60,7 @@ def shipped(bench: Bench) -> Pack:
         sources = open_sources(plan)
         prepare(plan, plan.recordings, sources, bench.announce)
         pool = pool_of(plan, sources)
-        return Pack(plan, sources, pool, PoolWords(pool, plan.retrievals()[0].text))
+        return Pack(plan, sources, pool, PoolWords(pool, retrieval_of(plan).text))
 
     found: Pack = bench.keep("shipped", None, make)
     return found
@@ -60,14 +72,14 @@ def filled(bench: Bench, kind: str, size: int) -> Shelf:
 
     def make() -> Shelf:
         bench.announce(f"building the {kind} store of {size} memories")
-        settings, dimension = pack.plan.retrievals()[0].text, pack.sources.vectors.embedder.dimension
+        settings, dimension = retrieval_of(pack.plan).text, pack.pool.dimension
         store: Store
         if kind == "lancedb":
             store = live = LanceStore(dimension, settings, bench.new_folder(), None)
             bench.close_later(live.close)
         else:
             store = make_store(kind, dimension, settings)
-        shelf = Shelf(kind, store)
+        shelf = Shelf(kind, store, tools_over(pack.plan, pack.sources, kind, pack.pool, size))
         shelf.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
         if kind == "lancedb":
             live.compact()
@@ -83,12 +95,14 @@ def questions(bench: Bench, count: int) -> list[Question]:
     return questions_of(pack.plan, pack.sources, count)
 
 
-def policies(bench: Bench, *names: str) -> list[Selector]:
+def policies(bench: Bench, *names: str) -> Plan:
     """Arms of selection alone; both without names."""
-    return [arm for arm in shipped(bench).plan.arms if not names or arm.name in names]
+    plan = shipped(bench).plan
+    chosen = [number for number, arm in enumerate(plan.arms) if not names or arm.name in names]
+    return replace(plan, arms=tuple(plan.arms[one] for one in chosen), infos=tuple(plan.infos[one] for one in chosen))
 
 
-def whole_flow(bench: Bench) -> list[Selector]:
+def whole_flow(bench: Bench) -> Plan:
     """Both policies within the whole flow of a turn."""
     specs = []
     for policy in POLICIES:
@@ -97,34 +111,48 @@ def whole_flow(bench: Bench) -> list[Selector]:
             json.dumps({"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": policy}}), encoding="utf-8"
         )
         specs.append(f"flow_{policy}={path}")
-    return list(make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs))).arms)
+    return make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
 
 
-def together(what: str, shelf: Shelf, arms: Sequence[Selector], asked: Sequence[Question]) -> Side:
+def together(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
     """Turns of arms that share one view, as in a replay, which says what it will ask."""
-    vectors = expected(asked)
 
-    def work() -> None:
-        fresh = [arm.fresh() for arm in arms]
-        shelf.store.expect(vectors)
+    def work(subjects: Sequence[Subject]) -> None:
+        seats = [one.seat for one in subjects]
         for question in asked:
-            ask_together(shelf, fresh, question)
+            ask_together(shelf, seats, question)
 
-    return Side(what, work, len(asked))
+    return over(what, shelf, arms, asked, expected(asked), work)
 
 
-def each_alone(what: str, shelf: Shelf, arms: Sequence[Selector], asked: Sequence[Question]) -> Side:
+def each_alone(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
     """Turns of arms of which each makes its own searches, as it would live."""
-    vectors = expected([question for question in asked for _ in arms])
 
-    def work() -> None:
-        subjects = [Subject(shelf, arm.fresh()) for arm in arms]
-        shelf.store.expect(vectors)
+    def work(subjects: Sequence[Subject]) -> None:
         for question in asked:
             for subject in subjects:
                 ask(subject, question)
 
-    return Side(what, work, len(asked))
+    return over(what, shelf, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
+
+
+def over(
+    what: str,
+    shelf: Shelf,
+    arms: Plan,
+    asked: Sequence[Question],
+    vectors: np.ndarray,
+    work: Callable[[Sequence[Subject]], None],
+) -> Side:
+    """Turns of arms without a past, which are opened and fed before it counts."""
+    stack, ready = ExitStack(), list[Subject]()
+
+    def before() -> None:
+        stack.close()
+        ready[:] = stack.enter_context(opened([shelf], arms))
+        shelf.store.expect(vectors)
+
+    return Side(what, lambda: work(ready), len(asked), before=before)
 
 
 def expected(asked: Sequence[Question]) -> np.ndarray:

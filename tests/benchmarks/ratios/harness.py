@@ -37,13 +37,15 @@ class Absent(Exception):
 class Side(NamedTuple):
     """One side: what it is, its work, and how many turns (or whatever is counted) that does.
 
-    The work is timed, in milliseconds for one of them; in any other unit it returns the value itself.
+    The work is timed, in milliseconds for one of them; in any other unit it returns the value itself. What stands
+    ``before`` it is done each time, and does not count.
     """
 
     what: str
     work: Callable[[], object]
     count: int = 1
     unit: str = "ms"
+    before: Callable[[], object] = bool
 
 
 class Sample(NamedTuple):
@@ -209,10 +211,12 @@ def _loops(side: Side) -> int:
 
 
 def _sample(side: Side, loops: int) -> Sample:
-    cpu, started = _processor(), time.perf_counter()
+    spent = used = 0.0
     for _ in range(loops):
+        side.before()
+        cpu, started = _processor(), time.perf_counter()
         value = side.work()
-    spent, used = time.perf_counter() - started, _processor() - cpu
+        spent, used = spent + time.perf_counter() - started, used + _processor() - cpu
     done = loops * side.count
     if side.unit != "ms":
         return Sample(float(cast("float", value)), 0.0)

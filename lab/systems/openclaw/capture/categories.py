@@ -19,16 +19,13 @@ _WORDS = {
         "偏好|我喜歡|我討厭|我比較想|我不要",
     ),
 }
-_FLAGS = re.IGNORECASE | re.ASCII
-# The public plugin puts word boundaries of ASCII around the Chinese words, too: there they almost never match.
-_UPSTREAM = {kind: re.compile(rf"\b(?:{english}|{chinese})\b", _FLAGS) for kind, (english, chinese) in _WORDS.items()}
-_SEED = {kind: re.compile(rf"\b(?:{english})\b|{chinese}", _FLAGS) for kind, (english, chinese) in _WORDS.items()}
+# Word boundaries are for English: around Chinese words, where the public plugin has them too, they almost never match.
+_PATTERNS = {
+    kind: re.compile(rf"\b(?:{english})\b|{chinese}", re.IGNORECASE | re.ASCII)
+    for kind, (english, chinese) in _WORDS.items()
+}
 
 
-def detect_category(text: str, *, upstream: bool = False) -> str | None:
-    """``todo``, ``decision`` or ``preference``, in this order; None for a sentence that is none of them.
-
-    ``upstream`` keeps the public plugin's blindness for Chinese.
-    """
-    patterns = _UPSTREAM if upstream else _SEED
-    return next((kind for kind, pattern in patterns.items() if pattern.search(text)), None)
+def detect_category(text: str) -> str | None:
+    """``todo``, ``decision`` or ``preference``, in this order; None for a sentence that is none of them."""
+    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(text)), None)

@@ -7,23 +7,18 @@ comments, trailing commas and bare keys are understood.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.files import parse_json, read_text
 from lab.shape import named
 from lab.systems.openclaw.config.table import PLUGIN
-from lab.words import free_of_credentials
 
 ENTRY = "openclaw-mem-engine"
 # What the plugin embeds with where its configuration names no model.
 EMBEDDER = "text-embedding-3-small"
-# Characters. JSON5 is read slowly, and a file past this is no configuration but something else by mistake.
-MOST_JSON5 = 200_000
 
 
 def read_value(path: Path) -> Any:
@@ -76,34 +71,3 @@ def locate(value: object, where: str) -> Any:
             raise UnusableInput(f"{where}: {'.'.join([*path, misplaced[0]])}: belongs inside 'config'")
         return value.get("config")
     return value
-
-
-def parse_json(text: str, where: str) -> Any:
-    """The value of a JSON or JSON5 text, without the credentials of the URIs in it.
-
-    What a configuration says comes back in manifests, reports and messages, and no part of the lab has a use for them.
-    """
-    value = _parsed(text, where)
-    try:
-        return free_of_credentials(value)
-    except RecursionError:
-        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
-
-
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if len(text) > MOST_JSON5:
-            raise UnusableInput(f"{where}: not JSON: {error}") from None
-    import json5
-
-    try:
-        return json5.loads(text)
-    except RecursionError:
-        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
-    except ValueError as error:
-        found = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
-        line, what = found.groups() if found else ("1", str(error))
-        cut = " (the file seems cut off)" if "end of input" in what or not text.strip() else ""
-        raise UnusableInput(f"{where}:{line}: not JSON, nor JSON5: {what}{cut}") from None

@@ -22,7 +22,7 @@ from lab.systems.openclaw.near_duplicate import CJK_RUN
 if TYPE_CHECKING:
     import numpy as np
 
-MAX_CJK_TERMS, TRACE_CHARS = 16, 240
+MAX_CJK_TERMS = 16
 # SQLite asks whether to give up after so many steps of its machine.
 STEPS_BETWEEN_QUESTIONS = 1000
 _FTS = """
@@ -63,7 +63,7 @@ class DocRow(NamedTuple):
 
 
 class DocsSearch(NamedTuple):
-    """Rows by fused score, what became of the vector lane, and the trace if one was asked for.
+    """Rows by fused score, and what became of the vector lane.
 
     ``vector_status``: ``ok``, ``missing_api_key`` (there is no embedder), ``no_embeddings`` (none are stored that the
     embedder's can be compared with) or ``embedding_failed``.
@@ -71,15 +71,6 @@ class DocsSearch(NamedTuple):
 
     rows: tuple[DocRow, ...]
     vector_status: str
-    trace: dict[str, Any] | None = None
-
-
-class _Fused(NamedTuple):
-    negative_score: float
-    place: tuple[str, int]
-    row: DocRow
-    parts: dict[str, float]
-    ranks: dict[str, int]
 
 
 Lane = list[tuple[int, float]]
@@ -145,12 +136,10 @@ class DocsIndex:
         rrf_k: int = 60,
         repos: Sequence[str] = (),
         expired: Callable[[], bool] | None = None,
-        trace: bool = False,
     ) -> DocsSearch:
         """The best ``limit`` chunks by reciprocal rank fusion; ``repos`` limits both lanes, whatever its case.
 
-        ``expired`` is asked now and then whether to give up, with :class:`SearchTimeout`. A trace holds the first
-        characters of the selected chunks: it is for whoever may read the documents, and no receipt.
+        ``expired`` is asked now and then whether to give up, with :class:`SearchTimeout`.
         """
         # A lone surrogate is no UTF-8, and so stands nowhere in the index.
         query = query.encode("utf-8", "replace").decode()
@@ -167,15 +156,14 @@ class DocsIndex:
                     matrix = self._stored_vectors(len(asked))
                     status = "ok" if matrix.ids else "no_embeddings"
                     vec = nearest(matrix, asked, allowed, vec_k)
-                fused = self._fuse({"fts": fts, "vector": vec}, rrf_k)
+                rows = self._fuse({"fts": fts, "vector": vec}, rrf_k)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                 raise SearchTimeout from None
             raise
         finally:
             self._db.set_progress_handler(None, 0)
-        rows = tuple(one.row for one in fused[:limit])
-        return DocsSearch(rows, status, _trace(fused, fts, vec, rows) if trace else None)
+        return DocsSearch(tuple(rows[:limit]), status)
 
     def _embedded_query(self, query: str) -> tuple[np.ndarray | None, str]:
         if self._ask is None:
@@ -214,7 +202,8 @@ class DocsIndex:
             self._matrix = state, matrix_of(rows, dimension)
         return self._matrix[1]
 
-    def _fuse(self, lanes: dict[str, Lane], rrf_k: int) -> list[_Fused]:
+    def _fuse(self, lanes: dict[str, Lane], rrf_k: int) -> list[DocRow]:
+        """The chunks of both lanes, by the sum of their reciprocal ranks; ties by document and by place in it."""
         ranks: dict[int, dict[str, int]] = {}
         for name, lane in lanes.items():
             for rank, (identity, _) in enumerate(lane, 1):
@@ -226,12 +215,9 @@ class DocsIndex:
         )
         fused = []
         for identity, doc_id, place, *columns in found:
-            mine = ranks[identity]
-            parts = {name: 1.0 / (rrf_k + rank) for name, rank in mine.items()}
-            score = sum(parts.values())
-            row = DocRow(*columns)._replace(score=score, match=tuple(mine))
-            fused.append(_Fused(-score, (doc_id, place), row, parts, mine))
-        return sorted(fused, key=lambda one: one[:2])
+            score = sum(1.0 / (rrf_k + rank) for rank in ranks[identity].values())
+            fused.append((-score, doc_id, place, (*columns, score, tuple(ranks[identity]))))
+        return [DocRow(*one) for *_, one in sorted(fused)]
 
 
 def cjk_terms(query: str) -> list[str]:
@@ -241,21 +227,3 @@ def cjk_terms(query: str) -> list[str]:
         if len(run) > 1:
             terms |= dict.fromkeys([run, *(run[at : at + 2] for at in range(len(run) - 1))])
     return list(terms)[:MAX_CJK_TERMS]
-
-
-def _trace(fused: Sequence[_Fused], fts: Lane, vec: Lane, rows: Sequence[DocRow]) -> dict[str, Any]:
-    """Every candidate with its ranks, its score in each lane and what each lane gave it (spec 13.2)."""
-
-    def top(name: str, lane: Lane) -> list[dict[str, Any]]:
-        ranked = {one.ranks[name]: one.row.record_ref for one in fused if name in one.ranks}
-        return [{"recordRef": ranked[rank], "score": score} for rank, (_, score) in enumerate(lane, 1)]
-
-    return {
-        "fts_top_k": top("fts", fts),
-        "vec_top_k": top("vector", vec),
-        "fused_ranking": [
-            {"recordRef": one.row.record_ref, "score": one.row.score, "ranks": one.ranks, "contributions": one.parts}
-            for one in fused
-        ],
-        "selected_chunks": [{"recordRef": row.record_ref, "text": row.text[:TRACE_CHARS]} for row in rows],
-    }

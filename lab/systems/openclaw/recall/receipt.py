@@ -7,6 +7,7 @@ prompt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lab.retrieval.collation import id_order
@@ -179,6 +180,7 @@ def most_listed(settings: ReceiptSettings) -> int:
     return max(1, min(int(settings.max_items), MAX_LISTED))
 
 
+@lru_cache(maxsize=1024)
 def why_tier(label: str | None) -> str:
     """The tier that a stored label stands for; one that is not recognised is unknown."""
     return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
@@ -186,10 +188,10 @@ def why_tier(label: str | None) -> str:
 
 def lane_of(hits: Sequence[Found], listed: int) -> Lane:
     """What a receipt that lists so many hits says of these."""
-    return Lane({one.id for one in hits}, _top(hits, listed))
+    return Lane({one.id for one in hits}, best_listed(hits, listed))
 
 
-def _top(hits: Sequence[Found], count: int) -> list[Found]:
+def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[Found]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
     for identity, score, distance in hits:

@@ -6,19 +6,21 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple
 
+from lab.retrieval.booking import Booking, Priced
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Found, Lane, lane_of, most_listed
+from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: its raw lanes, and the candidates fused from them."""
+    """One tier in one scope: its raw lanes, the candidates fused from them, and the nanoseconds of both."""
 
     lanes: Lanes
     fused: list[Candidate]
+    nanoseconds: int = 0
 
 
 class Pool(NamedTuple):
@@ -36,27 +38,35 @@ Shared = MutableMapping[tuple[Filter, int], Searched]
 class Tiers:
     """The tiers of one turn. ``shared`` keeps what was found, so that arms which look alike search once.
 
-    ``asked`` are the filters in the order of asking, ``searched`` what they found; ``waited`` is what searching took
-    here, in nanoseconds, which is less where another arm had searched before.
+    ``asked`` are the filters in the order of asking, ``searched`` what they found. ``booking`` is where searching and
+    fusing are booked.
     """
 
-    def __init__(self, view: View, rows: Sequence[Row], limit: int, shared: Shared) -> None:
+    def __init__(
+        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, booking: Booking | None = None
+    ) -> None:
         self.asked: list[Filter] = []
         self.searched: list[Searched] = []
-        self.waited = 0
         self.limit = limit
+        self.booking = booking or Booking()
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Candidates of one tier in one scope (None: in any), best first."""
         where = Filter(scope, plan.labels)
-        found = self._shared.get((where, self.limit))
-        if found is None:
-            started = time.perf_counter_ns()
-            lanes = self._view.search(where, self.limit)
-            self.waited += time.perf_counter_ns() - started
-            found = self._shared[where, self.limit] = Searched(lanes, fuse(lanes, self._rows, self.limit))
+
+        def find() -> Priced[Searched]:
+            found = self._shared.get((where, self.limit))
+            if found is None:
+                lanes = self._view.search(where, self.limit)
+                started = time.perf_counter_ns()
+                fused = fuse(lanes, self._rows, self.limit)
+                spent = lanes.nanoseconds + time.perf_counter_ns() - started
+                found = self._shared[where, self.limit] = Searched(lanes, fused, spent)
+            return Priced(found, found.nanoseconds)
+
+        found = self.booking.share(("tier", where, self.limit), find)
         self.asked.append(where)
         self.searched.append(found)
         return found.fused
@@ -68,9 +78,7 @@ class Tiers:
         """
         found = self._pools.get(scope)
         if found is None:
-            started = time.perf_counter_ns()
-            lanes = self._view.search(Filter(scope), POOL_DEPTH)
-            self.waited += time.perf_counter_ns() - started
+            lanes = self.booking.search(self._view, Filter(scope), POOL_DEPTH)
             found = self._pools[scope] = Pool(
                 {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
                 {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
@@ -79,12 +87,7 @@ class Tiers:
 
     def unnoted(self) -> Tiers:
         """The same tiers for a second look, which no receipt should count."""
-        return Tiers(self._view, self._rows, self.limit, self._shared)
-
-    @property
-    def nanoseconds(self) -> int:
-        """What the searches cost, whoever waited for them."""
-        return sum(one.lanes.nanoseconds for one in self.searched)
+        return Tiers(self._view, self._rows, self.limit, self._shared, self.booking)
 
     def told(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
         """What a receipt says of both lanes: all their raw hits over the whole run."""
@@ -102,5 +105,4 @@ class Tiers:
         if len(ids) == len(hits) > listed and "" not in ids:
             floor = sorted([hit[1] for hit in hits], reverse=True)[listed - 1] - 2e-6
             best = [hit for hit in hits if hit[1] >= floor]
-        top = lane_of([Found(rows[row].id, score, distance) for row, score, distance in best], listed).top
-        return Lane(ids, top)
+        return Lane(ids, best_listed([(rows[row].id, score, distance) for row, score, distance in best], listed))

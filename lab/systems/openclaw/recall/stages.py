@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from lab.recordings.model import UNKNOWN
+from lab.retrieval.booking import SEARCH
 from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
@@ -35,9 +36,8 @@ def run(
     they may hold a text. ``failed(turn, stage, kind)`` may add to that.
     """
     for name, stage in stages:
-        started = time.perf_counter_ns()
         try:
-            stage(turn)
+            turn.tiers.booking.stage(name, partial(stage, turn))
         except Exception as error:
             # Whatever breaks, the agent's turn goes on without memories (spec 4).
             turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None
@@ -46,11 +46,9 @@ def run(
             turn.log.append(("warn", f"{NAME}: autoRecall failed: {kind}"))
             if failed is not None:
                 failed(turn, name, kind)
-        turn.timings[name] = time.perf_counter_ns() - started
         if turn.done:
             return turn
-    turn.timings["select"] -= turn.tiers.waited
-    turn.timings["search"] = turn.tiers.nanoseconds
+    turn.timings.setdefault(SEARCH, 0)
     return turn
 
 

@@ -133,12 +133,13 @@ class Turn:
     packed: Packed | None = None
     receipt: dict[str, Any] | None = None
     log: list[tuple[str, str]] = field(default_factory=list)
-    timings: dict[str, int] = field(default_factory=dict)
     tiers: Tiers = field(init=False)
+    timings: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         memories, limit = self.memories, self.config.auto_recall.search_limit
         self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
+        self.timings = self.tiers.booking.timings
 
     @property
     def barred(self) -> str | None:

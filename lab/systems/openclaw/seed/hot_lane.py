@@ -51,7 +51,7 @@ class HotLane:
 
     def __init__(self, turn: SeedTurn, times: Counter[str]) -> None:
         self._turn, self._times = turn, times
-        self._phases = turn.config.active_phases
+        self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
         self._places = {scope: place for place, (scope, _) in enumerate(self._scopes)}
         self._entries: dict[tuple[str | None, str], list[Entry]] = {}
@@ -116,7 +116,7 @@ class HotLane:
 
     def _entry(self, candidate: Candidate, row: Row, scope: str | None) -> Entry:
         turn = self._turn
-        if not turn.config.phased:
+        if not self._phased:
             return Entry(candidate, candidate.score, 1.0, False, False)
         factors = self._factors(candidate, row, scope)
         turn.factors[row.id] = factors

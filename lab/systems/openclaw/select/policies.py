@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import UnusableInput
 from lab.retrieval.row import Candidate
+from lab.systems.openclaw.many.places import Arrange, tier_first_places, tier_quota_places
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tier_quota import tier_quota_v1
@@ -33,6 +34,9 @@ POLICIES: dict[str, Choose] = {
     "tier_first_v1": _tier_first,
     "tier_quota_v1": _tier_quota,
 }
+# The same rule over arrays, for a policy that brings it (lab/systems/openclaw/many). It belongs to the function, so
+# that no other policy is ever run by it; one without it selects by itself wherever it runs.
+MANY: dict[Choose, Arrange] = {_tier_first: tier_first_places, _tier_quota: tier_quota_places}
 
 
 def policy_named(name: str) -> Choose:
@@ -41,3 +45,8 @@ def policy_named(name: str) -> Choose:
         return POLICIES[name]
     except KeyError:
         raise UnusableInput(f"unknown selection policy {name!r}; known: {', '.join(POLICIES)}") from None
+
+
+def many_of(name: str) -> Arrange | None:
+    """The fast path of the policy of that name; None where it brings none. Raises as :func:`policy_named`."""
+    return MANY.get(policy_named(name))

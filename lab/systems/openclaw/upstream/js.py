@@ -23,6 +23,9 @@ def round6(value: float) -> float:
 
     What is not finite is 0.
     """
+    # What is no half and no whole number, which is nearly everything.
+    if value.__class__ is float and -1e9 < value < 1e9 and value * 2e6 % 1.0:
+        return round(value, 6)
     value = _double(value)
     if not math.isfinite(value):
         return 0.0

@@ -18,6 +18,7 @@ from lab.systems.openclaw.docs import ingest as ingesting
 from lab.systems.openclaw.docs.globs import IngestPlan, plan_ingest, read_tool_input
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import open_docs
+from lab.systems.openclaw.docs.vectors import matrix_of, nearest
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]
@@ -93,8 +94,7 @@ def test_a_search_does_not_depend_on_how_the_index_came_to_be(
     opened(folder, counting(), "grown")
     written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
     grown, fresh = (opened(folder, counting(), place) for place in ("grown", "fresh"))
-    asked = {"limit": 9, "trace": True}
-    assert grown.search("port", **asked) == fresh.search("port", **asked)
+    assert grown.search("port", limit=9) == fresh.search("port", limit=9)
     # All lines are alike, so they stand by document and by place in it.
     assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
 
@@ -176,7 +176,7 @@ def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
     handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any
 ) -> None:
     index = opened(handbook, counting())
-    before = index.search("port", limit=9, trace=True)
+    before = index.search("port", limit=9)
     (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
     (handbook / "notes/部署.md").unlink()
     plan = plan_ingest(DocsSettings(source_roots=(str(handbook),)))
@@ -185,7 +185,7 @@ def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
     monkeypatch.setattr(IngestPlan, "whole", property(lambda self: 1 / 0))
     with pytest.raises(ZeroDivisionError):
         index.ingest(plan)
-    assert index.search("port", limit=9, trace=True) == before
+    assert index.search("port", limit=9) == before
     monkeypatch.undo()
     index.ingest(plan)
     assert counted(index) == (1, 0, 5, 2, 6, 1)
@@ -291,10 +291,8 @@ def test_the_vector_lane_ranks_by_cosine_and_ties_by_place(handbook: Path, opene
         angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
         return np.array([[7 * np.cos(one), 7 * np.sin(one)] for one in angles], np.float32)
 
-    told = opened(handbook, embed).search("?", limit=9, trace=True).trace
-    assert told is not None
-    assert [one["score"] for one in told["vec_top_k"]] == [1.0] * 6 + [0.877583]
-    assert [one["recordRef"].removeprefix("doc:local:handbook/") for one in told["vec_top_k"]] == [
+    found = opened(handbook, embed).search("?", limit=9).rows
+    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in found] == [
         "gateway/decisions/2026-03-02-port.md#port:001",
         "gateway/decisions/2026-03-02-port.md#port-why:001",
         "mobile/specs/login.md#login:001",
@@ -305,11 +303,11 @@ def test_the_vector_lane_ranks_by_cosine_and_ties_by_place(handbook: Path, opene
     ]
 
 
-def test_a_zero_vector_is_like_nothing(handbook: Path, opened: Opened) -> None:
-    index = opened(handbook, lambda texts: np.zeros((len(texts), 2), np.float32))
-    told = index.search("?", limit=1, trace=True).trace
-    assert told is not None
-    assert {one["score"] for one in told["vec_top_k"]} == {0.0}
+def test_a_zero_vector_is_like_nothing_and_cosines_are_rounded() -> None:
+    rows = [(at, "", np.array(one, "<f4").tobytes()) for at, one in enumerate(([0, 0], [7, 0], [7, 1e-6]))]
+    matrix = matrix_of(rows, 2)
+    assert nearest(matrix, np.zeros(2, np.float32), (), 9) == [(0, 0.0), (1, 0.0), (2, 0.0)]
+    assert nearest(matrix, np.array([2, 0], np.float32), (), 9) == [(1, 1.0), (2, 1.0), (0, 0.0)]
 
 
 # The file

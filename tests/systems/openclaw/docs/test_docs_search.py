@@ -26,32 +26,12 @@ def test_both_lanes_are_fused_by_reciprocal_rank(handbook: Path, opened: Opened,
             "gateway/decisions/2026-03-02-port.md#port:001",
         )
     )
-    found = opened(handbook, counting()).search("mobile OR restart", limit=2, rrf_k=10, vec_k=3, trace=True)
+    found = opened(handbook, counting()).search("mobile OR restart", limit=3, rrf_k=10, vec_k=3)
     assert [(row.record_ref, row.match, row.score) for row in found.rows] == [
         (runbook, ("fts", "vector"), 2 / 11),
         (login, ("fts", "vector"), 2 / 12),
+        (port, ("vector",), 1 / 13),
     ]
-    told = found.trace
-    assert told is not None
-    assert told["fused_ranking"] == [
-        {
-            "recordRef": runbook,
-            "score": 2 / 11,
-            "ranks": {"fts": 1, "vector": 1},
-            "contributions": {"fts": 1 / 11, "vector": 1 / 11},
-        },
-        {
-            "recordRef": login,
-            "score": 2 / 12,
-            "ranks": {"fts": 2, "vector": 2},
-            "contributions": {"fts": 1 / 12, "vector": 1 / 12},
-        },
-        {"recordRef": port, "score": 1 / 13, "ranks": {"vector": 3}, "contributions": {"vector": 1 / 13}},
-    ]
-    assert [one["recordRef"] for one in told["fts_top_k"]] == [runbook, login]
-    assert told["fts_top_k"][0]["score"] < told["fts_top_k"][1]["score"] < 0
-    assert [(one["recordRef"], one["score"]) for one in told["vec_top_k"]] == [(runbook, 0.5), (login, 0.5), (port, 0)]
-    assert told["selected_chunks"] == [{"recordRef": row.record_ref, "text": row.text} for row in found.rows]
 
 
 @pytest.mark.parametrize(

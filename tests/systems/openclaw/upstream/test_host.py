@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.config.file import parse_json
+from lab.files import parse_json
 from lab.systems.openclaw.config.resolve import Checked
 from lab.systems.openclaw.config.table import PLUGIN, Section
 from lab.systems.openclaw.upstream.host import check_host, host_of

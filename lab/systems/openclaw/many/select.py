@@ -1,38 +1,26 @@
-"""The selection policies over arrays: one moment, many configurations at once.
+"""Selecting for many configurations at once: what differs within a group, what each injected before, who goes where.
 
 The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/seed/repeat.py``, which stay the
-truth: a test holds every selection against theirs. Here ``c`` configurations choose from ``n`` candidates in one step.
+truth. Here ``c`` configurations choose from ``n`` candidates in one step.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from lab.sweep.frames import Frame
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.many.frames import Frame
+from lab.systems.openclaw.many.places import Arrange, Knobs, Offered, counted
 from lab.systems.openclaw.seed.repeat import repeat_factor
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class Knobs(NamedTuple):
-    """What differs within a group, an entry a configuration.
-
-    int64 ``[c]`` and bool ``[c]``; ``factors`` float64 ``[c, most window + 1]``: what a score is multiplied by after so
-    many injections.
-    """
-
-    quotas: np.ndarray
-    strict: np.ndarray
-    windows: np.ndarray
-    factors: np.ndarray
-
-
 def knobs_of(configs: Sequence[EngineConfig]) -> Knobs:
-    """The knobs of configurations. ``quotas`` is ``[c, 3]``: must at most, nice at least, unknown at most."""
+    """The knobs of configurations."""
     import numpy as np
 
     recalls = [one.auto_recall for one in configs]
@@ -77,7 +65,7 @@ class Histories:
 
 
 def select_many(
-    frame: Frame, knobs: Knobs, policy: str, places: int, times: np.ndarray | None, none: int, *, rescored: bool
+    frame: Frame, knobs: Knobs, arrange: Arrange, places: int, times: np.ndarray | None, none: int, *, rescored: bool
 ) -> np.ndarray:
     """Rows ``[c, places]`` in the order of injection, ``none`` where a place stays empty.
 
@@ -102,47 +90,9 @@ def select_many(
         order = np.argsort(-(frame.base * factors), axis=1, kind="stable")
     tiers: np.ndarray = frame.tiers[order]
     members: list[np.ndarray] = [tiers == tier for tier in range(3)]
-    rank = _counted(members) if rescored else frame.fused[order]
+    rank = counted(members) if rescored else frame.fused[order]
     sizes = [int((frame.tiers == tier).sum()) for tier in range(3)]
-    if policy == "tier_first_v1":
-        place = np.asarray([0, sizes[0], sizes[0] + sizes[1]])[tiers] + rank
-    else:
-        place = _quotas(knobs, places, sizes, tiers, members, rank)
+    place = arrange(Offered(knobs, places, sizes, tiers, members, rank))
     which, at = np.nonzero(place < places)
     chosen[which, place[which, at]] = frame.rows[order[which, at]]
     return chosen
-
-
-def _quotas(
-    knobs: Knobs, places: int, sizes: list[int], tiers: np.ndarray, members: list[np.ndarray], rank: np.ndarray
-) -> np.ndarray:
-    """Places under tier_quota_v1: the blocks must, nice, unknown, then wildcards. One from ``places`` on is none."""
-    import numpy as np
-
-    must_max, nice_min, unknown_max = knobs.quotas.T
-    nice = np.minimum(np.minimum(nice_min, places), sizes[1])
-    must = np.minimum(np.minimum(must_max, np.maximum(0, places - nice)), sizes[0])
-    unknown = np.minimum(np.minimum(unknown_max, np.maximum(0, places - nice - must)), sizes[2])
-    every = np.arange(len(must))[:, None]
-    targets = np.stack([must, nice, unknown], axis=1)
-    taken = rank < targets[every, tiers]
-    # Places of a cap that the quota left free; nice has no cap.
-    free = np.stack([must_max - must, np.full_like(nice, len(rank[0])), unknown_max - unknown], axis=1)
-    rest = ~taken
-    behind = _counted([rest & one for one in members])
-    within = rest & ((behind < free[every, tiers]) | ~knobs.strict[:, None])
-    over = rest & ~within
-    wildcard = np.where(within, np.cumsum(within, axis=1), within.sum(1, keepdims=True) + np.cumsum(over, axis=1)) - 1
-    starts = np.stack([np.zeros_like(must), must, must + nice], axis=1)
-    place: np.ndarray = np.where(taken, starts[every, tiers] + rank, (must + nice + unknown)[:, None] + wildcard)
-    return place
-
-
-def _counted(members: Sequence[np.ndarray]) -> np.ndarray:
-    """How many members of its own set stand before each member, int64 ``[c, n]``; 0 for what is in no set."""
-    import numpy as np
-
-    found = np.zeros(members[0].shape, np.int64)
-    for one in members:
-        found += np.where(one, np.cumsum(one, axis=1) - 1, 0)
-    return found

@@ -1,22 +1,19 @@
 """What one moment offers to every configuration of a group alike: candidates, their scores apart from repeats, rules.
 
-The engine's own stages say it: nothing of a rule stands here a second time. Configurations are of one group where they
-differ in nothing but what :mod:`lab.sweep.select_many` takes as an array: quotas, caps, penalty, window, decay.
+The engine's own stages say it: nothing of a rule stands here a second time.
 """
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Candidate, Row
-from lab.systems.contract import Request, Selector
-from lab.systems.openclaw.arms import FlowRecall, TieredRecall
+from lab.systems.contract import Ask
+from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
@@ -27,47 +24,6 @@ from lab.systems.openclaw.select.tiers import recall_plans
 
 if TYPE_CHECKING:
     import numpy as np
-
-TIERS = ("must", "nice", "unknown")
-# Paths that may differ within a group.
-FREE = (
-    ("autoRecall", "quotas"),
-    ("autoRecall", "repeatPenalty"),
-    ("autoRecall", "repeatWindowTurns"),
-    ("lab", "phases", "repeatDecay"),
-)
-
-
-def group_key(arm: Selector) -> dict[str, Any] | None:
-    """What the configurations of a group share; None where an arm is beyond what is done for many at once.
-
-    Beyond it are a digest, documents, fallback scopes, gated trust, novelty, receipts inside the prompt and the
-    plugin's own flow: such an arm is replayed as it is, over the same candidates.
-    """
-    config = arm.config
-    if isinstance(arm, FlowRecall):
-        beyond = (
-            config.upstream
-            or config.working_set.enabled
-            or config.docs.enabled
-            or (config.scope_policy.enabled and config.scope_policy.fallback_scopes)
-            or config.phases.trust != "off"
-            or config.phases.tier_mode != "live"
-            or "novelty" in config.phases.score
-            or (config.receipts.enabled and config.receipts.verbosity == "high")
-            or not config.auto_recall.enabled
-        )
-    else:
-        beyond = not isinstance(arm, TieredRecall)
-    if beyond:
-        return None
-    shared = copy.deepcopy(arm.describe()["config"])
-    for *above, last in FREE:
-        place = shared
-        for key in above:
-            place = place.get(key, {})
-        place.pop(last, None)
-    return {"system": arm.describe()["system"] if isinstance(arm, TieredRecall) else "flow", "config": shared}
 
 
 class Known:
@@ -91,7 +47,8 @@ class Known:
 class Frame:
     """One moment: candidates in the order that decides between equal scores, and hard rules.
 
-    ``rows`` int32 ``[n]``, ``base`` float64 ``[n]``, ``tiers`` int8 ``[n]`` (places in :data:`TIERS`), ``fused`` int32
+    ``rows`` int32 ``[n]``, ``base`` float64 ``[n]``, ``tiers`` int8 ``[n]`` (places in
+    :data:`lab.systems.openclaw.many.places.TIERS`), ``fused`` int32
     ``[n]``: the place in the tier as it was fused.
     """
 
@@ -115,42 +72,27 @@ class Frame:
 
 
 class Framer:
-    """Makes the frames of one group in one conversation, as ``arm``, any of its configurations, sees the moments."""
+    """Makes the frames of one group in one conversation, as ``config``, any of its configurations, sees the moments.
 
-    def __init__(self, arm: Selector, known: Known) -> None:
-        self.arm, self.known = arm, known
+    ``flow``: the whole flow runs, and not selection alone.
+    """
 
-    @cached_property
-    def policy(self) -> str:
-        """The selection policy."""
-        return self.arm.policy if isinstance(self.arm, TieredRecall) else self.arm.config.auto_recall.selection_mode
+    def __init__(self, config: EngineConfig, known: Known, *, flow: bool) -> None:
+        self.config, self.known, self.flow = config, known, flow
+        # Whether tiers are ordered by a final score.
+        self.rescored = flow and is_rescored(config)
+        # Whether what was injected before changes anything.
+        self.repeats = flow and config.active_phases.repeat
 
-    @property
-    def flow(self) -> bool:
-        """Whether the whole flow runs, and not selection alone."""
-        return isinstance(self.arm, FlowRecall)
-
-    @cached_property
-    def rescored(self) -> bool:
-        """Whether tiers are ordered by a final score."""
-        return self.flow and is_rescored(self.arm.config)
-
-    @property
-    def repeats(self) -> bool:
-        """Whether what was injected before changes anything."""
-        return self.flow and self.arm.config.active_phases.repeat
-
-    def frame(self, request: Request, memories: Memories) -> Frame:
+    def frame(self, ask: Ask, memories: Memories) -> Frame:
         """The frame of a moment."""
-        config = self.arm.config
+        config = self.config
         tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
         plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
         if not self.flow:
-            found = [(at, one, one.score) for at, plan in enumerate(plans) for one in tiers.fused(plan, request.scope)]
+            found = [(at, one, one.score) for at, plan in enumerate(plans) for one in tiers.fused(plan, ask.scope)]
             return self._made(found, memories)
-        prompt = Prompt(
-            request.text, request.now_ms, request.session, request.scope, request.scoping, request.remembered
-        )
+        prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
         for stage in (stages.scope, stages.trivial, stages.embedding, backbone):
             stage(turn)

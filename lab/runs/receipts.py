@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import NICE
-from lab.runs.tables import read_table
+from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from lab.measures.columns import Flags, Floats, Ints
+    from lab.columns import Flags, Floats, Ints
 
     Texts = NDArray[np.object_]
 
@@ -21,6 +21,11 @@ NUMBERS = ("recalls", "injected", "chars", "visible_nice", "hard_rules", "hard_k
 # What is told of the injected block; see :func:`lab.replay.receipts.receipts_table`.
 BLOCK = ("tokens", "evicted", "future", "twins", "raw", "stale", "outdated")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
+
+
+def read_receipts(run: RunDirectory, conversation: str) -> Receipts:
+    """The receipts of one conversation of a run; raises what :meth:`RunDirectory.read_receipts` does."""
+    return Receipts(run.read_receipts(conversation, (*NUMBERS, *BLOCK, *TEXTS), TEXTS), conversation)
 
 
 class Injected(NamedTuple):
@@ -43,16 +48,15 @@ class Injected(NamedTuple):
 
 
 class Receipts:
-    """A row an arm and moment, in the order of the file.
+    """A row an arm and recall point, in the order of the file.
 
     ``turn`` numbers the ``places``; ``whole`` is the number of the conversation, which is the last of them. ``block``
     holds what is told of the injected blocks, by name; the other columns are arrays under their own names.
     """
 
-    def __init__(self, path: Path, conversation: str) -> None:
+    def __init__(self, table: pa.Table, conversation: str) -> None:
         import numpy as np
 
-        table = read_table(path, (*NUMBERS, *BLOCK, *TEXTS), coded=TEXTS)
         self.recalls: Flags
         self.duplicates: Floats
         self.recalls, self.injected, self.chars, self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lab.sweep.frames import Known
+from lab.systems.openclaw.many.frames import Known
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
 from lab.systems.openclaw.recall.inject import memory_slot
 from lab.systems.openclaw.seed.pack import pack_well_formed

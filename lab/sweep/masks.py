@@ -1,0 +1,79 @@
+"""A search that scores what is asked at each moment once, and answers under other labels by masks over the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lab.errors import CannotMeasure
+from lab.recordings.model import LABELS
+from lab.retrieval.contract import LabelledView
+from lab.retrieval.faults import NO_FAULTS, Faults
+from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.growing import Growing
+from lab.retrieval.retrievers import StoreRetriever
+from lab.retrieval.row import Row
+from lab.systems.kit import Search
+
+# What was asked at a moment, and its scores.
+Scored = tuple[str, LabelledView]
+
+
+class Masks:
+    """The scored views of one conversation by retrieval, moment by moment."""
+
+    def __init__(self, make_live: Callable[[Retrieval], StoreRetriever]) -> None:
+        self._make_live = make_live
+        self._seen: dict[Retrieval, list[Scored]] = {}
+
+    def keeping(self, retrieval: Retrieval) -> Search:
+        """A search for one replay: the first one scores, later ones answer from its views."""
+        seen = self._seen.get(retrieval)
+        if seen is not None:
+            return _Masked(seen)
+        return _Scoring(self._make_live(retrieval), self._seen.setdefault(retrieval, []))
+
+
+class _Scoring:
+    """A live search whose views are kept."""
+
+    def __init__(self, live: StoreRetriever, seen: list[Scored]) -> None:
+        self._live, self._seen = live, seen
+        self.add, self.remove, self.expect, self.close = live.add, live.remove, live.expect, live.close
+
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+        found = self._live.retrieve(text, faults)
+        if not isinstance(found.view, LabelledView):
+            raise CannotMeasure("this store cannot be looked at under other labels; use the exact store")
+        self._seen.append((text, found.view))
+        return found
+
+
+class _Masked:
+    """Views of the moments in their order, under the labels of the rows that are added here."""
+
+    def __init__(self, seen: Sequence[Scored]) -> None:
+        self._seen, self._moment = seen, -1
+        self._rows: list[Row] = []
+        self._by_id: dict[str, Row] = {}
+        self._codes = Growing("int8")
+        self._gone: frozenset[str] = frozenset()
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self._rows.extend(rows)
+        self._by_id.update((row.id, row) for row in rows)
+        self._codes.extend([LABELS.index(row.importance_label) for row in rows])
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        self._gone |= {row.id for row in rows}
+
+    def expect(self, texts: Sequence[str]) -> None:
+        """They are scored."""
+
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+        self._moment += 1
+        asked, view = self._seen[self._moment]
+        assert asked == text and not faults  # noqa: S101, PT018 - every replay asks the same, in one order
+        return Found(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
+
+    def close(self) -> None:
+        """The store is no longer needed."""

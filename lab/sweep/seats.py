@@ -1,0 +1,160 @@
+"""The arms of a sweep in one conversation: those that are done together as one system, the others by themselves.
+
+An arm is done together with others where it says so itself (:class:`lab.systems.contract.SelectsMany`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lab.recordings.model import Memory
+from lab.replay.loop import Answered
+from lab.replay.moments import Moment
+from lab.systems.contract import (
+    Arm,
+    ArmInfo,
+    Ask,
+    Candidates,
+    ManyRecalls,
+    ManySystem,
+    MemorySystem,
+    Recall,
+    Retriever,
+    SelectsMany,
+)
+from lab.systems.kit import Kit
+from lab.utf16 import js_length
+
+
+class Group(NamedTuple):
+    """Arms by their places among all: several as one system where ``together``, else one by itself."""
+
+    places: tuple[int, ...]
+    together: bool
+
+
+def grouped(arms: Sequence[Arm]) -> tuple[Group, ...]:
+    """Arms in groups that are done at once, then those that are not."""
+    groups: dict[Hashable, list[int]] = {}
+    alone: list[Group] = []
+    for at, arm in enumerate(arms):
+        key = arm.group_key() if isinstance(arm, SelectsMany) else None
+        if key is None:
+            alone.append(Group((at,), together=False))
+        else:
+            groups.setdefault(key, []).append(at)
+    return (*(Group(tuple(places), together=True) for places in groups.values()), *alone)
+
+
+class Heard(NamedTuple):
+    """A moment, and how many hard rules were in reach."""
+
+    moment: Moment
+    hard_rules: int
+
+
+@dataclass(slots=True)
+class Book:
+    """What a group injected, moment by moment; ``carried`` are memories that stand in the text besides the items.
+
+    ``arm`` is what the loop is given for it.
+    """
+
+    arm: Arm
+    places: tuple[int, ...]
+    recalls: list[ManyRecalls] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
+    carried: list[tuple[int, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A group as one arm of the loop; what it injects goes into ``recalls``."""
+
+    first: SelectsMany
+    arms: tuple[Arm, ...]
+    memories: Sequence[Memory]
+    recalls: list[ManyRecalls]
+
+    @property
+    def name(self) -> str:
+        """The first of its arms."""
+        return self.arms[0].name
+
+    def describe(self) -> ArmInfo:
+        """As its first arm, which none differs from in what the loop asks."""
+        return self.arms[0].describe()
+
+    def open(self, kit: Kit) -> MemorySystem:
+        """One system for all."""
+        return _Opened(self.first.open_many(self.arms, kit, self.memories), self.recalls)
+
+
+class _Opened(MemorySystem):
+    """The system of a group. Its answers to the loop are empty but for their status."""
+
+    def __init__(self, many: ManySystem, recalls: list[ManyRecalls]) -> None:
+        self.retrieval_key, self._many, self._recalls = many.retrieval_key, many, recalls
+
+    def open_retriever(self) -> Retriever:
+        """As the group says."""
+        return self._many.open_retriever()
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """Hand on what is born."""
+        self._many.remember(memories)
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Hand on what is forgotten."""
+        self._many.forget(keys)
+
+    def select(self, ask: Ask, found: Candidates) -> Recall:
+        """Select for every arm, and note it."""
+        recalls = self._many.select_many(ask, found)
+        self._recalls.append(recalls)
+        return Recall(status=recalls.status)
+
+    def close(self) -> None:
+        """Close the group."""
+        self._many.close()
+
+
+def seated(arms: Sequence[Arm], groups: Sequence[Group], memories: Sequence[Memory]) -> list[Book]:
+    """A book for every group."""
+    books = []
+    for places, together in groups:
+        first = arms[places[0]]
+        book = Book(first, places)
+        if together and isinstance(first, SelectsMany):
+            book.arm = Together(first, tuple(arms[at] for at in places), memories, book.recalls)
+        books.append(book)
+    return books
+
+
+class Writer:
+    """Writes the loop's answers into books."""
+
+    def __init__(self, books: Sequence[Book], memories: Sequence[Memory]) -> None:
+        self._books = {book.arm.name: book for book in books}
+        self._number = {memory.key: number for number, memory in enumerate(memories)}
+
+    def take(self, answered: Answered) -> None:
+        """Note one answer."""
+        import numpy as np
+
+        book, recall = self._books[answered.arm], answered.recall
+        book.heard.append(Heard(answered.moment, answered.hard_rules))
+        if isinstance(book.arm, Together):
+            return
+        number = self._number
+        rows = [number[item.id] for item in recall.items[: recall.injected]]
+        book.recalls.append(
+            ManyRecalls(
+                np.asarray([rows], np.int32).reshape(1, len(rows)),
+                np.asarray([js_length(recall.context)], np.int64),
+                np.asarray([answered.hard_kept], np.int64),
+            )
+        )
+        book.carried.append(tuple(number[key] for key in recall.pinned))

@@ -1,0 +1,139 @@
+"""Configurations of one group as one system: each moment is framed once, and every configuration selects from it.
+
+Configurations are of one group where they differ in nothing but what :mod:`lab.systems.openclaw.many.select` takes as
+an array: quotas, caps, penalty, window, decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lab.recordings.model import Memory
+from lab.retrieval.found import Found, Retrieval
+from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
+from lab.systems.kit import Kit
+from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.many.frames import Framer, Known
+from lab.systems.openclaw.many.pack import Packer
+from lab.systems.openclaw.many.select import Histories, knobs_of, select_many
+from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.select.policies import many_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | None:
+    """What the configurations of a group share; None for one that is not done together with others.
+
+    These are a policy that brings no fast path and, of flows, a digest, documents, fallback scopes, gated trust,
+    novelty, receipts inside the prompt, a policy loop, and the plugin's own flow.
+    """
+    if many_of(policy) is None:
+        return None
+    beyond = flow and (
+        config.upstream
+        or config.working_set.enabled
+        or config.docs.enabled
+        or (config.scope_policy.enabled and config.scope_policy.fallback_scopes)
+        or config.phases.trust != "off"
+        or config.phases.tier_mode != "live"
+        or "novelty" in config.phases.score
+        or (config.receipts.enabled and config.receipts.verbosity == "high")
+        or not config.auto_recall.enabled
+    )
+    if beyond:
+        return None
+    # What may differ within a group is made equal.
+    recall = replace(
+        config.auto_recall, quota=DEFAULT_QUOTA, strict_caps=True, repeat_penalty=0.0, repeat_window_turns=0
+    )
+    shared = replace(config, auto_recall=recall, phases=replace(config.phases, repeat_decay=""))
+    return policy, flow, repr(shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Configurations with one :func:`group_of`."""
+
+    configs: Sequence[EngineConfig]
+    policy: str
+    flow: bool
+
+
+class Many(ManySystem):
+    """A group in one conversation."""
+
+    def __init__(self, group: Group, kit: Kit, memories: Sequence[Memory]) -> None:
+        import numpy as np
+
+        first = self.config = group.configs[0]
+        retrieval = Retrieval(first.text, first.embedding)
+        self.retrieval_key: Hashable = retrieval
+        self._retrieval, self._kit = retrieval, kit
+        self._listing = Listing()
+        rows = kit.rows.of(memories)
+        self._hard = np.asarray([*(row.hard_rule for row in rows), False])
+        self._known = Known(rows)
+        self._framer = Framer(first, self._known, flow=group.flow)
+        self._arrange = many_of(group.policy)
+        self._knobs = knobs_of(group.configs)
+        self._packer = Packer(self._known, first.budget if group.flow else None)
+        self._histories: dict[str, Histories] = {}
+
+    def open_retriever(self) -> Retriever:
+        """A search of the memories from outside."""
+        return self._kit.retriever(self._retrieval)
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """List what is new."""
+        self._listing.add(self._kit.rows.of(memories))
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Lose what is gone."""
+        for row in self._kit.rows.known(keys):
+            self._listing.remove(row)
+
+    def select_many(self, ask: Ask, found: Found) -> ManyRecalls:
+        """Select for every configuration."""
+        import numpy as np
+
+        framer, known, arrange = self._framer, self._known, self._arrange
+        assert arrange is not None  # noqa: S101 - else there is no group
+        memories = Memories(
+            found.view,
+            found.rows,
+            found.by_id,
+            self._listing,
+            found.shared,
+            found.no_vector,
+            gone=found.gone,
+        )
+        frame = framer.frame(ask, memories)
+        places = max(0, self.config.max_items - len(frame.hard))
+        history = self._history(ask) if framer.repeats else None
+        times = history.times(frame.rows) if history else None
+        chosen = select_many(frame, self._knobs, arrange, places, times, known.none, rescored=framer.rescored)
+        injected, chars, cut = self._packer.pack(frame.hard, chosen)
+        if history and not ask.probe and (not frame.skipped or self._counts_all):
+            hits = np.where(np.isin(injected, frame.hard), known.none, injected) if frame.hard else injected
+            history.remember(hits)
+        # A text is cut where nothing but it is left; a rule that is cut is no rule.
+        rules: np.ndarray = np.where(cut > 0, 0, self._hard[injected].sum(1))
+        return ManyRecalls(injected, chars, rules, "skipped" if frame.skipped else "ok")
+
+    @property
+    def _counts_all(self) -> bool:
+        return self.config.phases.repeat_counts == "all_user_turns"
+
+    def _history(self, ask: Ask) -> Histories | None:
+        if ask.session is None:
+            return None
+        key = ask.session if self.config.phases.repeat_history == "session" else ""
+        found = self._histories.get(key)
+        if found is None:
+            found = self._histories[key] = Histories(self._knobs.windows, self._known.none)
+        return found

@@ -1,0 +1,120 @@
+"""One timed turn: who is fed and asked how, and what becomes of a system that breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import CannotMeasure
+from lab.latency.bench import Shelf, Subject, ask, ask_together, opened, pool_of, questions_of, retrieval_of, tools_over
+from lab.latency.memories import PoolWords
+from lab.recordings.model import Memory
+from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.sources import Sources, open_sources, prepare
+from lab.retrieval.retrievers import make_store
+from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
+from lab.systems.kit import Kit
+
+SIZE = 700
+
+
+@pytest.fixture(scope="module")
+def plan(operators: Path) -> Plan:
+    return make_plan(Asked(str(operators), "lab", ("hybrid", "verbatim", "seed_full", "oracle"), embedder="hashing"))
+
+
+@pytest.fixture(scope="module")
+def sources(plan: Plan) -> Sources:
+    found = open_sources(plan)
+    prepare(plan, plan.recordings, found, lambda _: None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shelf(plan: Plan, sources: Sources) -> Shelf:
+    pool, settings = pool_of(plan, sources), retrieval_of(plan).text
+    assert len(pool.real) < SIZE
+    made = Shelf(
+        "exact",
+        make_store("exact", pool.dimension, settings),
+        tools_over(plan, sources, "exact", pool, SIZE),
+    )
+    made.fill(pool, 0, SIZE, PoolWords(pool, settings))
+    return made
+
+
+@pytest.fixture
+def subjects(shelf: Shelf, plan: Plan) -> Iterator[dict[str, Subject]]:
+    with opened([shelf], plan) as made:
+        yield {one.seat.name: one for one in made}
+
+
+def test_an_arm_with_a_table_of_its_own_is_fed_what_stands_in_the_store(
+    subjects: dict[str, Subject], plan: Plan, sources: Sources
+) -> None:
+    """Both search the same memories alike, resampled ones among them."""
+    for question in questions_of(plan, sources, 12):
+        shared, own = (ask(subjects[name], question) for name in ("hybrid", "verbatim"))
+        assert [item.id for item in own.recall.items] == [item.id for item in shared.recall.items]
+        assert own.timings.keys() == shared.timings.keys()
+
+
+def test_only_who_is_told_the_gold_is_told_it(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
+    question = next(one for one in questions_of(plan, sources, 200) if one.told.grades)
+    assert not question.ask.grades
+    assert {item.id for item in ask(subjects["oracle"], question).recall.items} == set(question.told.grades)
+
+
+@dataclass(frozen=True)
+class Breaking:
+    """An arm that breaks in one of its calls, when it is called once more than ``after`` times."""
+
+    where: str
+    after: int = 1
+    name: str = "breaking"
+
+    def describe(self) -> ArmInfo:
+        return ArmInfo(self.name, "breaking", 6, 6)
+
+    def open(self, kit: Kit) -> BreakingSystem:
+        return BreakingSystem(self)
+
+
+class BreakingSystem(MemorySystem):
+    def __init__(self, arm: Breaking) -> None:
+        self.arm, self.calls = arm, 0
+
+    def _call(self, where: str) -> None:
+        self.calls += where == self.arm.where
+        if self.calls > self.arm.after:
+            raise RuntimeError("the secret words of a memory")
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        self._call("remember")
+
+    def recall(self, ask: Ask) -> Recall:
+        self._call("recall")
+        return Recall()
+
+
+def broken(plan: Plan, arm: Breaking) -> Plan:
+    return replace(plan, arms=(arm,), infos=(arm.describe(),))
+
+
+def test_a_system_that_raises_ends_the_measurement(shelf: Shelf, plan: Plan, sources: Sources) -> None:
+    first, second = questions_of(plan, sources, 2)
+    with opened([shelf], broken(plan, Breaking("recall"))) as (subject,):
+        assert not ask(subject, first).passed_over
+        with pytest.raises(CannotMeasure, match=r"arm 'breaking': recall failed at .*: RuntimeError in recall") as told:
+            ask(subject, second)
+        assert "secret" not in str(told.value)
+        with pytest.raises(CannotMeasure, match="recall failed"):
+            ask_together(shelf, [subject.seat], second)
+    with (
+        pytest.raises(CannotMeasure, match="arm 'breaking': RuntimeError in remember"),
+        opened([shelf], broken(plan, Breaking("remember", 0))),
+    ):
+        pass

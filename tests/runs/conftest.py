@@ -1,0 +1,64 @@
+"""A run of three shipped conversations through two policies and a random arm, to be tampered with."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory, open_run
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "random")
+
+
+@pytest.fixture(scope="session")
+def asked(operators: Path) -> Asked:
+    """What is replayed."""
+    golden = operators.parents[1] / "golden" / "operators"
+    return Asked(str(operators), "lab", ARMS, golden=str(golden), scope="recorded", embedder="hashing", limit=3)
+
+
+@pytest.fixture(scope="session")
+def sound(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run that nobody touched."""
+    return run_replay(asked, tmp_path_factory.mktemp("sound") / "run").run
+
+
+@pytest.fixture
+def run(sound: RunDirectory, tmp_path: Path) -> RunDirectory:
+    """A copy of it."""
+    shutil.copytree(sound.path, tmp_path / "run")
+    return open_run(tmp_path / "run")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Lab = Callable[..., Ended]
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    """Runs a command as the console does, in this process."""
+    from lab.cli.main import main
+
+    def call(*words: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["lab", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), said.out, said.err)
+
+    return call

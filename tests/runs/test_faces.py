@@ -1,0 +1,182 @@
+"""What every face says first of a run that is a trial, and what becomes of a verdict that is stale."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from lab.gate.outputs import write_verdict
+from lab.gate.policy import SHIPPED, read_policy
+from lab.gate.verdict import judge
+from lab.notebook import open_run as open_notebook
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.report.build import build_report
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.manifest import HardRules, Labels, Migrated
+from lab.runs.trial import trial, trial_line
+from lab.view.index import Index
+from lab.view.pages import Viewer
+from lab.view.recorded import Recorded
+
+SAID = "trial: embedder hashing, which is for tests; 3 conversations, the first ones"
+Lab = Callable[..., Any]
+
+
+def _unfolded(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("score",),
+        ("compare",),
+        ("compare", "--format", "markdown"),
+        ("compare", "--format", "latex"),
+        ("gate",),
+    ],
+)
+def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+    command, *options = words
+    ended = lab(command, run.path, *options)
+    lines = ended.out.splitlines()
+    table = next(place for place, line in enumerate(lines) if {"─", "|", "&"} & {*line})
+    head = _unfolded("\n".join(lines[:table]))
+    assert SAID in head
+    assert "trial" in lines[0]
+
+
+@pytest.mark.parametrize("words", [("score",), ("compare",), ("gate",)])
+def test_json_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+    value = json.loads(lab(*words, run.path, "--json").out)
+    assert value["trial"] == list(trial(run.manifest))
+
+
+def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: Asked, lab: Lab) -> None:
+    words = ["replay", asked.path, "--format", "lab", "--golden", str(asked.golden), "--scope", "recorded"]
+    words += [word for arm in asked.arms for word in ("--arm", arm)]
+    ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
+    assert _unfolded(ended.out).startswith(SAID)
+    assert "0 done, 3 skipped" in ended.out
+    assert "complete (trial)" in lab("runs", "list", run.path.parent).out
+
+
+def test_verdict_files_say_that_it_is_a_trial(run: RunDirectory, tmp_path: Path) -> None:
+    verdict = judge(read_policy("rollout"), run)
+    write_verdict(verdict, tmp_path / "verdict")
+    assert list(json.loads((tmp_path / "verdict" / "verdict.json").read_bytes()))[:2] == ["schema", "trial"]
+    root = ElementTree.fromstring((tmp_path / "verdict" / "verdict.xml").read_bytes())
+    assert root.get("name") == SAID
+    said = [one.get("value") for one in root.iter("property") if one.get("name") == "trial"]
+    assert said == list(trial(run.manifest))
+
+
+def test_pages_say_that_it_is_a_trial(run: RunDirectory) -> None:
+    build_report(run)
+    markdown = (run.path / "report.md").read_text("utf-8")
+    assert markdown.splitlines()[0] == f"# Recall report ({SAID})"
+    assert f"<h1>Recall report ({SAID})</h1>" in (run.path / "report.html").read_text("utf-8")
+    assert json.loads((run.path / "report.json").read_bytes())["title"] == f"Recall report ({SAID})"
+    page = Viewer(Index(run), Recorded(run), with_text=False).conversations({})
+    assert SAID in page[: page.index("</header>")]
+    assert SAID in repr(open_notebook(run.path))
+    assert SAID in repr(open_notebook(run.path).compare("tier_first_v1", "tier_quota_v1"))
+
+
+def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
+    manifest = sound.manifest
+    resolved = replace(
+        manifest.resolved,
+        faults=("fts_error", "slow_embedding"),
+        labels=Labels("sampled", 0.1, 0.63, 4),
+        hard_rules=HardRules(2, 4),
+        categories="detected",
+        store="lancedb",
+    )
+    asked = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
+    other = replace(manifest, resolved=resolved, asked=asked, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
+    assert trial_line(trial(other)) == (
+        "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
+        "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules a conversation drawn; categories "
+        "detected; store lancedb; own configuration of mine; at most 6 items asked for; migrated from schema 3, "
+        "digests taken then; not complete"
+    )
+
+
+def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
+    resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
+    manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
+    assert trial(manifest) == ()
+    assert trial_line(()) is None
+
+
+def _judged(run: RunDirectory, policy: str = "rollout") -> None:
+    write_verdict(judge(read_policy(policy), run), run.path)
+
+
+def _pages(run: RunDirectory) -> str:
+    build_report(run)
+    return (run.path / "report.md").read_text("utf-8")
+
+
+def test_current_verdict_is_shown(run: RunDirectory) -> None:
+    _judged(run)
+    text = _pages(run)
+    assert "## INCONCLUSIVE: rollout" in text
+    assert "stale" not in text
+
+
+def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, asked: Asked) -> None:
+    _judged(run)
+    run.receipts(run.conversations[0]).unlink()
+    again = run_replay(asked, run.path).run
+    text = _pages(again)
+    assert "INCONCLUSIVE: rollout" not in text
+    assert "verdict.json is stale and is not shown: it was made from something else than this run holds now" in text
+    assert "Judge again with lab gate" in text
+    _judged(again)
+    assert "INCONCLUSIVE: rollout" in _pages(again)
+
+
+def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: Asked, tmp_path: Path) -> None:
+    other = run_replay(replace(asked, limit=2), tmp_path / "other").run
+    _judged(other)
+    shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
+    assert "made from something else than this run holds" in _pages(run)
+
+
+def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
+    policy = tmp_path / "mine.toml"
+    policy.write_bytes((SHIPPED / "rollout.toml").read_bytes().replace(b'name = "rollout"', b'name = "mine"'))
+    _judged(run, str(policy))
+    assert "INCONCLUSIVE: mine" in _pages(run)
+    policy.write_text(policy.read_text("utf-8").replace("margin = 0.02", "margin = 0.04", 1), "utf-8")
+    assert "is not shown: policy mine asks something else now" in _pages(run)
+
+
+def test_verdict_against_a_run_that_has_changed_is_not_shown(
+    run: RunDirectory, sound: RunDirectory, asked: Asked, tmp_path: Path
+) -> None:
+    shutil.copytree(sound.path, tmp_path / "base")
+    base = open_run(tmp_path / "base")
+    write_verdict(judge(read_policy("nightly"), run, against=base), run.path)
+    assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
+    base.receipts(base.conversations[0]).unlink()
+    run_replay(asked, base.path)
+    assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
+
+
+def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDirectory) -> None:
+    _judged(run)
+    path = run.path / "verdict.json"
+    value = json.loads(path.read_bytes())
+    path.write_text(json.dumps({name: one for name, one in value.items() if name not in ("evidence", "trial")}))
+    assert "is not shown: it does not say what it was made from" in _pages(run)

@@ -1,0 +1,104 @@
+"""The manifest as a record, as JSON and as a schema, and records in general."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lab.errors import UnusableInput
+from lab.runs.directory import RunDirectory
+from lab.runs.manifest import Manifest, Migrated, Shard, manifest_schema
+from lab.runs.records import from_json, schema_of, to_json
+
+
+def _validator() -> Any:
+    jsonschema.Draft202012Validator.check_schema(manifest_schema())
+    return jsonschema.Draft202012Validator(manifest_schema())
+
+
+def test_manifest_is_the_same_after_json(sound: RunDirectory) -> None:
+    value = json.loads(json.dumps(to_json(sound.manifest)))
+    assert from_json(Manifest, value, "manifest") == sound.manifest
+
+
+def test_written_manifest_is_valid_by_its_schema(sound: RunDirectory) -> None:
+    _validator().validate(json.loads((sound.path / "manifest.json").read_bytes()))
+    other = replace(sound.manifest, shard=Shard(1, 2, ("a",)), migrated=Migrated(3, "0.1.0", ("why",)))
+    _validator().validate(json.loads(json.dumps(other.as_json())))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "finished"},
+        {"schema_version": 3},
+        {"recall_points": {"a": "many"}},
+        {"colour": "red"},
+        {"files": {"golden.jsonl": 7}},
+    ],
+)
+def test_schema_refuses_what_the_reader_refuses(sound: RunDirectory, change: dict[str, Any]) -> None:
+    value = json.loads((sound.path / "manifest.json").read_bytes()) | change
+    assert not _validator().is_valid(value)
+
+
+def test_schema_command_prints_the_schema(lab: Any) -> None:
+    assert json.loads(lab("runs", "schema").out) == json.loads(lab("runs", "schema", "--json").out) == manifest_schema()
+
+
+def test_manifest_says_what_the_issue_asks_of_an_arm(sound: RunDirectory) -> None:
+    arm = sound.arm("tier_quota_v1")
+    assert (arm.system, arm.cutoff, arm.depth, arm.writes, arm.version) == ("tier_quota_v1", 6, 6, False, None)
+    assert sound.manifest.resolved.source == "given"
+    points = sound.manifest.recall_points
+    assert {name: sound.read_receipts(name, ("arm",)).num_rows for name in points} == {
+        name: 3 * count for name, count in points.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A record within another."""
+
+    number: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """One field of every kind."""
+
+    text: str
+    many: tuple[Inner, ...]
+    by_name: Mapping[str, int | None]
+    anything: object = None
+    flag: bool = False
+
+
+def test_records_of_every_kind_come_back() -> None:
+    one = Outer("x", (Inner(1), Inner(2.5)), {"a": 1, "b": None}, {"any": ["thing"]}, True)
+    value = json.loads(json.dumps(to_json(one)))
+    assert from_json(Outer, value, "here") == one
+    jsonschema.Draft202012Validator(schema_of(Outer)).validate(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"text": 7}, "here: field 'text': expected a string, found a number"),
+        ({"many": [{}]}, r"here: field 'many'\[0\]: has no field 'number'"),
+        ({"many": [{"number": True}]}, r"field 'many'\[0\]: field 'number': expected a number, found true or false"),
+        ({"by_name": {"a": "one"}}, "field 'by_name': 'a': expected a number, found a string"),
+        ({"flag": 1}, "field 'flag': expected true or false, found a number"),
+        ({"other": 1}, "here: unknown key 'other'"),
+    ],
+)
+def test_record_of_another_shape_is_refused_with_its_place(change: dict[str, Any], told: str) -> None:
+    value = {"text": "x", "many": [], "by_name": {}} | change
+    with pytest.raises(UnusableInput, match=told):
+        from_json(Outer, value, "here")
+    assert not jsonschema.Draft202012Validator(schema_of(Outer)).is_valid(value)

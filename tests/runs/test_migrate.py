@@ -1,0 +1,164 @@
+"""Runs, baselines, plans and policies of version 0.1, brought forward or refused with the reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import Incomplete, UnusableInput
+from lab.files import digest, sha256_file
+from lab.gate.policy import SHIPPED as POLICIES
+from lab.measures.score import score_run
+from lab.nightly.baselines import bless, get, open_baseline
+from lab.nightly.migrate import migrate
+from lab.nightly.plan import SHIPPED as PLANS
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.tables import read_table, write_table
+from lab.runs.trial import trial
+
+NEW = ("recall_points", "files", "sha256")
+
+
+def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
+    """The run as version 0.1 wrote it: a manifest of schema 3."""
+    path = run.path / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    for name in NEW:
+        del manifest[name]
+    del manifest["resolved"]["source"]
+    for arm in manifest["resolved"]["arms"]:
+        del arm["cutoff"], arm["writes"]
+    manifest["schema_version"] = 3
+    manifest["run_key"] = digest(manifest["resolved"])
+    manifest["environment"]["git"] = None
+    change(manifest)
+    path.write_text(json.dumps(manifest, indent=2), "utf-8")
+    return run.path
+
+
+def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+    source = _aged(run)
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; `lab migrate .* OUT` brings it"):
+        open_run(source)
+    done = migrate(source, tmp_path / "new")
+    brought = open_run(tmp_path / "new")
+    assert list(score_run(brought)) == list(score_run(sound))
+    assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
+    assert (done.kind, brought.manifest.recall_points) == ("run", sound.manifest.recall_points)
+    assert brought.manifest.resolved == sound.manifest.resolved
+    assert brought.manifest.comparable_key == sound.manifest.comparable_key
+    assert "migrated from schema 3, digests taken then" in trial(brought.manifest)
+    assert done.notes[0].startswith("digests were taken when it was migrated")
+    assert migrate(source, tmp_path / "new") == done
+
+
+def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
+    run: RunDirectory, asked: Asked, tmp_path: Path
+) -> None:
+    brought = migrate(_aged(run), tmp_path / "new")
+    assert run_replay(asked, tmp_path / "new").skipped == tuple(run.conversations)
+    assert brought.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda one: one.update(schema_version=2),
+            "schema_version 2, and receipts of before schema 3 do not hold",
+        ),
+        (lambda one: one.update(schema_version=9), "schema_version 9, and this version knows those up to 4"),
+        (lambda one: one.update(schema_version=None), "schema_version None"),
+        (lambda one: one.update(kind="lab.other"), "is no manifest of a run"),
+        (lambda one: one.update(status="started"), "is not finished; finish it with the version that began it"),
+        (lambda one: one["resolved"]["arms"][0].pop("config"), r"arms\[0\]: has no field 'config'"),
+        (lambda one: one["resolved"].pop("labels"), "resolved: has no field 'labels'"),
+    ],
+)
+def test_run_that_cannot_be_brought_forward_says_why(
+    run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
+) -> None:
+    with pytest.raises(UnusableInput, match=told):
+        migrate(_aged(run, change), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_of_this_version_needs_no_migration(run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="is a run of this version already"):
+        migrate(run.path, tmp_path / "new")
+
+
+@pytest.mark.parametrize("keep", [lambda row: row["arm"] != "random" or row["seq"] > 9, lambda row: not row["probe"]])
+def test_run_with_rows_missing_is_not_brought_forward(
+    run: RunDirectory, tmp_path: Path, keep: Callable[[dict[str, Any]], bool]
+) -> None:
+    source, path = _aged(run), run.receipts(run.conversations[0])
+    table = read_table(path)
+    write_table(table.take([place for place, row in enumerate(table.to_pylist()) if keep(row)]), path)
+    with pytest.raises(Incomplete, match=f"{path.name}: has "):
+        migrate(source, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    bless(folder, run, "good", date="2026-01-01", note="why")
+    bless(folder, run, "bad", date="2026-01-02")
+    # As version 0.1 kept it: the object is named by the digests of its files.
+    aged = _aged(RunDirectory(get(folder, "good").path, run.manifest))
+    files = json.loads((aged / "object.json").read_bytes()) | {"manifest.json": sha256_file(aged / "manifest.json")}
+    (aged / "object.json").write_text(json.dumps(files), "utf-8")
+    key = digest(files)
+    aged.rename(aged.with_name(key))
+    for name, meant in (("good", key), ("bad", "0" * 64)):
+        path = folder / "names" / f"{name}.json"
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"object": meant}), "utf-8")
+    done = migrate(folder, tmp_path / "new")
+    assert (done.names, [name for name, _ in done.refused]) == (("good",), ["bad"])
+    assert "is missing" in done.refused[0][1]
+    found = get(tmp_path / "new", "good")
+    assert (found.now.date, found.now.note) == ("2026-01-01", "why")
+    assert list(score_run(open_baseline(found))) == list(score_run(sound))
+
+
+@pytest.mark.parametrize("source", [POLICIES / "rollout.toml", PLANS / "operators.toml"])
+def test_plan_or_policy_that_can_be_read_is_taken_as_it_is(tmp_path: Path, source: Path) -> None:
+    done = migrate(source, tmp_path / "new.toml")
+    assert (tmp_path / "new.toml").read_bytes() == source.read_bytes()
+    assert done.notes[0].startswith("its form has not changed")
+    with pytest.raises(UnusableInput, match="exists; name a new file"):
+        migrate(source, tmp_path / "new.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
+)
+def test_plan_or_policy_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "old.toml").write_text(text, "utf-8")
+    with pytest.raises(UnusableInput, match=told):
+        migrate(tmp_path / "old.toml", tmp_path / "new.toml")
+    assert not (tmp_path / "new.toml").exists()
+
+
+def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
+        migrate(tmp_path, tmp_path / "new")
+
+
+def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
+    run: RunDirectory, tmp_path: Path, lab: Callable[..., Any]
+) -> None:
+    bless(tmp_path / "old", run, "bad", date="2026-01-02")
+    ended = lab("migrate", _aged(run), tmp_path / "new", "--json")
+    assert (ended.code, json.loads(ended.out)["kind"]) == (0, "run")
+    shutil.rmtree(tmp_path / "old" / "objects")
+    ended = lab("migrate", tmp_path / "old", tmp_path / "none")
+    assert (ended.code, "not brought forward: bad:" in ended.out) == (4, True)

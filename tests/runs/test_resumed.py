@@ -1,0 +1,172 @@
+"""A run is of one engine: it is not gone on with under other code or packages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import lab.runs.resume as resume
+from lab.errors import Altered, OtherArguments
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory, open_run
+from lab.runs.environment import decisive, environment, tolerated
+from lab.runs.manifest import Environment
+
+NOW = environment()
+
+
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    monkeypatch.setattr(resume, "environment", lambda: replace(NOW, **changes))
+
+
+def _packages(**changes: str | None) -> dict[str, str | None]:
+    return {**NOW.packages, **changes}
+
+
+@pytest.mark.parametrize("done", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"code": "0" * 64}, "another code [0-9a-f]{12} -> 000000000000"),
+        ({"packages": _packages(numpy="1.0")}, "another numpy .* -> 1.0"),
+        ({"packages": _packages(torch=None)}, "another torch .* -> none"),
+        ({"python": "3.99.0"}, "another Python 3.11 -> 3.99"),
+    ],
+)
+def test_resume_on_another_engine_is_refused(
+    run: RunDirectory,
+    asked: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    done: int,
+    changes: dict[str, object],
+    told: str,
+) -> None:
+    for conversation in run.conversations[done:]:
+        run.receipts(conversation).unlink()
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    _elsewhere(monkeypatch, **changes)
+    with pytest.raises(OtherArguments, match=rf"{told}.*choose another --out, or `lab runs rm") as refused:
+        run_replay(asked, run.path)
+    assert refused.value.exit_code == 2
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"platform": "Plan9"},
+        {"machine": "m68k"},
+        {"python": "3.11.99"},
+        {"packages": _packages(pandas="9.9")},
+        {"git": None},
+    ],
+)
+def test_resume_elsewhere_is_tolerated_and_told(
+    run: RunDirectory, asked: Asked, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> None:
+    run.receipts(run.conversations[1]).unlink()
+    _elsewhere(monkeypatch, **changes)
+    heard: list[str] = []
+    outcome = run_replay(asked, run.path, announce=heard.append)
+    assert outcome.done == (run.conversations[1],)
+    told = [line for line in heard if "goes on elsewhere than it began" in line]
+    assert len(told) == sum(name in changes for name in ("platform", "machine", "python"))
+    assert open_run(run.path).manifest.environment == run.manifest.environment
+
+
+def test_every_difference_of_two_machines_is_named_once() -> None:
+    other = Environment("3.99.1", "Plan9", "m68k", {}, "0" * 64)
+    names = [one.split()[0] for one in (*decisive(NOW, other), *tolerated(NOW, other))]
+    known = [name for name in ("recall-lab", "torch", "numpy", "pyarrow", "orjson", "pyuca") if NOW.packages[name]]
+    assert len(names) == len(set(names))
+    assert {"code", "Python", "platform", "machine", *known} <= set(names)
+    assert (decisive(NOW, NOW), tolerated(NOW, NOW)) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["receipts", "latency"])
+def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: Asked, kind: str) -> None:
+    path = run.path / kind / run.receipts(run.conversations[0]).name
+    path.write_bytes(path.read_bytes()[:-1])
+    run.receipts(run.conversations[1]).unlink()
+    with pytest.raises(Altered, match=rf"{path.name}: damaged or altered .*; delete it and run the same replay again"):
+        run_replay(asked, run.path)
+    path.unlink()
+    outcome = run_replay(asked, run.path)
+    assert set(outcome.done) == set(run.conversations[:2])
+    after = open_run(run.path)
+    for conversation in after.conversations:
+        after.read_receipts(conversation)
+        assert after.read_latency(conversation) is not None
+
+
+def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: Asked) -> None:
+    path = run.path / "golden.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"grade": 1', b'"grade": 2', 1))
+    with pytest.raises(Altered, match=r"golden\.jsonl: damaged or altered"):
+        run_replay(asked, run.path)
+    path.unlink()
+    run_replay(asked, run.path)
+    assert path.read_bytes() == data
+
+
+def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: Asked, tmp_path: Path) -> None:
+    """So it is where the power went between two files, and where somebody put receipts into an unfinished run."""
+    conversation = run.conversations[0]
+    receipts = run.receipts(conversation).read_bytes()
+    begun = RunDirectory(
+        tmp_path / "begun", run.manifest.ended("started", {"golden.jsonl": run.digests["golden.jsonl"]})
+    )
+    shutil.copytree(run.path, begun.path)
+    resume._write_manifest(begun)
+    assert open_run(begun.path).done() == []
+    outcome = run_replay(asked, begun.path)
+    assert (outcome.done, outcome.skipped) == (tuple(run.conversations), ())
+    assert begun.receipts(conversation).read_bytes() == receipts
+    assert open_run(begun.path).manifest.resolved == run.manifest.resolved
+
+
+def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
+    sound: RunDirectory, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after any file, a run is open to the same command, and what is in it by then can be trusted."""
+    written: list[Path] = []
+    real: Callable[..., None] = resume.write_whole
+
+    class Killed(BaseException):
+        pass
+
+    def write(path: Path, data: bytes, **how: bool) -> None:
+        if len(written) == limit:
+            raise Killed
+        real(path, data, **how)
+        written.append(path)
+
+    monkeypatch.setattr(resume, "write_whole", write)
+    for limit in range(40):
+        out = tmp_path / f"killed{limit}"
+        written.clear()
+        try:
+            run_replay(asked, out)
+        except Killed:
+            pass
+        else:
+            break
+        if (out / "manifest.json").exists():
+            left = open_run(out)
+            for conversation in left.done():
+                left.read_receipts(conversation)
+                left.read_latency(conversation)
+        monkeypatch.setattr(resume, "write_whole", real)
+        ended = run_replay(asked, out).run
+        monkeypatch.setattr(resume, "write_whole", write)
+        assert ended.manifest.status == "complete"
+        assert not (out / "digests").exists()
+        for conversation in sound.conversations:
+            assert ended.receipts(conversation).read_bytes() == sound.receipts(conversation).read_bytes()
+    assert limit == 2 + 3 * len(sound.conversations) + 1

@@ -1,0 +1,143 @@
+"""Every policy that brings a fast path selects by it as by itself, on candidates that no recording has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from lab.embedding.embedder import embedder_named
+from lab.embedding.vectors import Vectors
+from lab.recordings.model import LABELS, Memory
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.found import Found
+from lab.systems.contract import Ask
+from lab.systems.kit import Kit, Tools
+from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
+from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig, Phases
+from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.select.outcome import Quota
+from lab.systems.openclaw.select.policies import MANY, POLICIES
+from lab.utf16 import js_length
+
+FAST = [name for name, policy in POLICIES.items() if policy in MANY]
+TIES = (0.1, 0.25, 0.25, 0.5)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A view with scores that were made up: many are equal."""
+
+    memories: Sequence[Memory]
+    worded: Sequence[float | None]
+    near: Sequence[float]
+
+    def search(self, where: Filter, limit: int) -> Lanes:
+        allowed = [
+            row
+            for row, memory in enumerate(self.memories)
+            if (where.labels is None or memory.label in where.labels) and where.scope in (None, memory.scope)
+        ]
+        fts = sorted((-score, row) for row in allowed if (score := self.worded[row]) is not None)
+        vec = sorted((self.near[row], row) for row in allowed)
+        return Lanes(
+            [Hit(row, -score) for score, row in fts][:limit],
+            [Hit(row, 1 / (1 + distance), distance) for distance, row in vec][:limit],
+        )
+
+
+@some.composite
+def conversations(draw: some.DrawFn) -> tuple[list[Memory], list[tuple[str, Scored]]]:
+    """Memories, and the session and the scores of some moments."""
+    memories = [
+        Memory(
+            f"c/s1/t1#{number}",
+            f"memory {number} " + "pear " * draw(some.integers(0, 30)),
+            "pears",
+            visible_from=0,
+            created_at=draw(some.integers(1, 3)),
+            label=draw(some.sampled_from(LABELS)),
+            hard_rule=draw(some.integers(0, 6)) == 0,
+        )
+        for number in range(draw(some.integers(1, 14)))
+    ]
+    count = len(memories)
+    scored = some.builds(
+        Scored,
+        some.just(memories),
+        some.lists(some.none() | some.sampled_from(TIES), min_size=count, max_size=count),
+        some.lists(some.sampled_from((*TIES, 1.7)), min_size=count, max_size=count),
+    )
+    moments = some.tuples(some.sampled_from(["s1", "s1", "s2"]), scored)
+    return memories, draw(some.lists(moments, min_size=1, max_size=5))
+
+
+def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
+    quotas = some.builds(Quota, some.integers(0, 4), some.integers(0, 4), some.integers(0, 3))
+    recall = some.builds(
+        AutoRecall,
+        skip_trivial_prompts=some.just(False),
+        quota=quotas,
+        strict_caps=some.booleans(),
+        repeat_window_turns=some.integers(0, 4),
+        repeat_penalty=some.sampled_from((0.0, 0.2, 0.6, 1.0)),
+    )
+    return some.tuples(recall, some.sampled_from(("compounding", "linear", "once", "literal")))
+
+
+@pytest.mark.parametrize("flow", [False, True])
+@pytest.mark.parametrize("policy", FAST)
+@settings(deadline=None)
+@given(
+    conversations(),
+    some.lists(configurations(), min_size=1, max_size=4),
+    some.integers(1, 6),
+    some.booleans(),
+    some.sampled_from((160, 500, 12_000)),
+)
+def test_many_selects_as_each_by_itself(
+    policy: str,
+    flow: bool,
+    conversation: tuple[list[Memory], list[tuple[str, Scored]]],
+    drawn: list[tuple[AutoRecall, str]],
+    places: int,
+    rescored: bool,
+    chars: int,
+) -> None:
+    memories, moments = conversation
+    score = Phases().score if rescored else ()
+    configs = [
+        EngineConfig(
+            auto_recall=replace(recall, max_items=places, selection_mode=policy),
+            budget=Budget(max_chars=chars),
+            phases=Phases(repeat_decay=decay, score=score),
+        )
+        for recall, decay in drawn
+    ]
+    arms = [(FlowArm if flow else PolicyArm)(f"{at}", policy, config) for at, config in enumerate(configs)]
+    assert len({arm.group_key() for arm in arms} - {None}) == 1
+    vectors = Vectors(embedder_named("hashing"))
+
+    def none_is_made(_: object) -> None:
+        raise AssertionError("candidates are handed over")
+
+    tools = Tools("c", embedder_named("hashing"), vectors, none_is_made, none_is_made)  # type: ignore[arg-type]
+    many = arms[0].open_many(arms, Kit(tools, "0"), memories)
+    systems: list[FlowSystem | PolicySystem] = [arm.open(Kit(tools, arm.name)) for arm in arms]
+    for one in (many, *systems):
+        one.remember(memories)
+    rows = tools.rows.of(memories)
+    for number, (session, view) in enumerate(moments):
+        ask = Ask(f"t{number}", "which pears are late", 10 + number, session=session)
+        found = Found(view, rows, {row.id: row for row in rows})
+        recalls = many.select_many(ask, found)
+        for at, system in enumerate(systems):
+            wanted = system.select(ask, found)
+            keys = [memories[row].key for row in recalls.injected[at] if row != len(memories)]
+            assert keys == [item.id for item in wanted.items[: wanted.injected]]
+            assert recalls.chars[at] == js_length(wanted.context)
+            kept = sum(memories[row].hard_rule for row in recalls.injected[at] if row != len(memories))
+            assert recalls.rules[at] in (0, kept)

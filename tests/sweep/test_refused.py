@@ -1,0 +1,92 @@
+"""What a sweep cannot do or measure is told, and no figure comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.errors import CannotMeasure, UnusableInput
+from lab.replay.embedders import embedder_notes
+from lab.replay.plan import Asked
+from lab.sweep import saturation as of_saturation
+from lab.sweep import sweep as of_sweep
+from lab.sweep.grid import grid_of
+from lab.sweep.sweep import read_manifest, sweep
+from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
+from lab.systems.kit import Kit
+from lab.systems.spec import ArmSpec
+
+GRID = {"arm": "none", "grid": {"autoRecall.maxItems": [2, 4]}}
+
+
+@dataclass(frozen=True)
+class Raising:
+    """An arm that raises at one turn, and says a word of the recording in its error."""
+
+    name: str
+
+    def describe(self) -> ArmInfo:
+        return ArmInfo(self.name, "raising", 6, 6, labelled=True)
+
+    def open(self, kit: Kit) -> MemorySystem:
+        return RaisingSystem()
+
+
+class RaisingSystem(MemorySystem):
+    def recall(self, ask: Ask) -> Recall:
+        if ask.turn == "two-desks/s02/t01":
+            raise KeyError("a word of a memory")
+        return Recall()
+
+
+def test_a_failed_recall_ends_a_sweep_by_arm_turn_and_failure(
+    operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(spec: ArmSpec) -> Arm:
+        return Raising(spec.name)
+
+    monkeypatch.setattr(of_sweep, "make_arm", make)
+    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    with pytest.raises(CannotMeasure) as caught:
+        sweep(asked, grid_of(GRID, "here"), tmp_path / "sweep")
+    said = str(caught.value)
+    assert said.startswith("two-desks/s02/t01: arm none#0 failed: KeyError in recall at ")
+    assert "a word" not in said
+    assert not list((tmp_path / "sweep" / "parts").glob("*"))
+
+
+def test_a_failed_recall_ends_a_saturation(operators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = of_saturation.make_plan
+
+    def with_raising(asked: Asked) -> object:
+        from dataclasses import replace
+
+        plan = plain(asked)
+        arm = Raising("raising")
+        return replace(plan, arms=(*plan.arms, arm), infos=(*plan.infos, arm.describe()))
+
+    monkeypatch.setattr(of_saturation, "make_plan", with_raising)
+    with pytest.raises(CannotMeasure, match="two-desks/s02/t01: arm raising failed: KeyError in recall"):
+        of_saturation.saturation(operators / "two-desks.jsonl", "lab", seeds=1, embedder="hashing")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"source": "captured"}, "a sweep scores memories that are given"), ({"faults": ("fts_error",)}, "no faults")],
+)
+def test_captured_memories_and_faults_are_refused(
+    operators: Path, tmp_path: Path, asked: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UnusableInput, match=said):
+        sweep(Asked(str(operators), "lab", (), **asked), grid_of(GRID, "here"), tmp_path / "sweep")  # type: ignore[arg-type]
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_another_embedder_than_the_configurations_name_is_told(operators: Path, tmp_path: Path) -> None:
+    value = {**GRID, "arm": "tier_quota_v1", "config": {"embedding": {"model": "text-embedding-3-small"}}}
+    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    sweep(asked, grid_of(value, "here"), tmp_path / "sweep")
+    (note,) = embedder_notes(read_manifest(tmp_path / "sweep")["resolved"])
+    assert note.startswith("embedder: the configuration of arm tier_quota_v1 names text-embedding-3-small; ")
