@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.shape import named
+from lab.words import free_of_credentials
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
@@ -240,8 +242,24 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def require_finite(path: Path, *, pipes: bool = False) -> None:
+    """Refuse a device, a socket and a named pipe: reading them may never end. A missing file is left to the reader.
+
+    A pipe that the shell made, ``/dev/stdin`` or ``<(command)``, has a writer, so it is taken; with ``pipes``, any is.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    piped = stat.S_ISFIFO(mode) and (pipes or path.as_posix().startswith(("/dev/", "/proc/")))
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise UnusableInput(f"{path}: is {kind}, not a file; copy what it gives into a file first")
+
+
 def read_text(path: Path) -> str:
-    """The UTF-8 text of ``path``; a missing file, a folder or other bytes are :class:`UnusableInput`."""
+    """The UTF-8 text of ``path``; a missing file, a folder, a device or other bytes are :class:`UnusableInput`."""
+    require_finite(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -261,7 +279,17 @@ def read_json(path: Path, *, once: bool = False) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """The value of a JSON or JSON5 text."""
+    """The value of a JSON or JSON5 text, without the credentials of the URIs in it.
+
+    What a configuration says comes back in manifests, reports and messages, and no part of the lab has a use for them.
+    """
+    try:
+        return free_of_credentials(_json5(text, where))
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+
+
+def _json5(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -284,16 +312,28 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The table in ``path``; what is not TOML is :class:`UnusableInput` with line and column."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # A number of more digits than Python converts is no TOMLDecodeError.
         raise UnusableInput(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise UnusableInput(f"{path}: TOML is nested too deeply") from None
 
 
 def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:
     """Each non-blank line of a JSON Lines file as ``(line number, value)``, whatever the value is."""
-    # Split at newlines alone: str.splitlines would also cut at U+2028, which JSON allows inside a string.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
-            yield number, _parse(line, path, number, pairs=_once)
+    require_finite(path)
+    try:
+        with path.open("rb") as file:
+            # Line by line, for a file may be long; at newlines alone: JSON allows U+2028 inside a string.
+            for number, line in enumerate(file, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if text and not text.isspace():
+                    value, text, line = _parse(text, path, number, pairs=_once), "", b""
+                    yield number, value
+    except (OSError, UnicodeDecodeError):
+        # It says what is wrong, and of bytes that are no text, where they are in the file.
+        read_text(path)
+        raise
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

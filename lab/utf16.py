@@ -15,6 +15,15 @@ WHITESPACE = (
 )
 
 
+def half_character(text: str) -> bool:
+    """Whether a text holds half a surrogate pair, which UTF-8 cannot write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def js_length(text: str) -> int:
     """Length in UTF-16 code units: an astral character counts 2."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -27,12 +36,14 @@ def ascii_lower(text: str) -> str:
 
 def js_slice(text: str, units: int) -> str:
     """The first ``units`` UTF-16 code units; a surrogate pair that the cut falls into leaves its first half."""
+    # A character has a unit at least, so no more of them are needed.
+    text = text[:units] if units >= 0 else text
     return text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "surrogatepass")
 
 
 def js_tail(text: str, units: int) -> str:
     """The last ``units`` UTF-16 code units; a pair that the cut falls into leaves its second half."""
-    encoded = text.encode("utf-16-le", "surrogatepass")
+    encoded = text[max(0, len(text) - max(0, units)) :].encode("utf-16-le", "surrogatepass")
     return encoded[max(0, len(encoded) - 2 * units) :].decode("utf-16-le", "surrogatepass")
 
 

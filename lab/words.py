@@ -2,7 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
+
+# With one slash, as a path that was made of a URI has it, a user alone could be a part of the path.
+_USER = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]*:(?://|/(?=[^\s/:?#'\"]+:)))[^\s/?#'\"]+@",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(
+    r"(?P<before>[?&;][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
+    # Not the stop or colon of the sentence around it.
+    r"[^&;#\s'\"]+?(?=[:,.)]*(?:[&;#\s'\"]|$))",
+    re.IGNORECASE,
+)
+HIDDEN = "***"
+
+
+def without_credentials(text: str) -> str:
+    """Return ``text`` with ``***`` for the user and password of every URI in it, and for keys in its query.
+
+    ``https://me:pw@host/v1?api_key=x`` becomes ``https://***@host/v1?api_key=***``. Paths stay as they are.
+    """
+    if ":/" in text:
+        text = _USER.sub(rf"\g<before>{HIDDEN}@", text)
+    return _QUERY.sub(rf"\g<before>{HIDDEN}", text) if "=" in text else text
+
+
+def free_of_credentials(value: Any) -> Any:
+    """Return a JSON value with every string in it, keys aside, :func:`without_credentials`."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, dict):
+        return {key: free_of_credentials(one) for key, one in value.items()}
+    return [free_of_credentials(one) for one in value] if isinstance(value, list | tuple) else value
+
 
 # Takes a line about progress.
 Announce = Callable[[str], None]

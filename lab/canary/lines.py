@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from lab.errors import UnusableInput
+from lab.files import require_finite
 
 MARKER = b"openclaw-mem-engine:"
 BLOCK = MAX_LINE = 1 << 20
@@ -101,7 +102,9 @@ class MarkedLines:
 
 @contextmanager
 def opened(name: str) -> Iterator[MarkedLines]:
-    """Open a log: a file, packed with gzip or not as its first bytes say, or ``-`` for stdin."""
+    """Open a log: a file or a pipe, packed with gzip or not as its first bytes say, or ``-`` for stdin."""
+    if name != STDIN:
+        require_finite(Path(name), pipes=True)
     try:
         with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
             yield MarkedLines(_unpacked(file))

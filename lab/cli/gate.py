@@ -151,7 +151,7 @@ def judge(
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
         try:
-            with Path(step).open("a", encoding="utf-8") as opened:
+            with Path(step).open("a", encoding="utf-8", errors="replace") as opened:
                 opened.write(summary(verdict))
         except OSError as error:
             raise cannot_write(Path(step), error) from error

@@ -159,12 +159,14 @@ def lint(
     from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
     from lab.golden.read import read_golden
+    from lab.recordings.equal import equal_conversations
 
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
         raise UnusableInput("--baseline and --candidate name two arms of --run: give all three")
     golden = read_golden(path)
     beside = aside(path)
-    found = check(golden, _recordings(path, recordings, format, memories, memories_from), beside)
+    read = _recordings(path, recordings, format, memories, memories_from)
+    found = check(golden, read, beside, equal_conversations(read))
     design = power(golden)
     told = _of_run(golden, beside.refused, run, baseline, candidate) if run else {}
     if as_json:

@@ -52,7 +52,7 @@ def nightly(
     files = [*write_pages(night), *write_night(night)]
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
-        with Path(step).open("a", encoding="utf-8") as opened:
+        with Path(step).open("a", encoding="utf-8", errors="replace") as opened:
             opened.write("\n".join(summary(one.verdict) for one in night.sets))
         for one in night.sets:
             for command in workflow_commands(one.verdict):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from lab.report.tables import folded, text_table
+from lab.words import without_credentials
 
 # Findings of a kind that are printed.
 SHOWN = 20
@@ -83,7 +84,7 @@ def emit_list(kind: str, lines: Sequence[str]) -> None:
 
 def announce(text: str) -> None:
     """Say something about progress, on stderr."""
-    sys.stderr.write(harmless(text) + "\n")
+    sys.stderr.write(harmless(without_credentials(text)) + "\n")
     sys.stderr.flush()
 
 
@@ -95,7 +96,7 @@ def command_ci(command: str) -> None:
 
 def complain(text: str) -> None:
     """Say what went wrong, in one line, on stderr."""
-    sys.stderr.write(harmless(f"error: {' '.join(text.split())}") + "\n")
+    sys.stderr.write(harmless(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
 
 
 def emit_table(

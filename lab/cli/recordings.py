@@ -80,6 +80,9 @@ def list_sets(
 def validate(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 1 for warnings, too: a record that was skipped, for one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Read recordings, and list what is wrong or was repaired."""
@@ -99,6 +102,8 @@ def validate(
         emit_list("error", found.errors)
     if found.errors:
         raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
+    if strict and found.warnings:
+        raise CheckFailed(f"{path}: {counted(len(found.warnings), 'warning')}, and --strict lets none pass")
 
 
 def _emit_inventory(inventory: Inventory) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import SHOWN, Json, announce, emit, emit_json, emit_table
+from lab.words import counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -73,28 +73,27 @@ def remove(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     as_json: Json = False,
 ) -> None:
-    """Remove a run. A folder that is no run is refused, and so is a run that was blessed."""
-    from lab.files import cannot_write, only_writer
+    """Remove a run. A folder that is no run is refused, and so is a run that was blessed.
+
+    Files in it that the lab did not write are left, and named.
+    """
+    from lab.files import only_writer
     from lab.nightly.baselines import require_no_object
     from lab.runs.directory import open_run
+    from lab.runs.removal import remove_run
 
     opened = open_run(run)
     require_no_object(opened.path)
     with only_writer(opened.path):
-        try:
-            # The manifest goes last: what is left of a removal that was killed is still a run, and can be removed.
-            for child in opened.path.iterdir():
-                if child.is_dir() and not child.is_symlink():
-                    shutil.rmtree(child)
-                elif child.name != "manifest.json":
-                    child.unlink()
-            shutil.rmtree(opened.path)
-        except OSError as error:
-            raise cannot_write(opened.path, error) from error
+        left = remove_run(opened)
     if as_json:
-        emit_json({"removed": str(run)})
-    else:
-        emit(f"removed {run}")
+        emit_json({"removed": str(run), "left": [str(path) for path in left]})
+        return
+    emit(f"removed {run}" + (f", but for {counted(len(left), 'file')} that the lab did not write:" if left else ""))
+    for path in left[:SHOWN]:
+        emit(str(path))
+    if len(left) > SHOWN:
+        emit(f"… and {len(left) - SHOWN} more (--json lists all)")
 
 
 def schema(as_json: Json = False) -> None:

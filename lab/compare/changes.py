@@ -13,8 +13,8 @@ from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import codes_of, numbers
+from lab.compare.comparable import require_comparable
 from lab.compare.moved import moved
-from lab.compare.paired import require_comparable
 from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lab.compare.comparable import require_comparable
+from lab.compare.equal import equal_in, equal_notes
 from lab.compare.statistics import Estimate, clustered, holm, sign_flips
-from lab.errors import NotComparable, UnusableInput
+from lab.errors import UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, entry_of
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.embedders import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
-from lab.runs.records import to_json
 from lab.runs.scores import Scores, Values
 from lab.runs.trial import trial_of
 
-# What two runs must share, in the order in which differences are told.
-COMPARABLE = (
-    *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
-    *("labels", "hard_rules", "categories", "scope", "recall_turns"),
-)
 # With more measures declared, Holm's correction leaves little to be shown.
 MOST_PRIMARY = 5
 
@@ -95,8 +91,8 @@ class Comparison:
     ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
     ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
     has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
-    where they were not recorded. ``embedder`` holds notes on arms whose configuration names
-    another embedder, ``trial`` what makes their runs a trial.
+    where they were not recorded. ``embedder`` holds notes on arms whose configuration names another embedder, and on
+    conversations that count as one; ``trial`` what makes their runs a trial.
     """
 
     baseline: str
@@ -171,7 +167,7 @@ def compare_arms(
     also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
     base_scores = scores if scores is not None and base_run is run and not also else score_run(base_run, also)
     cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
-    pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm)
+    pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm, equal_in(base_run))
     by_measure = {pair.measure: pair for pair in pairs}
     for name in declared:
         if name not in by_measure:
@@ -202,11 +198,13 @@ def compare_arms(
 
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
-    """Which configurations of the two arms name another embedder than their run used."""
+    """Which configurations of the two arms name another embedder than their run used; which conversations are one."""
+    same = equal_notes(base_run)
     if base_run is cand_run:
-        return embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm))
+        return (*embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *same)
     both = ((base_run, base_arm), (cand_run, cand_arm))
-    return tuple(dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,))))
+    notes = dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,)))
+    return (*notes, *same)
 
 
 def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
@@ -242,41 +240,16 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
     return other, arm
 
 
-def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
-    """Refuse two runs that did not judge the same things."""
-    if one.manifest.comparable_key == other.manifest.comparable_key:
-        return
-    left, right = to_json(one.manifest.resolved), to_json(other.manifest.resolved)
-    reasons = [
-        f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
-    ]
-    told = ", ".join(reasons) or "what is not told here: they were made by different versions of the lab"
-    raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {told}")
-
-
-def _both(left: object, right: object) -> str:
-    """Two values that differ, briefly: what differs within them, and the first places of a hash."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-        told = [f"{name} {_brief(left.get(name))} / {_brief(right.get(name))}" for name in names[:3]]
-        return ", ".join(told + [f"{len(names) - 3} more"] * (len(names) > 3))
-    return f"{_brief(left)} / {_brief(right)}"
-
-
-def _brief(value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        return f"{len(value)}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 24 else f"{text[:8]}…"
-
-
 NOTHING = Values([], [], [])
 
 
-def pairs_by_measure(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -> tuple[list[Pairs], dict[str, str]]:
-    """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure."""
+def pairs_by_measure(
+    base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Pairs], dict[str, str]]:
+    """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure.
+
+    Conversations that ``equal`` names are those that it maps them to: what is measured in both is one cluster.
+    """
     befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
     found, lacking = [], {}
     for measure in {**befores, **afters}:
@@ -285,7 +258,7 @@ def pairs_by_measure(base: Scores, base_arm: str, cand: Scores, cand_arm: str) -
         if len(sides) == 1:
             lacking[measure] = sides[0]
         elif not sides and (pairs := pairs_of(measure, before, after)).at:
-            found.append(pairs)
+            found.append(pairs._replace(conversation=[equal.get(one, one) for one in pairs.conversation]))
     return found, lacking
 
 

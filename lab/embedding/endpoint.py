@@ -194,6 +194,12 @@ class EndpointEmbedder:
                 why, most = str(error), ATTEMPTS if self._has_answered else FIRST_ATTEMPTS
                 if error.final:
                     raise self._failed(why) from None
+                if error.late and not self._has_answered:
+                    # It may be no endpoint at all; whoever waits is not to wait for several times the limit.
+                    raise self._failed(
+                        f"no answer within {counted(self.timeout, 'second')}; is the address right? A model that loads "
+                        "slowly may need more: ?timeout=SECONDS after the address"
+                    ) from None
             else:
                 self._has_answered = True
                 if answer.status == 200:

@@ -29,11 +29,14 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """There was no whole answer; the text says why. ``final``: asking again would change nothing."""
+    """There was no whole answer; the text says why.
 
-    def __init__(self, why: str, *, final: bool = False) -> None:
+    ``final``: asking again would change nothing. ``late``: the time was up.
+    """
+
+    def __init__(self, why: str, *, final: bool = False, late: bool = False) -> None:
         super().__init__(why)
-        self.final = final
+        self.final, self.late = final, late
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -85,7 +88,7 @@ def _no_answer(error: BaseException) -> NoAnswer:
     if isinstance(inner, ssl.SSLCertVerificationError):
         return NoAnswer(f"its certificate is not trusted ({inner.verify_message})", final=True)
     if isinstance(inner, TimeoutError):
-        return NoAnswer("no answer in time")
+        return NoAnswer("no answer in time", late=True)
     if isinstance(inner, http.client.IncompleteRead):
         return NoAnswer("the answer was cut off")
     if isinstance(inner, OSError) and inner.strerror:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lab.compare.paired import Pairs, by_conversation, locate, pairs_by_measure, require_comparable
+from lab.compare.comparable import require_comparable
+from lab.compare.equal import equal_in
+from lab.compare.paired import Pairs, by_conversation, locate, pairs_by_measure
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quantile
 from lab.errors import UnusableInput
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
@@ -85,7 +87,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
         require_comparable(theirs, mine)
         others = scores if theirs is mine else score_run(theirs, more_measures(asked, mine.max_items.values()))
         depth = min(depth, theirs.depths[base])
-        pairs = {one.measure: one for one in pairs_by_measure(others, base, scores, arm)[0]}
+        pairs = {one.measure: one for one in pairs_by_measure(others, base, scores, arm, equal_in(mine))[0]}
     slices = (
         {probe: gold.slices for probe, gold in read_gold(mine).items()} if any(rule.slices for rule in rules) else {}
     )

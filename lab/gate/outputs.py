@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 MOST_ANNOTATIONS = 10
 MOST_SUMMARY = 60_000
 _MOST_CELL = 2_000
+_NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _METRICS_BEGIN = "# HELP lab_gate_verdict "
 
 
@@ -30,7 +32,7 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
     files = {
         folder / "verdict.json": dump_json(verdict.as_json()),
         folder / "verdict.xml": junit(verdict),
-        folder / "verdict.prom": openmetrics(verdict).encode(),
+        folder / "verdict.prom": openmetrics(verdict).encode("utf-8", "replace"),
     }
     for path in files:
         if path.exists() and not _is_ours(path):
@@ -56,7 +58,7 @@ def _is_ours(path: Path) -> bool:
             suite = ElementTree.fromstring(text).find("testsuite")  # noqa: S314 - see above
             return suite is not None and suite.get("name", "").startswith("gate ")
         found = json.loads(text)
-    except (ElementTree.ParseError, ValueError):
+    except (ElementTree.ParseError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("schema") == SCHEMA
 
@@ -264,5 +266,5 @@ def reason(line: Line) -> str:
 
 
 def _clean(text: str) -> str:
-    """A text as XML may hold it: no control characters, no half characters."""
-    return "".join(one if one in "\t\n\r" or (one >= " " and not "\ud800" <= one <= "\udfff") else "?" for one in text)
+    """A text as XML may hold it: no control characters, no half characters, and neither U+FFFE nor U+FFFF."""
+    return _NOT_XML.sub("?", text)

@@ -21,7 +21,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.shape import field, named
+from lab.shape import expect, field, named, optional
 from lab.words import counted
 
 ANSWERED = "recalls.answered"
@@ -41,6 +41,7 @@ UNITS = {
     "budget.recalls": "recalls with a budget",
 }
 _MOST = 1 << 40
+_EXACT = 1 << 53
 _MAKE = "make one: lab receipts audit {} --out FILE"
 
 
@@ -68,7 +69,22 @@ def read_audit(path: Path) -> dict[str, Any]:
     field(value["damage"], "lines", int, f"{path}: damage")
     for one in field(value, "files", list, str(path)):
         field(one, "file", str, f"{path}: files")
+    # Those that remarks are made of.
+    by = field(field(value, "repeat", dict, str(path)), "by", dict, f"{path}: repeat")
+    for name in ("scope", "session"):
+        field(by, name, int, f"{path}: repeat.by")
+    for name, count in optional(value["damage"], "by_kind", dict, {}, f"{path}: damage").items():
+        expect(count, int, f"{path}: damage.by_kind.{name}")
+    _require_exact(value, str(path))
     return value
+
+
+def _require_exact(value: Any, where: str) -> None:
+    """Refuse numbers that no count of lines can come to: past 2**53 a float is not exact."""
+    if isinstance(value, int | float) and not abs(value) <= _EXACT:
+        raise UnusableInput(f"{where}: holds a number that no audit has; audit the logs again")
+    for key, one in value.items() if isinstance(value, dict) else ():
+        _require_exact(one, f"{where}: {key}" if where.count(": ") < 1 else f"{where}.{key}")
 
 
 def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
@@ -123,7 +139,7 @@ def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:
         known = list(_paths(audit, ""))
         near = difflib.get_close_matches(path, known, 3, 0.5) or known[:3]
         raise UnusableInput(f"{where}: the audit has no figure {path!r}; near ones: {', '.join(near)}")
-    if not math.isfinite(found):
+    if not abs(found) <= _EXACT:
         raise UnusableInput(f"{where}: the audit has {found} there, which is no number; audit the logs again")
     return found
 

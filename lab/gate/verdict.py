@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.canary.audit import nothing_found
+from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.files import digest
@@ -47,8 +48,8 @@ class Verdict:
     """The verdict of a policy over a run, an audit, or both.
 
     ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes
-    on arms whose configuration names another embedder, ``trial`` what makes the runs a trial.
+    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes on arms whose
+    configuration names another embedder, and on conversations that count as one; ``trial`` what makes the runs a trial.
     """
 
     policy: str
@@ -115,7 +116,14 @@ def judge(
         policy.rollback,
         str(against.path) if against else None,
         _receipts_judged(audit),
-        tuple(dict.fromkeys(note for one in (run, against) if one for note in embedder_notes(one.manifest.resolved))),
+        tuple(
+            dict.fromkeys(
+                note
+                for one in (run, against)
+                if one
+                for note in (*embedder_notes(one.manifest.resolved), *equal_notes(one))
+            )
+        ),
         trial_of(*_runs(policy, run, against)),
         _evidence(policy, run, against),
     )

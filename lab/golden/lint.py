@@ -46,9 +46,16 @@ class Lint:
         return asdict(self)
 
 
-def lint(golden: GoldenSet, recordings: Sequence[Recording], beside: Aside = NOTHING_BESIDE) -> Lint:
+def lint(
+    golden: GoldenSet,
+    recordings: Sequence[Recording],
+    beside: Aside = NOTHING_BESIDE,
+    equal: Sequence[Sequence[str]] = (),
+) -> Lint:
     """Everything that is wrong (errors) or doubtful (warnings) between a golden set and its recordings.
 
+    ``equal`` are groups of conversations that say the same (:mod:`lab.recordings.equal`): judging two of a group counts
+    the same evidence twice.
     ``beside`` is what side files of judges know: memories that were found not relevant, which a golden set does not
     list, and those that nobody graded.
     Judgements without a reason come last: in a set of one's own there may be many.
@@ -68,7 +75,13 @@ def lint(golden: GoldenSet, recordings: Sequence[Recording], beside: Aside = NOT
             warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, beside.refused.get(probe.id, ()))]
             bare += [f"{at} {WITHOUT_REASON} {one}" for one in _without_reason(probe, recording)]
     errors += _disagreeing(golden.probes)
-    conversations = {probe.conversation for probe in golden.probes}
+    first = {name: group[0] for group in equal for name in group}
+    judged = {probe.conversation for probe in golden.probes}
+    for group in equal:
+        twice = [name for name in group if name in judged]
+        if len(twice) > 1:
+            errors.append(f"golden set: {', '.join(twice)} say the same, turn by turn; judge one of them alone")
+    conversations = {first.get(name, name) for name in judged}
     if len(conversations) < ENOUGH_CONVERSATIONS:
         warnings.append(
             f"{counted(len(conversations), 'conversation')}: a two-sided sign-flip test needs {ENOUGH_CONVERSATIONS} "

@@ -16,6 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.shape import expect, optional
+from lab.utf16 import half_character
 
 # Of other people's scales; more would drown the rest of a mean.
 HIGHEST = 100
@@ -56,6 +57,10 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         identity = line.get("id")
         if not isinstance(query, str) or not isinstance(identity, str) or not isinstance(conversation, str):
             raise UnusableInput(f"{at}: a probe with a query needs the strings id, conversation and query")
+    slices = _slices(line, at)
+    for name in (identity, conversation, *slices, *slices.values()):
+        if half_character(name):
+            raise UnusableInput(f"{at}: {name!r} holds half a character (a lone surrogate); write it otherwise")
     return Probe(
         identity,
         conversation,
@@ -63,7 +68,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         query,
         relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
         forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
-        slices=_slices(line, at),
+        slices=slices,
         reason=optional(line, "reason", str, "", at),
     )
 

@@ -181,7 +181,7 @@ def write_night(night: Night) -> list[Path]:
     files = {
         night.folder / NIGHT: dump_json(night.as_json()),
         night.folder / "night.xml": junit(*verdicts),
-        night.folder / "night.prom": openmetrics(*verdicts).encode(),
+        night.folder / "night.prom": openmetrics(*verdicts).encode("utf-8", "replace"),
     }
     for path, data in files.items():
         write_whole(path, data)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 # Importance labels: what a memory may be graded as.
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
+# Characters of a text that the text lane searches with, or is searched in: a prompt may hold a whole file.
+SEARCHED = 200_000
 # The tier that memories of a label belong to.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 

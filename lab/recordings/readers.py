@@ -19,6 +19,7 @@ from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, op
 from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
+from lab.utf16 import half_character
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
@@ -268,6 +269,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     for recording in recordings:
         if not recording.turns:
             raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
+        _require_writable_names(recording, path)
     golden = GoldenSet(
         tuple(probe for _, gold in pairs for probe in gold.probes),
         gathered.notes if gathered else tuple(note for _, gold in pairs for note in gold.notes),
@@ -279,6 +281,20 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         digests = {name: gathered.digests[file] for name, file in names.items() if file in gathered.digests}
         library = replace(library, names=names, digests=digests, inventory=gathered.inventory)
     return with_golden(library, golden)
+
+
+def _require_writable_names(recording: Recording, path: Path) -> None:
+    """Refuse names with half a surrogate pair: no file of a run and no store can hold one. Texts may have some."""
+    names = {recording.conversation: None}
+    for turn in recording.turns:
+        names |= {turn.key: None, turn.scope: None}
+    for memory in recording.memories:
+        names |= {memory.key: None, memory.scope: None, memory.trust: None}
+    broken = half_character("".join(names)) and next(filter(half_character, names))
+    if broken:
+        raise UnusableInput(
+            f"{path}: the name {broken!r} holds half a character (a lone surrogate); write it otherwise"
+        )
 
 
 def with_golden(library: Library, golden: GoldenSet) -> Library:

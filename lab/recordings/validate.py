@@ -8,9 +8,12 @@ from typing import Any
 
 from lab.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, identified
+from lab.recordings.equal import equal_conversations
 from lab.recordings.inventory import Inventory
-from lab.recordings.model import Recording
+from lab.recordings.model import SEARCHED, Recording
 from lab.recordings.readers import Library, read_library
+
+SAME = "say the same, turn by turn; as evidence they are one conversation, so leave all but one of them out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ def validate(path: Path, format_name: str) -> Validation:
     for recording in library.recordings:
         _check(recording, errors, warnings)
     warnings += _other_versions(library)
+    warnings += [f"{', '.join(names)}: {SAME}" for names in equal_conversations(library.recordings)]
     counts = tuple(
         Counts(
             one.conversation,
@@ -90,6 +94,9 @@ def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None
     errors.extend(
         f"{name}: memory {memory.key} has no text" for memory in recording.memories if not memory.text.strip()
     )
+    long = [turn.key for turn in recording.turns if len(turn.text) > SEARCHED]
+    long += [memory.key for memory in recording.memories if len(memory.index_text) > SEARCHED]
+    warnings.extend(f"{name}: {key} is long: text search takes its first {SEARCHED:,} characters" for key in long)
     if not recording.memories:
         warnings.append(f"{name}: offers no memory, so nothing can be recalled")
     if not any(turn.role == "user" for turn in recording.turns):

@@ -160,7 +160,8 @@ def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
 def _sha256(parts: Sequence[str]) -> str:
     """Hash of texts; their lengths keep apart what joining would confuse."""
     found = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
-    found.update("".join(parts).encode("utf-8", "surrogatepass"))
+    for part in parts:
+        found.update(part.encode("utf-8", "surrogatepass"))
     return found.hexdigest()
 
 

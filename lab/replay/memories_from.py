@@ -253,10 +253,6 @@ def _export(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         yield expect(row, dict, f"{path}: [{number}]"), f"{path}: [{number}]"
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]:
     """The rows of the table in a LanceDB folder, in its order, and where each stands.
 
@@ -274,7 +270,11 @@ def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]
             known = [name for name in (*REQUIRED, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
             rows = [] if missing else _rows_of(table.search().select(known).to_batches(BATCH), vectors=vectors)
     except Exception as error:
-        raise UnusableInput(f"{path}: table {TABLE!r} cannot be read: {_first_line(error)}") from error
+        # LanceDB's own words name files within and lines of its source; its kind of error is all that helps.
+        raise UnusableInput(
+            f"{path}: table {TABLE!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB wrote "
+            "it; restore it from a backup, or give an export of it (.jsonl)"
+        ) from error
     if missing:
         raise UnusableInput(f"{path}: table {TABLE!r} has no column {', '.join(missing)}")
     for number, row in enumerate(rows, 1):

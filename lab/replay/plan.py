@@ -16,6 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
+from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import MUST, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
@@ -167,8 +168,10 @@ class Plan:
 
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
-        stored = {"memories_from": self.library.stored} if self.library.stored else {}
+        stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
         drawn = {"drawn": self.asked.hard_rules}
+        if equal := equal_conversations(self.recordings):
+            stored[EQUAL] = [list(names) for names in equal]
         return stored | {
             "format": self.library.format.name,
             "memories": self.library.memories,

@@ -20,6 +20,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Shard, resolved_of
 from lab.runs.resume import Fresh, create_or_resume, finish, keep
 from lab.systems.contract import Arm
+from lab.words import free_of_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def run_replay(
     with only_writer(out):
         run = create_or_resume(
             out,
-            asdict(asked),
+            free_of_credentials(asdict(asked)),
             resolved_of(plan.resolved()),
             plan.comparable(),
             lambda: Fresh(gold_of(plan), plan.recall_points()),
@@ -70,6 +71,8 @@ def run_replay(
 def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
     for note in (*embedder_notes(run.manifest.resolved), *missing_notes(plan.infos)):
         announce(note)
+    for names in run.manifest.resolved.equal_conversations or ():
+        announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
     told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
         announce(told)

@@ -26,7 +26,7 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter, Hit, Lanes, Query, vector_score
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.row import Row
-from lab.retrieval.tokens import TextSettings, storable
+from lab.retrieval.tokens import TextSettings, searchable, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,7 +133,7 @@ class LanceStore:
         columns = {
             "id": [row.id for row in rows],
             "text": [storable(row.text) for row in rows],
-            "index_text": [storable(row.index_text) for row in rows],
+            "index_text": [searchable(row.index_text) for row in rows],
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), vectors.shape[1]),
             "createdAt": [float(row.created_at) for row in rows],
             "category": [row.category for row in rows],
@@ -200,7 +200,7 @@ class LanceStore:
             return []
 
         def fetch(count: int) -> pa.Table:
-            search = self.table.search(MatchQuery(storable(query.text), "index_text"), query_type="fts")
+            search = self.table.search(MatchQuery(searchable(query.text), "index_text"), query_type="fts")
             return _filtered(search, where).select(["id", "_score"]).limit(count).to_arrow()
 
         found = _past_the_tie(fetch, "_score", limit)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lab.columns import lists, strings
 from lab.embedding.cache import ChunkCache, cache_folder
 from lab.files import digest
+from lab.recordings.model import SEARCHED
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.stop_words import ENGLISH
 
@@ -80,7 +81,7 @@ class ScanWords:
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
         """Split each text."""
-        return [self._split(text) for text in texts]
+        return [self._split(text[:SEARCHED]) for text in texts]
 
     @staticmethod
     def _split(text: str) -> list[str]:
@@ -112,7 +113,10 @@ class Tokens:
                 self._cache.fill(
                     missing,
                     lambda part: _listed(
-                        [[token.text for token in table.tokenize(storable(text), column="index_text")] for text in part]
+                        [
+                            [token.text for token in table.tokenize(searchable(text), column="index_text")]
+                            for text in part
+                        ]
                     ),
                     lambda _: None,
                 )
@@ -124,6 +128,10 @@ class Tokens:
         return [chunk(number)[row].as_py() for number, row in map(place, texts)]
 
 
+def _words(table: Any, text: str) -> list[str]:
+    return [token.text for token in table.tokenize(text, column="index_text")]
+
+
 def words_key(settings: TextSettings) -> str:
     """A short name for everything that the words of an index depend on besides the text."""
     return digest(settings.identity())[:16]
@@ -132,6 +140,11 @@ def words_key(settings: TextSettings) -> str:
 def storable(text: str) -> str:
     """A text as LanceDB can take it: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
+
+
+def searchable(text: str) -> str:
+    """What of a text the text lane takes: as many characters as :data:`SEARCHED` says, :func:`storable`."""
+    return storable(text[:SEARCHED])
 
 
 def _listed(found: Sequence[Sequence[str]]) -> pa.Array:

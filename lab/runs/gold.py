@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json_lines
 from lab.runs.directory import GOLDEN, RunDirectory
+from lab.shape import expect, field
 
 
 class Gold(NamedTuple):
@@ -32,15 +33,15 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
     path = run.check(run.path / GOLDEN)
     found = {}
     for number, line in read_json_lines(path):
+        at = f"{path}:{number}"
         try:
-            found[line["probe"]] = Gold(
-                line["conversation"],
-                {one["memory"]: int(one["grade"]) for one in line["relevant"]},
-                {one["memory"]: one["label"] for one in line["relevant"] if one["visible"]},
-                list(line["forbidden"]),
-                dict(line["slices"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            told = f"damaged ({type(error).__name__}: {error})"
-            raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
+            relevant = [expect(one, dict, at) for one in field(line, "relevant", list, at)]
+            graded = {field(one, "memory", str, at): field(one, "grade", int, at) for one in relevant}
+            seen = {one["memory"]: field(one, "label", str, at) for one in relevant if field(one, "visible", bool, at)}
+            forbidden = [expect(one, str, at) for one in field(line, "forbidden", list, at)]
+            slices = {name: expect(one, str, at) for name, one in field(line, "slices", dict, at).items()}
+            conversation = field(line, "conversation", str, at)
+            found[field(line, "probe", str, at)] = Gold(conversation, graded, seen, forbidden, slices)
+        except UnusableInput as error:
+            raise CannotMeasure(f"{error}; delete it and run the replay again") from None
     return {probe: one for probe, one in found.items() if probe not in run.left_out}

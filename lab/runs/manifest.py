@@ -99,6 +99,9 @@ class Resolved:
     faults: tuple[str, ...]
     memories_from: str | None = None
     vectors: str | None = None
+    equal_conversations: tuple[tuple[str, ...], ...] | None = field(
+        default=None, metadata=_about("groups of conversations that say the same")
+    )
     source: str = field(default=GIVEN, metadata=_about("where memories come from: given, tools or captured"))
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import CannotMeasure
 from lab.files import write_whole
+from lab.runs.shapes import misshapen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:
-    """Read a Parquet file of ours; a damaged one, or one without a column, is :class:`CannotMeasure`.
+    """Read a Parquet file of ours; a damaged or :func:`misshapen` one is :class:`CannotMeasure`.
 
     The text of ``coded`` columns, or of the lists in them, comes as codes and a dictionary where it can.
     """
@@ -47,10 +48,15 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
         # Not parquet.read_table, whose data sets load pandas.
         with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
             try:
-                return file.read(columns=wanted)
+                found = file.read(columns=wanted)
             except pa.ArrowNotImplementedError:
                 # Lists of text in several pieces, of many different texts or many rows, come only as they are.
                 with parquet.ParquetFile(path, metadata=metadata) as again:
-                    return again.read(columns=wanted)
+                    found = again.read(columns=wanted)
+            found.validate(full=True)
+            problem = misshapen(found)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise CannotMeasure(f"{path}: damaged ({error}); delete it and run the replay again") from None
+        problem = str(error)
+    if problem:
+        raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")
+    return found

@@ -25,6 +25,7 @@ from lab.files import parse_json, read_text, read_toml
 from lab.shape import laid_over, named
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
+from lab.words import free_of_credentials
 
 MOST = 20_000
 DEFAULT: dict[str, Any] = {
@@ -97,7 +98,7 @@ def read_grid(path: Path | None) -> Grid:
     """
     if path is None:
         return grid_of(DEFAULT, "the default grid")
-    value = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path), str(path))
+    value = free_of_credentials(read_toml(path)) if path.suffix == ".toml" else parse_json(read_text(path), str(path))
     return grid_of(value, str(path))
 
 

@@ -30,11 +30,13 @@ from lab.runs.directory import file_name
 from lab.runs.environment import made_on
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
+from lab.shape import expect, field
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.grid import Grid, flat, knobs_of
 from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.tally import MEASURES, Tallies, tally
 from lab.systems.registry import make_arm
+from lab.words import free_of_credentials
 
 if TYPE_CHECKING:
     import numpy as np
@@ -244,7 +246,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "kind": KIND,
         "schema_version": VERSION,
         "resolved": resolved,
-        "asked": asdict(asked),
+        "asked": free_of_credentials(asdict(asked)),
         "grid": grid.describe(),
         "draws": [list(draw) for draw in draws],
         "conversations": [recording.conversation for recording in plan.recordings],
@@ -261,6 +263,14 @@ def read_manifest(out: Path) -> dict[str, Any]:
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
         raise NotARun(f"{path}: is no manifest of a sweep that this version reads; choose another --out")
+    at = str(path)
+    for name in field(manifest, "conversations", list, at):
+        expect(name, str, f"{at}: conversations")
+    for draw in field(manifest, "draws", list, at):
+        match draw:
+            case [str(), None | int() | float(), int()]:
+                continue
+        raise NotARun(f"{at}: draws: expected lists of a way, a share and a seed; choose another --out")
     return manifest
 
 
@@ -281,7 +291,7 @@ def read_sweep(out: Path) -> Swept:
     manifest = read_manifest(out)
     draws = tuple(Draw(*one) for one in manifest["draws"])
     conversations = tuple(manifest["conversations"])
-    grid = grid_of(manifest["grid"], str(out))
+    grid = grid_of(manifest.get("grid"), str(out))
     shape = (len(conversations), len(draws), len(grid) + 1, len(MEASURES))
     sums, counts = np.zeros(shape), np.zeros(shape, np.int64)
     for at, conversation in enumerate(conversations):
@@ -289,8 +299,10 @@ def read_sweep(out: Path) -> Swept:
             path = part_of(out, conversation, draw)
             if not path.is_file():
                 raise UnusableInput(f"{out}: {path.name} is missing; run the same sweep again to finish it")
-            table = read_table(path)
-            if table.num_rows != len(grid) + 1:
+            table = read_table(path, [f"{what} {name}" for what in ("sum", "count") for name in MEASURES])
+            kinds = {"sum": "double", "count": "int64"}
+            sound = all(str(one.type) == kinds[one.name.split()[0]] for one in table.schema)
+            if table.num_rows != len(grid) + 1 or not sound or any(one.null_count for one in table.columns):
                 raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
             for column, name in enumerate(MEASURES):
                 sums[at, which, :, column] = numbers_of(table[f"sum {name}"])

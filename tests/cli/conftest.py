@@ -34,7 +34,9 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
                 }
                 for part in range(4)
             ]
-            lines.append({"kind": "turn", "turn": f"t{turn + 1:02}", "role": "assistant", "text": f"{TURN_WORD} fine"})
+            # Conversations that say the same count as one.
+            said = f"{TURN_WORD} fine{'!' * len(name)}"
+            lines.append({"kind": "turn", "turn": f"t{turn + 1:02}", "role": "assistant", "text": said})
     return lines
 
 
@@ -106,6 +108,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, lab: Lab, make_set: Callable
     done = lab(
         *("replay", "datasets/tiny", "--format", "lab", *arms, "--out", "run", "--embedder", "hashing"), cwd=folder
     )
-    said = "trial: embedder hashing, which is for tests\nrun: 2 done, 0 skipped, 0 failed. Next: lab score run\n"
-    assert (done.returncode, done.stdout) == (0, said), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("run: 2 done, 0 skipped, 0 failed. Next: lab score run\n")
     return folder

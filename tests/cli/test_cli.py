@@ -130,7 +130,7 @@ def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> N
     arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
     assert listed == {"runs": [{"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms}]}
     removed = lab("runs", "rm", "deep/run", "--json", cwd=tmp_path)
-    assert json.loads(removed.stdout) == {"removed": "deep/run"}
+    assert json.loads(removed.stdout) == {"removed": "deep/run", "left": []}
     assert list((tmp_path / "deep").iterdir()) == []
     assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
 

@@ -134,12 +134,20 @@ def test_faults_that_pass_are_asked_again_after_fixed_waits(
 
 
 def test_an_answer_that_is_late_is_asked_for_again(endpoint: Endpoint) -> None:
-    endpoint.fail({"sleep": 1.6})
+    endpoint.fail({}, {"sleep": 1.6})
     embedder = embedder_named(endpoint.named("?timeout=1"))
+    embedder.encode(["host"])
     started = time.monotonic()
     assert embedder.encode(["port"]).shape == (1, 384)
     assert 1.4 < time.monotonic() - started < 20
-    assert endpoint.state()["requests"] == 2
+    assert endpoint.state()["requests"] == 3
+
+
+def test_endpoint_that_never_answers_is_given_up_after_one_time_limit(endpoint: Endpoint, quick: list[float]) -> None:
+    endpoint.fail({"sleep": 3}, {"sleep": 3})
+    with pytest.raises(CannotMeasure, match=r"no answer within 1 second; .* may need more: \?timeout=SECONDS"):
+        embedder_named(endpoint.named("?timeout=1")).encode(["port"])
+    assert quick == []
 
 
 def test_faults_that_stay_end_after_bounded_attempts(endpoint: Endpoint, quick: list[float]) -> None:

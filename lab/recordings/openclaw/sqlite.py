@@ -66,6 +66,9 @@ def read_sqlite(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
             # The index could be read a moment ago: whoever keeps it went or came.
             if not getattr(error, "sqlite_errorname", "").startswith("SQLITE_READONLY"):
                 raise _refusal(path, error) from None
+        except UnicodeDecodeError:
+            # What SQLite says of a damaged file may quote its bytes.
+            raise UnusableInput(f"{path}: is damaged; restore it from a backup") from None
         except OSError as error:
             raise CannotMeasure(f"{path}: cannot be copied to be read: {error.strerror}") from None
     raise CannotMeasure(f"{path}: changed each time while it was read; run the command again")

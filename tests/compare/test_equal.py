@@ -1,0 +1,99 @@
+"""Copies of a conversation under other names: found by validate and lint, and one conversation to whoever compares."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli.main import app
+from lab.compare.paired import compare_arms
+from lab.gate.policy import read_policy
+from lab.gate.verdict import judge
+from lab.recordings.equal import equal_conversations
+from lab.recordings.readers import read_library
+from lab.replay.plan import Asked
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [f"clone-{number}" for number in range(10)]
+ARMS = ("tier_first_v1", "tier_quota_v1")
+POLICY = """name = "trial"
+about = "no worse"
+minimum_conversations = 2
+[comparison]
+baseline = "tier_first_v1"
+candidate = "tier_quota_v1"
+[[guard]]
+measure = "Success@6"
+margin = 0.5
+"""
+
+
+@pytest.fixture(scope="module")
+def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten copies of one shipped conversation and of its gold, each under a name of its own and on another day."""
+    folder = tmp_path_factory.mktemp("clones")
+    for kind in ("datasets", "golden"):
+        text = (ROOT / kind / "traps" / "kiln-room.jsonl").read_text("utf-8")
+        (folder / kind / "clones").mkdir(parents=True)
+        for number, name in enumerate(NAMES):
+            copy = text.replace("kiln-room", name).replace('"time": "2026-', f'"time": "{2026 + number}-')
+            (folder / kind / "clones" / f"{name}.jsonl").write_text(copy, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(clones: Path) -> RunDirectory:
+    asked = Asked(str(clones / "datasets/clones"), "lab", ARMS, embedder="hashing", scope="recorded")
+    return run_replay(asked, clones / "run").run
+
+
+def test_equal_conversations_ignores_names_times_case_and_blanks(clones: Path) -> None:
+    read = read_library(clones / "datasets/clones", "lab").recordings
+    shouted = tuple(replace(turn, text=f"  {turn.text.upper()}\n") for turn in read[3].turns)
+    assert equal_conversations([*read[:3], replace(read[3], turns=shouted), *read[4:]]) == [tuple(NAMES)]
+    assert equal_conversations([read[0], replace(read[1], turns=read[1].turns[:-1])]) == []
+    assert equal_conversations(read_library(ROOT / "datasets/operators", "lab").recordings) == []
+
+
+def test_validate_and_lint_name_conversations_that_are_equal(clones: Path) -> None:
+    cli = CliRunner()
+    words = ["recordings", "validate", str(clones / "datasets/clones"), "--format", "lab"]
+    done = cli.invoke(app, words)
+    said = " ".join(done.stdout.split())
+    assert (done.exit_code, "clone-9: say the same, turn by turn" in said) == (0, True)
+    assert cli.invoke(app, [*words, "--strict"]).exit_code == 1
+    done = cli.invoke(app, ["golden", "lint", str(clones / "golden/clones")])
+    said = " ".join(done.stdout.split())
+    assert (done.exit_code, "clone-9 say the same, turn by turn; judge one of them alone" in said) == (1, True)
+    assert "1 conversation: a two-sided sign-flip test needs 6" in said
+
+
+def test_ten_copies_are_compared_as_one_conversation(run: RunDirectory) -> None:
+    found = compare_arms(run, *ARMS)
+    assert {one.conversations for one in found.differences} == {1}
+    assert all(one.estimate.low is None for one in found.differences)
+    assert any("count as one" in note for note in found.embedder)
+
+
+def test_gate_over_ten_copies_is_inconclusive(run: RunDirectory, tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    verdict = judge(read_policy(str(tmp_path / "policy.toml")), run)
+    assert verdict.status == "inconclusive"
+    assert [line.conversations for line in verdict.lines] == [1]
+    assert any("count as one" in note for note in verdict.embedder)
+
+
+def test_other_conversations_are_compared_as_before(tmp_path: Path) -> None:
+    for kind in ("datasets", "golden"):
+        shutil.copytree(ROOT / kind / "traps", tmp_path / kind / "traps")
+    asked = Asked(str(tmp_path / "datasets/traps"), "lab", ARMS, embedder="hashing", scope="recorded")
+    run = run_replay(asked, tmp_path / "run").run
+    found = compare_arms(run, *ARMS)
+    assert max(one.conversations for one in found.differences) == 3
+    assert found.embedder == ()
