@@ -9,8 +9,8 @@ A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/
 from the next turn on. Under a ``key`` of its own it may stand anywhere: before the first turn it is there from the
 start. One with ``forgotten_after``, the key of a turn, can no longer be recalled from the turn after that one on.
 
-What other formats know besides (the time, speaker and scope of a turn, the time of a memory, the notes of a
-reader) has fields that a hand-written file does without.
+What other formats know besides (the time, speaker and scope of a turn, how it reads as a memory, the time of a
+memory, the notes of a reader) has fields that a hand-written file does without.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 ROLES = ("user", "assistant", "tool", "system")
 FIELDS = {
     "session": {"kind", "session", "time", "scope"},
-    "turn": {"kind", "turn", "role", "text", "time", "speaker", "scope"},
+    "turn": {"kind", "turn", "role", "text", "time", "speaker", "scope", "said", "index_text"},
     "memory": {
         "kind",
         "key",
@@ -130,6 +130,8 @@ class _Lines:
                 time_ms,
                 scope=optional(line, "scope", str, scope, at),
                 speaker=optional(line, "speaker", str, role, at),
+                said=optional(line, "said", str, "", at),
+                index_text=optional(line, "index_text", str, "", at),
             )
         )
         self.ordinal = 0

@@ -35,6 +35,8 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "time": _TIME,
         "speaker": _TEXT,
         "scope": _TEXT,
+        "said": _TEXT,
+        "index_text": _TEXT,
     },
     "memory": {
         "key": {"type": "string", "pattern": "^[^/#]+/"},

@@ -55,6 +55,7 @@ def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[s
     line = {"kind": "turn", "turn": turn.key.removeprefix(prefix), "role": turn.role, "text": turn.text}
     line |= {"time": _iso(turn.time_ms)} if turn.time_ms != earliest else {}
     line |= {"speaker": turn.speaker} if turn.speaker != turn.role else {}
+    line |= {name: text for name, text in (("said", turn.said), ("index_text", turn.index_text)) if text}
     return line | ({"scope": turn.scope} if turn.scope != scope else {})
 
 
