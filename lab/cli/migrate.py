@@ -23,9 +23,9 @@ def migrate(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where it goes; what is there is not replaced.")],
     as_json: Json = False,
 ) -> None:
-    """Bring what version 0.1 wrote into the form of this version, or say why that cannot be.
+    """Bring what version 0.1 wrote into this version's form.
 
-    The source is left as it is. A run that was migrated says so, and that its digests were taken then.
+    What cannot be brought over is refused with the reason. The source is left as it is. A run that was migrated says so, and that its digests were taken then.
     """
     from lab.nightly.migrate import migrate as bring
 

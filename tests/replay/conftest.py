@@ -67,6 +67,15 @@ class Desk:
         return [row for name in run.conversations for row in read_table(run.receipts(name)).to_pylist()]
 
 
+def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of a run without its timings, and without what the manifest says of them."""
+    found = {name: data for name, data in files.items() if not name.startswith("latency/")}
+    manifest = json.loads(found["manifest.json"])
+    del manifest["sha256"]
+    manifest["files"] = {name: one for name, one in manifest["files"].items() if not name.startswith("latency/")}
+    return found | {"manifest.json": json.dumps(manifest).encode()}
+
+
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """An empty desk; what is replayed from it is cached beside it and goes with it."""

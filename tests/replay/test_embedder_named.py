@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lab.replay.embedders import config_note, embedder_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.manifest import ArmRecord
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
 from lab.systems.openclaw.config.table import PLUGIN, Knob, Section
 from tests.replay.conftest import Desk
@@ -62,18 +64,22 @@ def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
     assert model.default == EMBEDDER
 
 
-def _arm(name: str, named: str | None = None) -> dict[str, Any]:
-    return {"name": name} | ({"embedder": named} if named else {})
+def _arm(name: str, named: str | None = None) -> ArmRecord:
+    return ArmRecord(name, "engine", 6, 6, {}, embedder=named)
 
 
-def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs() -> None:
+def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs(ran: RunDirectory) -> None:
+    def notes(used: str, arms: Sequence[ArmRecord], of: Sequence[str] | None = None) -> tuple[str, ...]:
+        resolved = replace(ran.manifest.resolved, embedder={"model": used}, arms=tuple(arms))
+        return embedder_notes(resolved, of)
+
     small, large = "text-embedding-3-small", "text-embedding-3-large"
     arms = [_arm("a", small), _arm("b"), _arm("c", small), _arm("d", large)]
-    both, other = embedder_notes({"embedder": {"model": "m"}, "arms": arms})
+    both, other = notes("m", arms)
     assert both.startswith(f"embedder: the configuration of arms a, c names {small}; this run used m, so its figures")
     assert other.startswith(f"embedder: the configuration of arm d names {large}; ")
-    assert embedder_notes({"embedder": {"model": "m"}, "arms": arms}, ["b"]) == ()
-    assert embedder_notes({"embedder": {"model": small}, "arms": arms[:3]}) == ()
+    assert notes("m", arms, ["b"]) == ()
+    assert notes(small, arms[:3]) == ()
     assert config_note(None) is config_note("all-MiniLM-L6-v2") is None
     assert "names text-embedding-3-small; lab replay uses all-MiniLM-L6-v2" in str(config_note(small))
 
@@ -81,8 +87,8 @@ def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs() -> 
 @pytest.fixture
 def ran(desk: Desk) -> RunDirectory:
     """Two arms over a small recording: ``live`` with the configuration of a host, ``hybrid`` with none."""
-    for name in ("first", "second"):
-        desk.say(name, ("global", [("user", f"the {name} port is 8080", "port 8080"), ("user", "which port is it?")]))
+    for name, port in (("first", 8080), ("second", 9090)):
+        desk.say(name, ("global", [("user", f"the port is {port}", f"port {port}"), ("user", "which port is it?")]))
         desk.judge(f"{name}/s1/t1#0", turn=f"{name}/s1/t2")
     host = desk.home / "openclaw.json"
     host.write_text(json.dumps(HOST | {"lab": {}}))
@@ -113,14 +119,17 @@ def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> 
 
 
 def test_score_and_compare_tell_it_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
-    score(ran.path, [], False)
-    assert _after(capsys.readouterr().out, 3).startswith(NOTE)
-    score(ran.path, [], False, True)
+    score(ran.path)
+    told = _after(capsys.readouterr().out, 4)
+    assert told.startswith("trial: embedder hashing")
+    assert told.endswith(NOTE)
+    score(ran.path, as_json=True)
     assert json.loads(capsys.readouterr().out)["embedder"] == [NOTE]
-    for form, begins in (("text", "live minus hybrid "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
+    for form, begins in (("text", "trial: "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
         compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form)
         told = _after(capsys.readouterr().out, 5)
         assert told.startswith(begins)
+        assert "live minus hybrid " in told
         assert NOTE in told.replace("\\_", "_")
     assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
 

@@ -21,6 +21,7 @@ from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import hand, open_sources, prepare
 from lab.runs.environment import packages
+from tests.replay.conftest import untimed
 
 Files = Callable[[Path], dict[str, bytes]]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "oracle")
@@ -39,10 +40,6 @@ def talk(desk: Any, *lengths: int) -> None:
         said = [("user", f"pears and plums in crate {n}", f"crate {n} holds plums") for n in range(length)]
         desk.say(f"talk{number}", ("global", said))
         desk.judge(f"talk{number}/s1/t1#0", turn=f"talk{number}/s1/t{length}")
-
-
-def results(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if not name.startswith("latency/")}
 
 
 def tasks_of(plan: Plan) -> list[Task]:
@@ -176,7 +173,7 @@ def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, file
     one = desk.run(*ARMS, out="one")
     two = desk.run(*ARMS, out="two", jobs=2)
     assert one.done == two.done == ("talk0", "talk1", "talk2")
-    assert results(files_of(one.run.path)) == results(files_of(two.run.path))
+    assert untimed(files_of(one.run.path)) == untimed(files_of(two.run.path))
 
 
 def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, engine: str, files_of: Files) -> None:
@@ -184,7 +181,7 @@ def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, en
     for profile in ("seed", "upstream"):
         runs = [desk.run(engine, out=f"{profile}{jobs}", jobs=jobs, profile=profile) for jobs in (1, 2)]
         assert [run.failures for run in runs] == [(), ()]
-        first, second = (results(files_of(run.run.path)) for run in runs)
+        first, second = (untimed(files_of(run.run.path)) for run in runs)
         assert first == second
 
 
@@ -229,15 +226,15 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     from lab.errors import CannotWrite
     from lab.files import cannot_write, write_whole
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
         if path.name == "talk1.parquet":
             raise cannot_write(path, OSError(errno.ENOSPC, "No space left on device"))
-        write_whole(path, data)
+        write_whole(path, data, lasting=lasting)
 
     talk(desk, 2, 2, 2)
     heard: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr("lab.replay.run.write_whole", write)
+        patched.setattr("lab.runs.resume.write_whole", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
             run_replay(desk.asked(), desk.home / "run", announce=heard.append)
     assert heard[-1] == "talk0: done (1 of 3)"

@@ -21,6 +21,7 @@ from lab.replay.run import run_replay
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.lane import open_docs
+from tests.replay.conftest import untimed
 
 Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
@@ -143,10 +144,7 @@ def test_two_replays_into_one_folder_and_one_empty_cache_write_what_one_would(de
     assert all("another process is writing it" in said for code, said in ends if code)
     others = started([[*words, desk.home / "one"], [*words, desk.home / "two"]], 2)
     assert [code for code, _ in others] == [0, 0], others
-    states = [
-        {name: data for name, data in files_of(desk.home / name).items() if not name.startswith("latency/")}
-        for name in ("run", "one", "two")
-    ]
+    states = [untimed(files_of(desk.home / name)) for name in ("run", "one", "two")]
     assert states[0] == states[1] == states[2]
     assert len(states[0]) == 4 + 2
 

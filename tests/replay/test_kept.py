@@ -17,7 +17,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import PASSED, code_key, sources_key
+from lab.runs.code import PASSED, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -41,17 +41,12 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
     for part in PASSED:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, tmp_path / part)
-    ours = code_key()
+    ours = code_key.__wrapped__()
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
-    sources_key.cache_clear()
-    try:
-        assert code_key() == ours
-        with (tmp_path / edited).open("a") as opened:
-            opened.write("\n")
-        sources_key.cache_clear()
-        assert code_key() != ours
-    finally:
-        sources_key.cache_clear()
+    assert code_key.__wrapped__() == ours
+    with (tmp_path / edited).open("a") as opened:
+        opened.write("\n")
+    assert code_key.__wrapped__() != ours
 
 
 def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:

@@ -154,7 +154,7 @@ def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any,
         ({"max_items": 3}, "arms"),
         ({"seed": 1}, "labels"),
         ({"must_share": 0.2, "depth": 7}, "depth, labels"),
-        ({"limit": 2}, "conversations"),
+        ({"limit": 2}, "conversations, equal_conversations"),
         ({"golden": None}, "golden"),
     ],
 )
@@ -163,7 +163,7 @@ def test_other_arguments_are_refused_with_what_differs(
 ) -> None:
     first = talk.run()
     before = files_of(first.run.path)
-    with pytest.raises(OtherArguments, match=f"was made with other {differs}; choose another --out"):
+    with pytest.raises(OtherArguments, match=f"was made with other {differs}; choose another --out, or `lab runs rm "):
         talk.run(**changes)
     assert files_of(first.run.path) == before
 

@@ -7,8 +7,8 @@ unbroken. Then it is started in a folder of its own, and its whole group of proc
 it comes to its end by itself; then the next folder, until there were so many kills. Each begins with an empty cache.
 
 After each kill, every file there must be one of the unbroken state, byte for byte, and none that was there may be gone.
-At the end the state must be the unbroken one. Timings and the environment of a manifest are no part of a state, and
-what an unfinished manifest says of its status is not compared before the end.
+At the end the state must be the unbroken one. Timings, their digests and the environment of a manifest are no part of
+a state, and what an unfinished manifest says of its status and its files is not compared before the end.
 """
 
 from __future__ import annotations
@@ -54,14 +54,22 @@ def state(out: Path, *, whole: bool) -> State:
     found = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
-        if path.is_dir() or name.startswith("latency/") or (path.suffix == ".part" and not whole):
+        if path.is_dir() or name.startswith("latency/"):
+            continue
+        # What goes at the end: files half written, and the digests that the manifest takes in.
+        if not whole and (path.suffix == ".part" or name.startswith("digests/")):
             continue
         data = path.read_bytes()
         if path.name == "manifest.json":
             manifest = json.loads(data)
-            manifest.pop("environment", None)
+            # It counts what it names, the digests of timings among it.
+            for key in ("environment", "sha256"):
+                manifest.pop(key, None)
+            if isinstance(files := manifest.get("files"), dict):
+                manifest["files"] = {key: one for key, one in files.items() if not key.startswith("latency/")}
             if not whole:
-                manifest.pop("status", None)
+                for key in ("status", "files", "failed"):
+                    manifest.pop(key, None)
             data = json.dumps(manifest).encode()
         found[name] = data
     return found

@@ -12,7 +12,8 @@ from harness import load
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json, write_whole
-from lab.runs.directory import environment
+from lab.runs.environment import environment
+from lab.runs.records import to_json
 
 KIND, VERSION = "lab.ratios", 1
 Found = Mapping[str, Any]
@@ -23,7 +24,7 @@ def result(ratios: Sequence[Found], repeats: int, before: float | None) -> dict[
     return {
         "kind": KIND,
         "schema_version": VERSION,
-        "environment": environment()
+        "environment": to_json(environment())
         | {"cores": os.cpu_count(), "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS")},
         "load": {"before": before, "after": load()},
         "repeats": repeats,
