@@ -25,7 +25,8 @@ def migrate(
 ) -> None:
     """Bring what version 0.1 wrote into this version's form.
 
-    What cannot be brought over is refused with the reason. The source is left as it is. A run that was migrated says so, and that its digests were taken then.
+    What cannot be brought over is refused with the reason. The source is left as it is. A run that was migrated says
+    so, and that its digests were taken then.
     """
     from lab.nightly.migrate import migrate as bring
 
