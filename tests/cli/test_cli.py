@@ -61,6 +61,7 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
         (
             COMPARE,
             [
+                "trial",
                 "baseline",
                 "candidate",
                 "cutoff",
