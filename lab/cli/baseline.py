@@ -42,6 +42,7 @@ def bless(
     note: Annotated[str | None, typer.Option(help="Why: a sentence that stays with the name.")] = None,
     folder: options.BaselinesFolder = options.BASELINES,
     date: options.Day = None,
+    allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
     """Keep a run, or all of a night, as what later ones are held to.
@@ -60,7 +61,7 @@ def bless(
     elif name is None:
         raise UnusableInput(f"{run}: a run needs a name: --name NAME")
     else:
-        runs = {name: open_run(run)}
+        runs = {name: open_run(run, allow_failed=allow_failed)}
     found = [keep(folder, one, called, date=date or today(), note=note) for called, one in runs.items()]
     if as_json:
         told = [one.baseline.as_json() | {"replaced": one.replaced, "changed": one.changed} for one in found]

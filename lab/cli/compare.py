@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, emit, emit_json
 from lab.errors import UnusableInput
 
@@ -44,6 +45,7 @@ def compare(
     format: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option("--format", help="text, markdown, latex or json.")
     ] = "text",
+    allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
     """Compare two arms over the same turns.
@@ -57,7 +59,7 @@ def compare(
 
     if format not in FORMATS:
         raise UnusableInput(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
-    opened = open_run(run)
+    opened = open_run(run, allow_failed=allow_failed)
     baseline, candidate = _pair(opened.arms, baseline, candidate)
     found = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
     if as_json or format == "json":

@@ -21,6 +21,13 @@ GoldenSet = Annotated[
         metavar="PATH", parser=golden_at, help="A golden set: a file, a folder of them, or shipped:operators."
     ),
 ]
+AllowFailed = Annotated[
+    bool,
+    typer.Option(
+        "--allow-failed",
+        help="Leave out of every arm the turns at which a recall failed; such a run is refused without.",
+    ),
+]
 Format = Annotated[
     str, typer.Option("--format", help="A format of `lab recordings list`: lab, openclaw, realmem, locomo, …")
 ]

@@ -45,6 +45,7 @@ def replay(
     from lab.replay.embedders import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
+    from lab.runs.directory import failed_told
     from lab.runs.records import to_json
     from lab.runs.trial import trial
 
@@ -54,7 +55,7 @@ def replay(
     outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     notes = embedder_notes(outcome.run.manifest.resolved)
     summary = None
-    if and_score and not outcome.failures:
+    if and_score and not outcome.failures and not outcome.run.manifest.failed:
         from lab.measures.score import score_and_write, summarise
         from lab.runs.gold import read_gold
 
@@ -71,6 +72,7 @@ def replay(
                     "skipped": len(outcome.skipped),
                     "failed": len(outcome.failures),
                 },
+                "failed_recalls": dict(outcome.run.manifest.failed),
                 "embedded": outcome.embedded,
                 "labels": to_json(outcome.run.manifest.resolved.labels),
             }
@@ -91,6 +93,9 @@ def replay(
         raise CannotMeasure(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
         )
+    if outcome.run.manifest.failed:
+        told = failed_told(outcome.run.manifest.failed)
+        raise CannotMeasure(f"{told}, which is no miss; turns and reasons are in {out / 'failures.jsonl'}")
 
 
 def merge(
@@ -121,6 +126,7 @@ def score(
         list[str] | None, typer.Option("--measure", "-m", help="Show these measures. Repeat for more.")
     ] = None,
     slices: Annotated[bool, typer.Option("--slices", help="Show every slice, too.")] = False,
+    allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
     """Score a run: means of every measure, by arm and by slice."""
@@ -132,7 +138,7 @@ def score(
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
 
-    opened = open_run(run)
+    opened = open_run(run, allow_failed=allow_failed)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, emit, emit_json
 
 
@@ -31,13 +32,16 @@ def report(
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Show the texts of these turns and of their memories.")
     ] = False,
+    allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""
     from lab.report.build import build_report
     from lab.runs.directory import open_run
 
-    files = build_report(open_run(run), baseline, candidate, with_text=with_text, turns=turns)
+    files = build_report(
+        open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns
+    )
     if as_json:
         emit_json({"files": [str(file) for file in files]})
     else:

@@ -46,7 +46,8 @@ def view(
     from lab.view.recorded import Recorded
     from lab.view.serve import LOOPBACK, listen, serve
 
-    opened = open_run(run)
+    # A failed recall is there to be looked at: the first line counts them.
+    opened = open_run(run, allow_failed=True)
     recorded = Recorded(opened)
     with listen(port) as sock:
         if with_text:

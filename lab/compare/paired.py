@@ -235,6 +235,8 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
     if not folder:
         raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
     other = run if Path(folder).resolve() == run.path.resolve() else open_run(Path(folder))
+    if other is not run and run.left_out:
+        raise UnusableInput(f"{run.path}: --allow-failed leaves turns out of its arms, and {folder} has them")
     if arm not in other.arms:
         raise UnusableInput(f"{other.path}: has no arm {arm!r}; it has: {', '.join(other.arms)}")
     return other, arm

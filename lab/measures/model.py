@@ -1,7 +1,7 @@
 """What is said of a measure, and what each kind of measure is computed from.
 
-A measure is one file in :mod:`lab.measures.definitions`, whose ``MEASURE`` is one of the five kinds below. Which kind
-it is says when it is computed: of a ranking, of what was injected at a probe, of a recall turn, of a conversation.
+A measure is one file in :mod:`lab.measures.definitions`, whose ``MEASURE`` is one of the six kinds below. Which kind
+it is says what it is computed of: a ranking, what was injected at a probe, a recall turn, a conversation, its writes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lab.measures.columns import Floats
     from lab.measures.conversation import Probes, Turns
     from lab.measures.ranking import Judged
+    from lab.runs.writes import Written
 
 Direction = Literal["higher", "lower", "neither"]
 Unit = Literal["probe", "turn", "conversation"]
@@ -116,6 +117,15 @@ class ConversationMeasure(Measure):
 
     values: Callable[[Turns], float]
     unit: Unit = "conversation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritesMeasure(Measure):
+    """Computed once of what a system that captures wrote in a conversation; no other arm has a value."""
+
+    values: Callable[[Written], float]
+    unit: Unit = "conversation"
+    missing: float | None = None
 
 
 def name_over_probes(name: str) -> str:

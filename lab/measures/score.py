@@ -21,6 +21,7 @@ from lab.measures.model import (
     ProbeMeasure,
     TurnMeasure,
     Which,
+    WritesMeasure,
     name_over_probes,
 )
 from lab.measures.names import is_ranked, parse
@@ -31,6 +32,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold, read_gold
 from lab.runs.receipts import Receipts, read_receipts
 from lab.runs.scores import Scores, read_scores, write_scores
+from lab.runs.writes import read_writes
 
 # Every run is scored at these, and at the most items that an arm injects.
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
@@ -68,6 +70,8 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
     rank measures (:func:`more_measures`) besides its own. Raises :class:`lab.errors.Incomplete` where conversations,
     rows or probes are missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
     """
+    import numpy as np
+
     run.require_done()
     if not also and (kept := read_scores(run)) is not None:
         return kept
@@ -82,9 +86,13 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
         receipts = read_receipts(run, conversation)
         _require_probes(run, conversation, receipts, probes.get(conversation, set()))
         first = builder.add_places(receipts.places)
+        written = read_writes(run, conversation)
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
+            if arm in written:
+                values = {one.name: np.array([one.values(written[arm])]) for one in of_kind(WritesMeasure)}
+                builder.add(arm, conversation, first, Block(receipts.whole, values))
     return builder.scores()
 
 

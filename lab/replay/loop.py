@@ -30,6 +30,7 @@ class Answered(NamedTuple):
 
     ``scope`` is the turn's own. ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them;
     ``hard_kept`` of these rules stand in what was injected. ``failure`` is why the recall failed, where it did.
+    ``fed``: its memories came from outside.
     """
 
     moment: Moment
@@ -41,6 +42,7 @@ class Answered(NamedTuple):
     hard_rules: int = 0
     hard_kept: int = 0
     failure: Failure | None = None
+    fed: bool = True
 
 
 class Wrote(NamedTuple):
@@ -256,7 +258,8 @@ class _Stage:
                 said = " ".join(recall.context.split())
                 kept = sum(rule in said for rule in bound)
             held = (reachable, nice) if seat.fed else (0, 0)
-            yield Answered(moment, seat.name, recall, held[0] + len(seat.own), held[1], home, len(bound), kept, failure)
+            reach = held[0] + len(seat.own), held[1]
+            yield Answered(moment, seat.name, recall, *reach, home, len(bound), kept, failure, seat.fed)
 
     def close(self) -> None:
         """Close everything."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 from math import inf
 from typing import NamedTuple
@@ -64,28 +64,29 @@ class Promises:
                 self._until[one] = min(self._until.get(one, memory.visible_from), memory.visible_from)
         self._ends = sorted(self._until.values())
 
-    def check(self, recall: Recall, seq: int) -> Checked:
+    def check(self, recall: Recall, seq: int, *, fed: bool = True) -> Checked:
         """Hold what was recalled at a moment against it.
 
-        Of an item that the system wrote itself, whether it was there has been held against its writes
-        (:mod:`lab.replay.seat`).
+        Where the system was not ``fed`` from outside, items are its own, even under keys that the recording knows, and
+        whether they were there has been held against its writes (:mod:`lab.replay.seat`).
         """
+        known = self._known if fed else {}
         injected = recall.items[: recall.injected]
         keys = [one.id for one in injected]
-        said = [self._said[one.id] if one.id in self._said else _folded(one.text) for one in injected]
+        said = [self._said[one.id] if one.id in known else _folded(one.text) for one in injected]
         superseded = [place for place, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
-            sum(key in self._known and not self._known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
+            sum(key in known and not known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
             len(said) - len(set(said)),
-            _raw([text for one in injected if (text := self._escaped_text(one))], recall.context),
+            _raw([text for one in injected if (text := self._escaped_text(one, known))], recall.context),
             len(superseded),
             sum(self.unreplaced(keys[place], (*recall.pinned, *keys[:place])) for place in superseded),
             bisect_right(self._ends, seq),
         )
 
-    def _escaped_text(self, item: Item) -> str | None:
+    def _escaped_text(self, item: Item, known: Container[str]) -> str | None:
         """A text with markup as it should stand in the block; None where there is none in it."""
-        if item.id in self._known:
+        if item.id in known:
             return self._escaped.get(item.id)
         return _escaped(item.text) if _MARKUP.search(item.text) else None
 

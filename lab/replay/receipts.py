@@ -61,7 +61,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     import pyarrow as pa
 
     promises = Promises(recording)
-    checked = [promises.check(one.recall, one.moment.seq) for one in answers]
+    checked = [promises.check(one.recall, one.moment.seq, fed=one.fed) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
     flat = [values for one in answers for values in _items(one, aligned)]
@@ -120,9 +120,15 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
 
 def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
     """The columns of the items of an answer."""
+    if not aligned:
+        for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
+            # What Listed(…) does, at half its cost.
+            row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
+            yield tuple.__new__(Listed, row)
+        return
     taken: set[str] = set()
     for item in one.recall.items:
-        alignment = aligned.get((one.arm, item.id)) if aligned else None
+        alignment = aligned.get((one.arm, item.id))
         key = alignment.memory if alignment is not None and alignment.memory not in taken else item.id
         taken.add(key)
         own, label, scope, fts_rank, vec_rank, decision = item.signals

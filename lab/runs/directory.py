@@ -7,10 +7,10 @@ Writing is in :mod:`lab.runs.resume`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from lab.columns import codes_of
@@ -33,9 +33,10 @@ AGAIN = "delete it and run the same replay again"
 class RunDirectory:
     """A run on disk, or a shard of one."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, *, allow_failed: bool = False) -> None:
         self.path = path
         self.manifest = manifest
+        self.allow_failed = allow_failed
         self._checked: dict[str, tuple[int, int, int]] = {}
 
     @property
@@ -137,13 +138,18 @@ class RunDirectory:
         return [name for name, path in paths.items() if path.is_file() and self.name_of(path) in self.digests]
 
     def require_done(self) -> None:
-        """Refuse a run that is not finished, and a shard, which is not all of a run."""
+        """Refuse a run that is not finished, a shard, which is not all of a run, and failed recalls unless allowed."""
         if self.shard:
             raise UnusableInput(
                 f"{self.path}: is shard {self.shard} of a run, with {len(self.own)} of its {len(self.conversations)} "
                 "conversations; `lab merge OUT SHARD…` makes the run of all its shards"
             )
         self.require_own()
+        if self.manifest.failed and not self.allow_failed:
+            raise Incomplete(
+                f"{self.path}: {failed_told(self.manifest.failed)}; {FAILURES} lists them. A failed recall is no miss: "
+                "mend the system and replay it again, or leave these turns out of every arm with --allow-failed"
+            )
 
     def require_own(self) -> None:
         """Refuse a run, or a shard, in which conversations are missing: :class:`Incomplete`."""
@@ -207,10 +213,40 @@ class RunDirectory:
             return None
         return read_table(self.check(path), columns, coded)
 
+    def failed_recalls(self) -> list[Failed]:
+        """Every failed recall of the conversations that are done."""
+        found = []
+        for conversation in self.done():
+            table = self.read_receipts(conversation, ("arm", "turn", "probe", "failure"))
+            if table["failure"].null_count < table.num_rows:
+                found += [Failed(conversation, **row) for row in table.to_pylist() if row["failure"] is not None]
+        return found
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """Turns and probes at which a recall failed: where that is allowed, no arm is measured there."""
+        places = self.failed_recalls() if self.allow_failed and self.manifest.failed else []
+        return frozenset(key for one in places for key in (one.turn, one.probe) if key is not None)
+
     def failures(self) -> list[dict[str, object]]:
         """What could not be replayed, with phase and reason; nothing where all could."""
         path = self.path / FAILURES
         return [line for _, line in read_json_lines(self.check(path))] if path.is_file() else []
+
+
+class Failed(NamedTuple):
+    """A failed recall, and why: the kind of failure, in which call, and where in the code."""
+
+    conversation: str
+    arm: str
+    turn: str
+    probe: str | None
+    failure: str
+
+
+def failed_told(failed: Mapping[str, int]) -> str:
+    """How many recalls of which arms failed, in a few words."""
+    return ", ".join(f"{counted(count, 'recall')} of {arm} failed" for arm, count in failed.items())
 
 
 def require_rows(table: pa.Table, path: Path, arms: Sequence[str], points: int) -> None:
@@ -232,13 +268,16 @@ def require_rows(table: pa.Table, path: Path, arms: Sequence[str], points: int) 
         raise Incomplete(f"{told % 'other arms or turns'}; {AGAIN}")
 
 
-def open_run(path: Path) -> RunDirectory:
-    """Open a run; a folder without a manifest of ours is :class:`NotARun`."""
+def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
+    """Open a run; a folder without a manifest of ours is :class:`NotARun`.
+
+    With ``allow_failed`` turns at which a recall failed are left out of every arm; without, such a run is refused.
+    """
     if not path.is_dir():
         raise NotARun(f"{path}: no such run directory")
     if not (path / MANIFEST).is_file():
         raise NotARun(f"{path}: is no run directory (it has no {MANIFEST})")
-    return RunDirectory(path, read_manifest(path / MANIFEST))
+    return RunDirectory(path, read_manifest(path / MANIFEST), allow_failed=allow_failed)
 
 
 def file_name(conversation: str) -> str:

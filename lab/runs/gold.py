@@ -25,7 +25,10 @@ class Gold(NamedTuple):
 
 
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
-    """The probes of a run by id; :class:`CannotMeasure` for a file that is not as the replay wrote it."""
+    """The probes of a run by id, less those at which a recall failed (:attr:`RunDirectory.left_out`).
+
+    Raises :class:`CannotMeasure` for a file that is not as the replay wrote it.
+    """
     path = run.check(run.path / GOLDEN)
     found = {}
     for number, line in read_json_lines(path):
@@ -40,4 +43,4 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
         except (KeyError, TypeError, ValueError) as error:
             told = f"damaged ({type(error).__name__}: {error})"
             raise CannotMeasure(f"{path}:{number}: {told}; delete it and run the replay again") from None
-    return found
+    return {probe: one for probe, one in found.items() if probe not in run.left_out}

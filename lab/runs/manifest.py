@@ -175,6 +175,7 @@ class Manifest:
     environment: Environment
     recall_points: Mapping[str, int]
     files: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict, metadata=_about("failed recalls by arm"))
     shard: Shard | None = None
     migrated: Migrated | None = None
 
@@ -192,9 +193,9 @@ class Manifest:
         found = {"kind": KIND, "schema_version": VERSION, **to_json(self)}
         return found | {COVER: digest(found)}
 
-    def ended(self, status: str, files: Mapping[str, str]) -> Manifest:
-        """The same with another status and other files."""
-        return replace(self, status=status, files=dict(files))
+    def ended(self, status: str, files: Mapping[str, str], failed: Mapping[str, int]) -> Manifest:
+        """The same with another status, other files and other failed recalls."""
+        return replace(self, status=status, files=dict(files), failed=dict(failed))
 
 
 def resolved_of(value: Mapping[str, object]) -> Resolved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
@@ -25,7 +26,8 @@ TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "i
 
 def read_receipts(run: RunDirectory, conversation: str) -> Receipts:
     """The receipts of one conversation of a run; raises what :meth:`RunDirectory.read_receipts` does."""
-    return Receipts(run.read_receipts(conversation, (*NUMBERS, *BLOCK, *TEXTS), TEXTS), conversation)
+    table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *TEXTS), TEXTS)
+    return Receipts(table, conversation, run.left_out)
 
 
 class Injected(NamedTuple):
@@ -54,7 +56,8 @@ class Receipts:
     holds what is told of the injected blocks, by name; the other columns are arrays under their own names.
     """
 
-    def __init__(self, table: pa.Table, conversation: str) -> None:
+    def __init__(self, table: pa.Table, conversation: str, left_out: Container[str] = ()) -> None:
+        """``left_out`` are turns of which no arm has rows."""
         import numpy as np
 
         self.recalls: Flags
@@ -65,6 +68,7 @@ class Receipts:
         self.block = {name: numbers_of(table[name]) for name in BLOCK}
         self.turn, turns = codes_of(table["turn"])
         self.places = [turn or "" for turn in turns[:-1]] + [conversation]
+        self._left_out = np.array([place in left_out for place in self.places], bool)
         self.whole = np.array([len(turns) - 1])
         self.arm, self.scope, self.probe = (_texts(*codes_of(table[name])) for name in ("arm", "scope", "probe"))
         pinned, self._pinned_from = lists_of(table["pinned"])
@@ -78,10 +82,11 @@ class Receipts:
         self._scope = _texts(*codes_of(scopes))
 
     def rows_of(self, arm: str) -> Ints:
-        """The rows of an arm."""
+        """The rows of an arm, less those of turns that are left out."""
         import numpy as np
 
-        return np.flatnonzero(self.arm == arm)
+        rows = np.flatnonzero(self.arm == arm)
+        return rows[~self._left_out[self.turn[rows]]] if self._left_out.any() else rows
 
     def keys_of(self, rows: Ints) -> list[list[str]]:
         """The keys of the items of each row, injected and passed over, in order."""

@@ -10,6 +10,7 @@ not survive a loss of power.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -165,7 +166,9 @@ def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> N
 def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> None:
     """Write what could not be replayed, and the manifest with every digest; nothing where both are there."""
     path = run.path / FAILURES
-    data = b"".join(dump_json(dict(failure), indent=None) for failure in failures)
+    recalls = run.failed_recalls()
+    told = [*failures, *({"phase": "recall", **one._asdict()} for one in recalls)]
+    data = b"".join(dump_json(dict(failure), indent=None) for failure in told)
     _put_failures(path, data)
     done = run.done()
     files = {GOLDEN: run.digests[GOLDEN]} | ({FAILURES: sha256_bytes(data)} if data else {})
@@ -173,7 +176,9 @@ def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> Non
         for one in run.files(conversation):
             if (name := run.name_of(one)) in run.digests:
                 files[name] = run.digests[name]
-    after = run.manifest.ended(COMPLETE if len(done) == len(run.own) else INCOMPLETE, dict(sorted(files.items())))
+    failed = Counter(one.arm for one in recalls)
+    status = COMPLETE if len(done) == len(run.own) and not failed else INCOMPLETE
+    after = run.manifest.ended(status, dict(sorted(files.items())), failed)
     if after != run.manifest:
         run.manifest = after
         _write_manifest(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import RunDirectory, failed_told
 from lab.runs.manifest import COMPLETE, Manifest
 from lab.words import counted
 
@@ -16,7 +16,8 @@ def trial(manifest: Manifest) -> tuple[str, ...]:
 
     An embedder for tests; faults that were switched on; a part of the recordings; labels, hard rules or categories
     that were not recorded; the live store in place of the exact one; arms with a configuration of their own, or another
-    number of items than theirs; and a run that an earlier version made, or that is not complete.
+    number of items than theirs; recalls that failed; and a run that an earlier version made, or that is not
+    complete.
     """
     resolved, asked = manifest.resolved, manifest.asked
     found: list[str] = []
@@ -40,7 +41,9 @@ def trial(manifest: Manifest) -> tuple[str, ...]:
         found.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} asked for")
     if manifest.migrated:
         found.append(f"migrated from schema {manifest.migrated.schema_version}, digests taken then")
-    if manifest.status != COMPLETE:
+    if manifest.failed:
+        found.append(failed_told(manifest.failed))
+    elif manifest.status != COMPLETE:
         found.append("not complete")
     return tuple(found)
 

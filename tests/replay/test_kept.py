@@ -17,7 +17,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import PASSED, code_key
+from lab.runs.code import PASSED, code_key, sources_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -43,22 +43,22 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
         copy(source / part, tmp_path / part)
     ours = code_key()
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
-    code_key.cache_clear()
+    sources_key.cache_clear()
     try:
         assert code_key() == ours
         with (tmp_path / edited).open("a") as opened:
             opened.write("\n")
-        code_key.cache_clear()
+        sources_key.cache_clear()
         assert code_key() != ours
     finally:
-        code_key.cache_clear()
+        sources_key.cache_clear()
 
 
 def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
-    assert parts - {part.removesuffix(".py") for part in PASSED} == {"errors", "words"}
+    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "words"}
 
 
 def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:

@@ -97,3 +97,12 @@ def test_characters_of_cjk_are_those_of_near_duplicates() -> None:
     # Three of one kind are two tokens and one; three of another are one and one.
     edges = [place + step for place in _CJK for step in (-1, 0)]
     assert [tokens(chr(code) * 3) for code in edges] == [3 if CJK_RUN.fullmatch(chr(code)) else 2 for code in edges]
+
+
+def test_what_a_system_wrote_itself_is_its_own_under_whatever_key() -> None:
+    known = Promises(recording(("a", "same", 5, ()), ("b", "same", 0, ()), ("c", MARKED, 0, ())))
+    items = (Item("a", "one"), Item("b", "two"), Item("c", "<plain>"))
+    found = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
+    assert known.check(found, 1, fed=False) == SOUND
+    assert known.check(found, 1) == SOUND._replace(future=1, twins=1)
+    assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).twins == 1

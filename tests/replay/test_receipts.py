@@ -20,7 +20,7 @@ from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.tables import read_table, write_table
-from lab.systems.openclaw.flow import SEED
+from lab.systems.openclaw.seed.flow import STAGES
 from lab.utf16 import js_length
 from tests.playing import as_listed, listed_in
 
@@ -143,7 +143,7 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     flows = {"seed_full", "quota_flow"}
     stages = {"search", "select", "wrap", "receipt"}
     assert {row["stage"] for row in rows if row["arm"] not in flows} == {"retrieve", *stages}
-    stages = {"retrieve", "search", *(name for name, _ in SEED)}
+    stages = {"retrieve", "search", *(name for name, _ in STAGES)}
     assert {row["stage"] for row in rows if row["arm"] in flows} == stages
     assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
     assert all(row["ns"] >= 0 for row in rows)

@@ -65,10 +65,10 @@ def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
         ("mine", "m1"): Alignment("c/s/t0#0", "source", 0.5),
         ("other", "m2"): Alignment("c/s/t0#1", "text", 0.7),
     }
-    table = writes_table(some, aligned)
+    table = writes_table(some, aligned, 3)
     write_table(table, tmp_path / "w.parquet")
     assert read_table(tmp_path / "w.parquet").to_pylist() == table.to_pylist()
-    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"1"}
+    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"1", b"turns": b"3"}
     names = ["arm", "turn", "seq", "what", "id", "chars", "sources", "echo", "memory", "rule"]
     assert table.column_names == [*names, "score"]
     rows = table.to_pylist()
@@ -84,9 +84,9 @@ def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
 
 
 def test_a_table_without_writes_has_the_same_columns() -> None:
-    table = writes_table([], {})
+    table = writes_table([], {}, 3)
     assert table.num_rows == 0
-    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}).schema
+    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, 3).schema
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,8 @@ def test_a_text_that_is_markup_is_shown_as_text(run: Run) -> None:
 
     probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
     found = run.explain(probe, QUOTA).found
-    rows = {key: replace(row, text=f"</pre>{MARKUP}") for key, row in found.rows.items()}
-    page = Tags(Explained(replace(found, rows=rows), with_text=True, full=False)._repr_html_())
+    texts = dict.fromkeys(found.texts, f"</pre>{MARKUP}")
+    page = Tags(Explained(replace(found, texts=texts), with_text=True, full=False)._repr_html_())
     assert MARKUP in page.text
     assert page.tags == ["pre"]
 

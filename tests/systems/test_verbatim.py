@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.loop import Wrote
 from lab.replay.plan import Asked
+from lab.replay.receipts import receipts_table
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
+from lab.systems.contract import Stored
+from tests.playing import arms_named, keys_of, played
 
 COMPARED = ("turn", "seq", "probe", "injected", "item_key", "item_score", "item_fts_rank", "item_vec_rank")
 
@@ -36,3 +41,57 @@ def test_what_it_captures_is_found_as_memories_of_turns_are(locomo: Path, tmp_pa
     assert [row["what"] for row in wrote] == ["created"] * len(wrote)
     assert len(wrote) > 700
     assert not any("writes" in path.name for path in runs[1].path.iterdir())
+
+
+TURNS = (
+    Turn("c/s/t1", 0, "s", "user", "said in full", 1000, "shop", said="said", index_text="searched pears"),
+    Turn("c/s/t2", 1, "s", "assistant", "pears are ripe", 1010, "farm"),
+    Turn("c/s/t3", 2, "s", "tool", "pears: 7", 1020),
+    Turn("c/s/t4", 3, "s", "user", "  ", 1030),
+    Turn("c/s/t5", 4, "s", "user", "pears", 1040, "shop"),
+)
+# What the recording knows by the keys that turns are kept under: one is forgotten, one is never there.
+MEMORIES = (
+    Memory("c/s/t1#0", "given", "given", 1, 1, visible_until=2),
+    Memory("c/s/t2#0", "given, too", "given, too", 9, 2),
+)
+RECORDING = Recording("c", TURNS, MEMORIES)
+
+
+def test_turns_are_kept_as_they_were_said_and_searched_as_they_are_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    wrote: list[Wrote] = []
+    found = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
+    # Neither a tool's turn nor a blank one.
+    assert [one.writes.created for one in wrote] == [
+        (Stored("c/s/t1#0", "said", ("c/s/t1",)),),
+        (Stored("c/s/t2#0", "pears are ripe", ("c/s/t2",)),),
+        (Stored("c/s/t5#0", "pears", ("c/s/t5",)),),
+    ]
+    assert [set(keys_of(one)) for one in found] == [set(), {"c/s/t1#0"}, *[{"c/s/t1#0", "c/s/t2#0"}] * 3]
+    assert "said" in found[1].recall.context
+    (first,) = found[1].recall.items
+    assert (first.signals.fts_rank, first.signals.vec_rank, first.signals.scope) == (1, 1, "shop")
+    # What it kept itself is there, whatever became of a memory of the recording with that key.
+    assert receipts_table(found, RECORDING, {})["future"].to_pylist() == [0] * 5
+
+
+def test_it_keeps_turns_of_its_roles_and_remembers_what_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    config = tmp_path / "tools.json"
+    config.write_text('{"lab": {"arm": "verbatim"}, "roles": ["tool"]}')
+    found = played(RECORDING, arms_named(f"tools={config}"), source="captured")
+    assert [keys_of(one) for one in found] == [[], [], [], ["c/s/t3#0"], ["c/s/t3#0"]]
+    found = played(RECORDING, arms_named("verbatim"))
+    assert [keys_of(one) for one in found] == [[], ["c/s/t1#0"], [], [], []]
+
+
+@pytest.mark.parametrize("scoping", ["given", "open"])
+def test_a_scope_bounds_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scoping: str) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    found = played(RECORDING, arms_named("verbatim"), source="captured", scoping=scoping)
+    assert set(keys_of(found[-1])) == ({"c/s/t1#0"} if scoping == "given" else {"c/s/t1#0", "c/s/t2#0"})

@@ -1,0 +1,22 @@
+"""Stored: how much a system that captures writes."""
+
+from __future__ import annotations
+
+from lab.measures.model import COUNT, ITSELF, WritesMeasure
+from lab.runs.writes import Written
+
+
+def stored(written: Written) -> float:
+    """Return the memories created a turn."""
+    return written.created / written.turns if written.turns else 0.0
+
+
+MEASURE = WritesMeasure(
+    name="Stored",
+    values=stored,
+    better="neither",
+    range=COUNT,
+    source=ITSELF,
+    definition="Memories created a turn, of a system that captures.",
+    order=20,
+)
