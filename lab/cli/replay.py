@@ -88,7 +88,7 @@ def replay(
             + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
         )
         if summary:
-            _show_means(summary, outcome.run, [])
+            _show_means(summary, outcome.run, _wanted(summary, outcome.run, []))
     if outcome.failures:
         raise CannotMeasure(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
@@ -146,9 +146,10 @@ def score(
     if as_json:
         emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return
+    wanted = _wanted(summary, opened, measure or ())
     emit_trial(reasons)
     emit_notes(notes)
-    wanted = _show_means(summary, opened, measure or ())
+    _show_means(summary, opened, wanted, every=not measure)
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
@@ -158,12 +159,11 @@ def score(
             emit_folded(note)
 
 
-def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
-    """Print the means that were asked for, or the headlines; return which those are."""
+def _wanted(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
+    """The measures that were asked for, or the headlines; :class:`UnusableInput` for one that the run lacks."""
     from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
     from lab.measures.score import headlines
-    from lab.report.comparison import drawn
 
     known = {name for arm in summary["arms"].values() for name in arm["measures"]}
     asked = [canonical(name) for name in measures]
@@ -171,14 +171,20 @@ def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[s
         if name not in known:
             require_measure(name, "--measure")
             raise UnusableInput(f"--measure {name}: nothing of it is measured in this run; --json shows what is")
-    wanted = asked or [name for name in headlines(run.cutoff) if name in known]
+    return asked or [name for name in headlines(run.cutoff) if name in known]
+
+
+def _show_means(summary: dict[str, Any], run: RunDirectory, wanted: list[str], *, every: bool = True) -> None:
+    """Print the means of some measures; with ``every``, say how many more there are."""
+    from lab.report.comparison import drawn
+
+    known = {name for arm in summary["arms"].values() for name in arm["measures"]}
     _emit_means("arm", summary["arms"], wanted)
     _tell_unseen(summary["arms"])
     if run.labels_are_drawn:
         emit_folded(drawn(run.labels))
-    if not asked:
+    if every:
         emit(f"{len(known) - len(wanted)} more measures: lab score -m NAME, or --json for all")
-    return wanted
 
 
 def _tell_unseen(arms: dict[str, Any]) -> None:

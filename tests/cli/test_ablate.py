@@ -32,7 +32,7 @@ def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
-    assert list(found) == ["run", "steps", "figures"]
+    assert list(found) == ["run", "trial", "steps", "figures"]
     assert found["run"] == "run"
     assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(rung.arm, rung.adds) for rung in LADDER]
     assert found["steps"][0]["changes"] == {}

@@ -57,10 +57,11 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "keys"),
     [
-        (("score", "run"), ["arms", "slices"]),
+        (("score", "run"), ["trial", "arms", "slices"]),
         (
             COMPARE,
             [
+                "trial",
                 "baseline",
                 "candidate",
                 "cutoff",
@@ -113,6 +114,7 @@ def test_replay_prints_one_object_and_says_on_stderr_how_far_it_is(
     # Both conversations say the same: four sessions with four texts of memories and one of turns each.
     assert json.loads(first.stdout) == {
         "run": "out",
+        "trial": ["embedder hashing, which is for tests"],
         "status": "complete",
         "conversations": {"done": 2, "skipped": 0, "failed": 0},
         "embedded": 4 * 4 + 4,
@@ -128,7 +130,8 @@ def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> N
     shutil.copytree(place / "run", tmp_path / "deep" / "run")
     listed = json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout)
     arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
-    assert listed == {"runs": [{"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms}]}
+    told = {"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms}
+    assert listed == {"runs": [told | {"trial": ["embedder hashing, which is for tests"]}]}
     removed = lab("runs", "rm", "deep/run", "--json", cwd=tmp_path)
     assert json.loads(removed.stdout) == {"removed": "deep/run", "left": []}
     assert list((tmp_path / "deep").iterdir()) == []

@@ -258,24 +258,24 @@ def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) 
 
 @pytest.mark.parametrize("kind", ["latency", "receipts"])
 def test_slow_conversations_cannot_be_left_out_of_a_latency_rule(run: RunDirectory, kind: str) -> None:
-    from lab.gate.timed import warm_times
+    from lab.latency.turns import warm_times
 
     path = run.path / kind / run.latency(run.conversations[0]).name
     path.unlink()
     if kind == "latency":
         with pytest.raises(LabError, match=AGAIN):
-            warm_times(open_run(run.path), CANDIDATE)
+            warm_times(open_run(run.path))
     else:
         with pytest.raises(LabError, match=AGAIN):
             judge(read_policy("rollout"), open_run(run.path))
 
 
 def test_timings_that_were_rewritten_are_refused(run: RunDirectory) -> None:
-    from lab.gate.timed import warm_times
+    from lab.latency.turns import warm_times
 
     _rewrite(run.latency(run.conversations[0]), lambda rows: [row | {"ns": 1} for row in rows])
     with pytest.raises(LabError, match="damaged or altered"):
-        warm_times(open_run(run.path), CANDIDATE)
+        warm_times(open_run(run.path))
 
 
 def test_scores_of_another_run_are_not_read_back(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
