@@ -357,11 +357,13 @@ def _parse(text: str, path: Path, first_line: int, pairs: Pairs | None = None) -
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        unfinished = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        cut = " (the file seems cut off)" if unfinished else ""
+        # What is missing at the end is missing where the text ends, not on the line after it.
+        end = len(text.rstrip())
+        place = min(error.pos, end)
+        line, column = first_line + text.count("\n", 0, place), place - text.rfind("\n", 0, place)
+        cut = " (the file seems cut off)" if error.pos >= end or error.msg.startswith("Unterminated") else ""
         what = error.msg.removesuffix(" starting at")
-        raise UnusableInput(f"{path}:{line}: not JSON: {what} at column {error.colno}{cut}") from None
+        raise UnusableInput(f"{path}:{line}: not JSON: {what} at column {column}{cut}") from None
     except ValueError as error:
         raise UnusableInput(f"{path}:{first_line}: not JSON that can be read: {error}") from None
     except RecursionError:

@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 SIX = ("harbor-release", "juniper-clinic", "lantern-shop", "orchid-lab", "tea-mountain", "two-desks")
+# Folders of a run whose files have a digest in its manifest.
+FILED = ("receipts", "latency", "writes")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -91,7 +93,7 @@ def resealed() -> Callable[..., Any]:
 
     def reseal(path: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Any:
         manifest = json.loads((path / "manifest.json").read_bytes())
-        kept = [path / "golden.jsonl", *path.glob("receipts/*.parquet"), *path.glob("latency/*.parquet")]
+        kept = [path / "golden.jsonl", *(file for folder in FILED for file in path.glob(f"{folder}/*.parquet"))]
         manifest["files"] = {file.relative_to(path).as_posix(): sha256_file(file) for file in kept if file.is_file()}
         change(manifest)
         manifest["run_key"] = digest(manifest["resolved"])

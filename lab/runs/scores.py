@@ -149,7 +149,7 @@ def read_scores(run: RunDirectory) -> Scores | None:
     try:
         table = read_table(path, (*NAMES, "value"), NAMES)
         about = table.schema.metadata or {}
-        if about.get(b"made_from") != made_from(run).encode():
+        if (about.get(b"kind"), about.get(b"made_from")) != (KIND.encode(), made_from(run).encode()):
             return None
         scores = _scores(table)
     except (CannotMeasure, ValueError):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _TEXT, _COUNT, _FLAG = "string", "int32", "bool"
 _RECEIPTS = {
-    **dict.fromkeys(("arm", "turn", "scope", "probe", "receipt", "block"), _TEXT),
+    **dict.fromkeys(("arm", "turn", "scope", "probe", "status", "failure", "receipt", "block"), _TEXT),
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
     **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "twins", "raw"), _COUNT),
     **dict.fromkeys(("superseded", "stale", "outdated"), _COUNT),
@@ -20,6 +20,14 @@ _RECEIPTS = {
     **dict.fromkeys(("item_fts_rank", "item_vec_rank"), f"list of {_COUNT}"),
 }
 _LATENCY = {"arm": _TEXT, "turn": _TEXT, "stage": _TEXT, "ns": "int64", "cold": _FLAG}
+_WRITES = {
+    **dict.fromkeys(("arm", "turn", "what", "id", "memory", "rule"), _TEXT),
+    **dict.fromkeys(("seq", "chars"), _COUNT),
+    "sources": f"list of {_TEXT}",
+    "echo": _FLAG,
+    "score": "double",
+}
+_SCORES = {**dict.fromkeys(("arm", "conversation", "at", "measure", "slices"), _TEXT), "value": "double"}
 _TREND = {
     **dict.fromkeys(("date", "plan", "set", "arm", "measure", "verdict", "lab", "commit", "code"), _TEXT),
     **dict.fromkeys(("versions", "arm_key", "comparable_key"), _TEXT),
@@ -28,8 +36,15 @@ _TREND = {
     "primary": "int8",
 }
 # By the kind that a table's metadata names.
-COLUMNS = {b"lab.receipts": _RECEIPTS, b"lab.latency": _LATENCY, b"lab.trend": _TREND}
-_MAY_BE_NULL = {"probe", "duplicates", "evicted", "standard_error", "commit", "code"}
+COLUMNS = {
+    b"lab.receipts": _RECEIPTS,
+    b"lab.latency": _LATENCY,
+    b"lab.writes": _WRITES,
+    b"lab.scores": _SCORES,
+    b"lab.trend": _TREND,
+}
+_MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices"}
+_MAY_BE_NULL |= {"standard_error", "commit", "code"}
 
 
 def misshapen(table: pa.Table) -> str | None:

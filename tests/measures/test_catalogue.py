@@ -18,13 +18,18 @@ UNITS = {"probe", "turn", "conversation"}
 
 @pytest.fixture(scope="module")
 def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
-    """By stem of a measure, the places that have a value, by cutoff: of an arm that has a digest, too."""
-    asked = Asked(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
-    run = run_replay(asked, tmp_path_factory.mktemp("catalogue") / "run").run
+    """By stem of a measure, the places that have a value, by cutoff.
+
+    The arms are some of which everything is told: one has a digest, and one writes.
+    """
+    given = Asked(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
+    captured = Asked(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
+    folder = tmp_path_factory.mktemp("catalogue")
     found: dict[str, dict[str, set[str]]] = {}
-    for one in score_run(run):
-        stem, _, cutoff = one.measure.partition("@")
-        found.setdefault(stem, {}).setdefault(cutoff, set()).add(one.at)
+    for name, asked in (("given", given), ("captured", captured)):
+        for one in score_run(run_replay(asked, folder / name).run):
+            stem, _, cutoff = one.measure.partition("@")
+            found.setdefault(stem, {}).setdefault(cutoff, set()).add(one.at)
     return found
 
 

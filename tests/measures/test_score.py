@@ -345,23 +345,29 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("changed", "problem"),
     [
-        {"probe": "x"},
-        {"probe": "x", "conversation": "desk", "relevant": [{"memory": "m"}], "forbidden": [], "slices": {}},
-        {"probe": "x", "conversation": "desk", "relevant": 7, "forbidden": [], "slices": {}},
-        {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": None, "slices": {}},
-        {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": [], "slices": 3},
+        ({"relevant": ...}, "has no field 'relevant'"),
+        ({"relevant": [{"memory": "m"}]}, "has no field 'grade'"),
+        ({"relevant": 7}, "field 'relevant': expected a list, found a number"),
+        ({"forbidden": None}, "field 'forbidden': expected a list, found null"),
+        ({"slices": 3}, "field 'slices': expected an object, found a number"),
     ],
 )
 def test_damaged_gold_is_told_with_its_line(
-    run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory], line: dict[str, Any]
+    run: RunDirectory,
+    tmp_path: Path,
+    resealed: Callable[[Path], RunDirectory],
+    changed: dict[str, Any],
+    problem: str,
 ) -> None:
+    good = {"probe": "x", "conversation": "desk", "relevant": [], "forbidden": [], "slices": {}}
+    line = {name: value for name, value in (good | changed).items() if value is not ...}
     path = tmp_path / "golden.jsonl"
     path.write_bytes((run.path / "golden.jsonl").read_bytes() + json.dumps(line).encode() + b"\n")
     (tmp_path / "manifest.json").write_bytes((run.path / "manifest.json").read_bytes())
     number = len(path.read_text("utf-8").splitlines())
-    with pytest.raises(CannotMeasure, match=rf"golden\.jsonl:{number}: damaged .*; delete it and run the replay again"):
+    with pytest.raises(CannotMeasure, match=rf"golden\.jsonl:{number}: {problem}; delete it and run the replay again"):
         read_gold(resealed(tmp_path))
 
 

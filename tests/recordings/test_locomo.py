@@ -78,12 +78,11 @@ def test_a_turn_and_the_memory_of_it_are_keyed_by_session_and_dialogue_id(read: 
     (recording,) = read([SAMPLE]).recordings
     bowl = 'Ben said, "Look!" and shared a photo of a blue bowl'
     date = "1:56 pm on 8 May, 2023"
+    key, dated = "conv-1/session_1/D1:2", f"{date}\n{date} {bowl}"
     assert recording.turns[1] == Turn(
-        "conv-1/session_1/D1:2", 1, "session_1", "user", "Look!", MAY_8 + 1, speaker="Ben"
+        key, 1, "session_1", "user", "Look!", MAY_8 + 1, speaker="Ben", said=bowl, index_text=dated
     )
-    assert recording.memories[1] == Memory(
-        "conv-1/session_1/D1:2#0", bowl, f"{date}\n{date} {bowl}", visible_from=2, created_at=MAY_8 + 1
-    )
+    assert recording.memories[1] == Memory(f"{key}#0", bowl, dated, visible_from=2, created_at=MAY_8 + 1)
     assert (recording.language, recording.has_labels) == ("en", False)
 
 

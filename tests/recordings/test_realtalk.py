@@ -27,17 +27,13 @@ def _keys(*identities: str) -> tuple[Judgement, ...]:
 def test_a_chat_gives_turns_and_a_memory_of_each(sample: Sample, tmp_path: Path) -> None:
     library = read_library(sample("realtalk", tmp_path), "realtalk")
     (recording,) = library.recordings
-    assert recording.turns[1] == Turn(
-        f"{NAME}/session_1/D1:2", 1, "session_1", "user", "Look!", DEC_29 + 120_000, speaker="Ben"
-    )
     date = "29.12.2023, 22:01:00"
-    assert recording.memories[1] == Memory(
-        f"{NAME}/session_1/D1:2#0",
-        "Ben: Look! a blue bowl",
-        f"{date}\n{date} Ben: Look! a blue bowl",
-        visible_from=2,
-        created_at=DEC_29 + 120_000,
+    said, dated = "Ben: Look! a blue bowl", f"{date}\n{date} Ben: Look! a blue bowl"
+    key, at = f"{NAME}/session_1/D1:2", DEC_29 + 120_000
+    assert recording.turns[1] == Turn(
+        key, 1, "session_1", "user", "Look!", at, speaker="Ben", said=said, index_text=dated
     )
+    assert recording.memories[1] == Memory(f"{key}#0", said, dated, visible_from=2, created_at=at)
     # The second session says an earlier minute; the clock goes on.
     assert [turn.time_ms - DEC_29 for turn in recording.turns] == [60_000, 120_000, 180_000, 180_001, 300_000]
     assert recording.sessions == ("session_1", "session_2")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from lab.errors import UnusableInput
+from lab.replay.embedders import missing_notes
 from lab.replay.plan import Asked
 from lab.replay.run import run_replay
+from tests.playing import arms_named
 from tests.replay.conftest import Desk
 
 
@@ -26,3 +29,15 @@ def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_ref
         assert heard.count(told) == 1
     with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
         desk.run(f"mine={own}")
+
+
+def test_arms_that_bring_it_are_named_in_one_sentence() -> None:
+    def notes(**configs: Any) -> tuple[str, ...]:
+        infos = [arms_named("seed_full", name=name, config=config)[0].describe() for name, config in configs.items()]
+        return missing_notes(infos)
+
+    assert notes(a=None, b={"budget": {"enabled": True}}) == ()
+    assert notes(a={"dbPath": "x"}, b={"autoCapture": True, "dbPath": "y"}, c={}) == (
+        "not implemented here: dbPath, autoCapture (of arms a, b)",
+    )
+    assert notes(a={}, b={"dbPath": "y"}) == ("not implemented here: dbPath (of arm b)",)

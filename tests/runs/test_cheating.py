@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import LabError
@@ -232,6 +233,21 @@ def test_kept_scores_do_not_hide_what_was_changed_since(run: RunDirectory, attem
     with pytest.raises(LabError, match=AGAIN) as refused:
         score_run(open_run(run.path))
     assert refused.value.exit_code == 4
+
+
+@pytest.mark.parametrize("name", ["arm", "conversation", "at", "measure", "value"])
+@pytest.mark.parametrize("cell", [None, 2**62, ""])
+def test_kept_scores_with_a_column_of_nonsense_are_made_again(
+    run: RunDirectory, name: str, cell: str | int | None
+) -> None:
+    score_and_write(run)
+    kept = (run.path / "scores.parquet").read_bytes()
+    table = parquet.read_table(run.path / "scores.parquet")
+    place = table.column_names.index(name)
+    nonsense = pa.array([cell] * table.num_rows, table[name].type if cell is None else None)
+    parquet.write_table(table.set_column(place, name, nonsense), run.path / "scores.parquet")
+    score_and_write(run)
+    assert (run.path / "scores.parquet").read_bytes() == kept
 
 
 def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) -> None:

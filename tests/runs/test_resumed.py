@@ -120,7 +120,7 @@ def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: 
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
     begun = RunDirectory(
-        tmp_path / "begun", run.manifest.ended("started", {"golden.jsonl": run.digests["golden.jsonl"]})
+        tmp_path / "begun", run.manifest.ended("started", {"golden.jsonl": run.digests["golden.jsonl"]}, {})
     )
     shutil.copytree(run.path, begun.path)
     resume._write_manifest(begun)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,18 @@ def test_another_embedder_than_the_configurations_name_is_told(operators: Path, 
     sweep(asked, grid_of(value, "here"), tmp_path / "sweep")
     (note,) = notes_of(tmp_path / "sweep")
     assert note.startswith("embedder: the configuration of arm tier_quota_v1 names text-embedding-3-small; ")
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"grid": {"autoCapture.maxItemsPerTurn": [1, 2]}},
+        {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"autoCapture": {"maxItemsPerTurn": 1}}},
+    ],
+)
+def test_a_grid_over_what_is_not_here_is_refused(operators: Path, tmp_path: Path, grid: dict[str, Any]) -> None:
+    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    said = r"^configuration 0 of the grid: autoCapture: not implemented here, so no value of it changes anything"
+    with pytest.raises(UnusableInput, match=said):
+        sweep(asked, grid_of(grid, "here"), tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()

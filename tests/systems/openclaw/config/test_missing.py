@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.sweep.grid import grid_of
-from lab.systems.openclaw.config.missing import missing, missing_notes, only_here
+from lab.systems.openclaw.config.missing import missing, only_here
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve
 from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
 from lab.systems.openclaw.recommended import recommended
@@ -107,25 +106,6 @@ def test_another_recall_than_the_lab_has_is_refused_anywhere(raw: Any, said: str
     assert host is not None
     warned = [one for one in check_host(raw, host).warnings if said in one]
     assert [one.endswith("the host accepts it; a replay refuses it") for one in warned] == [True]
-
-
-@pytest.mark.parametrize(
-    "grid",
-    [
-        {"grid": {"autoCapture.maxItemsPerTurn": [1, 2]}},
-        {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"autoCapture": {"maxItemsPerTurn": 1}}},
-    ],
-)
-def test_a_grid_over_what_is_not_here_is_refused(grid: Any) -> None:
-    with pytest.raises(UnusableInput, match=r"^g\.json: autoCapture: not implemented here, so no value"):
-        grid_of(grid, "g.json")
-
-
-def test_arms_that_bring_it_are_named_in_one_sentence() -> None:
-    assert missing_notes([("a", None), ("b", {"budget": True})]) == ()
-    assert missing_notes([("a", {"dbPath": "x"}), ("b", {"autoCapture": True, "dbPath": "y"}), ("c", {})]) == (
-        "not implemented here: dbPath, autoCapture (of arms a, b)",
-    )
 
 
 def test_only_what_is_here_is_shown_described_and_laid_under_the_recommended_configuration() -> None:
