@@ -87,9 +87,9 @@ def ablate(
         )
         return
     shown = measures_shown(run.cutoff)
+    emit_trial(reasons)
     emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
-    emit_trial(reasons)
     emit_folded(
         f"{n} probes with gold in {len(run.conversations)} conversations of {asked.path}; labels "
         f"{resolved.labels.mode}, scope {resolved.scope}"

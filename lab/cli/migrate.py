@@ -23,10 +23,10 @@ def migrate(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where it goes; what is there is not replaced.")],
     as_json: Json = False,
 ) -> None:
-    """Bring what version 0.1 wrote into this version's form.
+    """Bring forward what version 0.1 wrote, or say why not.
 
-    What cannot be brought over is refused with the reason. The source is left as it is. A run that was migrated says
-    so, and that its digests were taken then.
+    What is written has the form of this version, and the source is left as it is. A run that was migrated says so, and
+    that its digests were taken then.
     """
     from lab.nightly.migrate import migrate as bring
 

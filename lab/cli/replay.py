@@ -88,7 +88,7 @@ def replay(
             + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
         )
         if summary:
-            _show_means(summary, outcome.run, [])
+            _show_means(summary, outcome.run, _wanted(summary, outcome.run, []), asked=False)
     if outcome.failures:
         raise CannotMeasure(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
@@ -146,9 +146,10 @@ def score(
     if as_json:
         emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return
+    wanted = _wanted(summary, opened, measure or ())
     emit_trial(reasons)
     emit_notes(notes)
-    wanted = _show_means(summary, opened, measure or ())
+    _show_means(summary, opened, wanted, asked=bool(measure))
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
@@ -158,27 +159,35 @@ def score(
             emit_folded(note)
 
 
-def _show_means(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
-    """Print the means that were asked for, or the headlines; return which those are."""
+def _wanted(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
+    """Return the measures that were asked for, or the headlines; one that is not there is :class:`UnusableInput`."""
     from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
     from lab.measures.score import headlines
-    from lab.report.comparison import drawn
 
-    known = {name for arm in summary["arms"].values() for name in arm["measures"]}
+    known = _measured(summary)
     asked = [canonical(name) for name in measures]
     for name in asked:
         if name not in known:
             require_measure(name, "--measure")
             raise UnusableInput(f"--measure {name}: nothing of it is measured in this run; --json shows what is")
-    wanted = asked or [name for name in headlines(run.cutoff) if name in known]
+    return asked or [name for name in headlines(run.cutoff) if name in known]
+
+
+def _measured(summary: dict[str, Any]) -> set[str]:
+    return {name for arm in summary["arms"].values() for name in arm["measures"]}
+
+
+def _show_means(summary: dict[str, Any], run: RunDirectory, wanted: Sequence[str], *, asked: bool) -> None:
+    """Print means; of headlines, which nobody ``asked`` for by name, how many more there are."""
+    from lab.report.comparison import drawn
+
     _emit_means("arm", summary["arms"], wanted)
     _tell_unseen(summary["arms"])
     if run.labels_are_drawn:
         emit_folded(drawn(run.labels))
     if not asked:
-        emit(f"{len(known) - len(wanted)} more measures: lab score -m NAME, or --json for all")
-    return wanted
+        emit(f"{len(_measured(summary)) - len(wanted)} more measures: lab score -m NAME, or --json for all")
 
 
 def _tell_unseen(arms: dict[str, Any]) -> None:
@@ -195,7 +204,7 @@ def _tell_unseen(arms: dict[str, Any]) -> None:
         )
 
 
-def _emit_means(title: str, arms: dict[str, Any], wanted: list[str]) -> None:
+def _emit_means(title: str, arms: dict[str, Any], wanted: Sequence[str]) -> None:
     emit_table(
         [title, "n", *wanted],
         [[name, one["n"], *(one["measures"].get(measure) for measure in wanted)] for name, one in arms.items()],

@@ -80,7 +80,7 @@ def run_task(task: Task) -> Replayed | str:
             plan, recording, sources, from_kept(task.kept, lambda one: sources.retriever(one, plan.asked.store))
         )
         wrote: list[Wrote] = []
-        answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append))
+        answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append, infos=plan.infos))
         names = signatures(plan)
         for retrieval, candidates in task.kept.items():
             candidates.serve(names[retrieval])

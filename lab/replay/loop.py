@@ -15,8 +15,8 @@ from lab.recordings.model import NICE, Memory, Recording, Turn
 from lab.replay.moments import Moment
 from lab.replay.seat import Failure, Given, Seat, booked
 from lab.replay.shared import Retrieved, SharedSearch
-from lab.retrieval.faults import FaultPlan
-from lab.systems.contract import Arm, Ask, Candidates, Recall, Writes
+from lab.retrieval.faults import NO_FAULTS, FaultPlan
+from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.wrap import escape
@@ -69,7 +69,7 @@ class Play:
 
     ``memories`` are the recording's, labelled, in order of birth. ``scoping`` is how scopes are asked for
     (:class:`lab.systems.contract.Ask`); under ``source`` captured, arms that write get nothing from outside, and no
-    other arm may write.
+    other arm may write. ``items_only``: nobody will read more of an answer than its items.
     """
 
     recording: Recording
@@ -78,6 +78,7 @@ class Play:
     tools: Tools
     source: Source = "given"
     faults: FaultPlan = field(default_factory=FaultPlan)
+    items_only: bool = False
 
 
 class Reach:
@@ -150,10 +151,12 @@ def replay(
     arms: Sequence[Arm],
     wrote: Callable[[Wrote], None] = lambda _: None,
     heard: Callable[[Heard], None] = lambda _: None,
+    infos: Sequence[ArmInfo] | None = None,
 ) -> Generator[Answered]:
     """Yield every answer, moments in order and arms in the order given.
 
-    ``wrote`` hears of what is written, ``heard`` of every system that was asked, before its answer comes.
+    ``infos`` are what the arms say of themselves, where that is at hand. ``wrote`` hears of what is written, ``heard``
+    of every system that was asked, before its answer comes.
 
     Systems are handed what is born and forgotten before the first turn at which it matters, are asked, and see the
     turn. Under a source other than ``captured`` nobody writes, and turns without a recall change nothing.
@@ -163,8 +166,7 @@ def replay(
     captured = play.source == "captured"
     seats = [
         Seat(arm, info, Kit(play.tools, arm.name, captures=captured and info.writes), given, fed=not writes)
-        for arm in arms
-        for info in (arm.describe(),)
+        for arm, info in zip(arms, infos or [arm.describe() for arm in arms], strict=True)
         for writes in (captured and info.writes,)
     ]
     stage = _Stage(play, seats, reach, heard)
@@ -236,7 +238,7 @@ class _Stage:
 
     def answer(self, moment: Moment) -> Iterator[Answered]:
         """Ask every arm."""
-        ask = ask_of(moment, self._play.tools.scoping, self._play.faults)
+        ask = ask_of(moment, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
         told = replace(ask, grades=moment.probe.grades) if self._told and moment.probe else ask
         asked: dict[Hashable, Retrieved] = {}
         reachable, nice, rules = self._reach.of(ask.scope)
@@ -271,7 +273,7 @@ class _Stage:
             search.close()
 
 
-def ask_of(moment: Moment, scoping: str, faults: FaultPlan) -> Ask:
+def ask_of(moment: Moment, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:
     """What is asked at a moment.
 
     A probe from outside has no recorded scope, so it is asked of all; under ``tags`` its own words decide.
@@ -289,5 +291,6 @@ def ask_of(moment: Moment, scoping: str, faults: FaultPlan) -> Ask:
         moment.session,
         not moment.recalls,
         how,
-        faults.at(moment.key),
+        faults.at(moment.key) if faults.asked else NO_FAULTS,
+        items_only,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison
+from lab.errors import UnusableInput
 from lab.gate.line import FAIL
 from lab.gate.outputs import deciding_first, headline, reason, rollback
 from lab.gate.recorded import VERDICT, read_verdict, why_stale
@@ -44,10 +45,13 @@ def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]
     if not path.is_file():
         return None, None
     found = read_verdict(path)
-    stale = why_stale(found, run)
-    if stale:
-        return None, f"{VERDICT} is stale and is not shown: {stale}. Judge again with lab gate."
-    return _told(found), None
+    try:
+        stale = why_stale(found, run)
+        told = None if stale else _told(found)
+    except (AttributeError, KeyError, TypeError) as error:
+        # Its fields have the right names, and what stands in one is none of ours.
+        raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
+    return told, f"{VERDICT} is stale and is not shown: {stale}. Judge again with lab gate." if stale else None
 
 
 def _told(verdict: Verdict) -> dict[str, Any]:

@@ -162,9 +162,9 @@ def _replayed(
     plan: Plan, recording: Recording, sources: Sources, masks: Masks, *, drawn: bool
 ) -> Iterator[tuple[str, Tally]]:
     """Each arm of a plan with its tally. A recall that fails is :class:`CannotMeasure`."""
-    play = play_of(plan, recording, tools_of(plan, recording, sources, masks.keeping))
+    play = replace(play_of(plan, recording, tools_of(plan, recording, sources, masks.keeping)), items_only=True)
     chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in plan.arms}
-    for answered in replay(play, plan.arms):
+    for answered in replay(play, plan.arms, infos=plan.infos):
         recall = answered.recall
         if answered.failure:
             raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")

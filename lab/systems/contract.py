@@ -1,4 +1,4 @@
-"""The one seam behind which every memory system stands (docs/design/architecture.md, "The contracts").
+"""The one seam behind which every memory system stands (docs/systems.md).
 
 An :class:`Arm` is a system with its configuration; :meth:`Arm.open` makes the :class:`MemorySystem` of one
 conversation. The loop (:mod:`lab.replay.loop`) gives it memories from outside, asks it before a turn, and shows it
@@ -61,7 +61,8 @@ class Ask:
     ``scope`` None: scopes are not enforced; ``scoping`` says where the scope comes from: ``given`` in ``scope``, the
     ``tags`` of the text, or nowhere (``open``). ``session`` None: asked from outside any session. A ``probe`` is a
     question that belongs to no conversation, and must leave no trace. ``faults`` are the failures that the lab plays
-    (:mod:`lab.retrieval.faults`). ``grades`` maps wanted memories to grades, where :attr:`ArmInfo.needs_gold` says so.
+    (:mod:`lab.retrieval.faults`). ``items_only``: nobody will read the block, the receipt or the log, and a system may
+    leave them out. ``grades`` maps wanted memories to grades, where :attr:`ArmInfo.needs_gold` says so.
     """
 
     turn: str
@@ -72,6 +73,7 @@ class Ask:
     probe: bool = False
     scoping: str = "open"
     faults: Faults = NO_FAULTS
+    items_only: bool = False
     grades: Mapping[str, int] = field(default_factory=dict)
 
 

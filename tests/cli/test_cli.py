@@ -23,6 +23,8 @@ HEAVY = ("torch", "lancedb", "pandas", "matplotlib", "scipy", "numpy")
 COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
 EXPLAIN = ("explain", "run", "den/s03/t01", "--arm", "tier_quota_v1")
 EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "reasons", "places", "receipt"]
+# What makes the run of the small set a trial.
+TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
 
 
@@ -57,10 +59,11 @@ def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "keys"),
     [
-        (("score", "run"), ["arms", "slices"]),
+        (("score", "run"), ["trial", "arms", "slices"]),
         (
             COMPARE,
             [
+                "trial",
                 "baseline",
                 "candidate",
                 "cutoff",
@@ -113,8 +116,10 @@ def test_replay_prints_one_object_and_says_on_stderr_how_far_it_is(
     # Both conversations say the same: four sessions with four texts of memories and one of turns each.
     assert json.loads(first.stdout) == {
         "run": "out",
+        "trial": TRIAL,
         "status": "complete",
         "conversations": {"done": 2, "skipped": 0, "failed": 0},
+        "failed_recalls": {},
         "embedded": 4 * 4 + 4,
         "labels": {"mode": "recorded"},
     }
@@ -128,7 +133,8 @@ def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> N
     shutil.copytree(place / "run", tmp_path / "deep" / "run")
     listed = json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout)
     arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
-    assert listed == {"runs": [{"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms}]}
+    facts = {"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms, "trial": TRIAL}
+    assert listed == {"runs": [facts]}
     removed = lab("runs", "rm", "deep/run", "--json", cwd=tmp_path)
     assert json.loads(removed.stdout) == {"removed": "deep/run", "left": []}
     assert list((tmp_path / "deep").iterdir()) == []
@@ -165,7 +171,8 @@ def test_the_demo_prints_its_scores_and_comparison(lab: Lab, tmp_path: Path) -> 
     done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert list(found) == ["run", "scores", "comparison", "files"]
+    assert list(found) == ["run", "trial", "scores", "comparison", "files"]
+    assert found["trial"] == []
     assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
     hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
     assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]

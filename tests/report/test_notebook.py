@@ -15,6 +15,7 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
 from lab.errors import CannotMeasure, NotARun, UnusableInput
 from lab.measures.score import score_run, summarise
+from lab.report.tables import folded
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lab.notebook import Run
 
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+TRIAL = "trial: embedder hashing, which is for tests; labels sampled, must 0.40, nice 0.50, seed 0"
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -57,7 +59,9 @@ def test_a_run_says_what_it_is(run: Run, directory: RunDirectory) -> None:
     assert run.arms == [FIRST, QUOTA, "hybrid"]
     assert run.conversations == directory.conversations
     assert run.manifest.status == "complete"
-    assert repr(run) == f"Run({str(directory.path)!r}: complete, 3 conversations, arms {FIRST}, {QUOTA}, hybrid)"
+    assert repr(run) == (
+        f"Run({str(directory.path)!r}: complete, 3 conversations, arms {FIRST}, {QUOTA}, hybrid, {TRIAL})"
+    )
 
 
 def test_turns_are_the_rows_of_the_receipts(run: Run, directory: RunDirectory) -> None:
@@ -136,7 +140,7 @@ def test_a_comparison_shows_the_table_that_lab_compare_prints(run: Run, director
     found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
     assert compared.found == found
     shown = repr(compared)
-    assert shown.startswith(f"{QUOTA} minus {FIRST}\nmeasure")
+    assert shown.startswith(f"{folded(TRIAL)}\n{QUOTA} minus {FIRST}\nmeasure")
     assert "R@6 by slice, the worst first" in shown
     assert max(map(len, shown.splitlines())) <= 80
     page = Tags(compared._repr_html_())

@@ -223,7 +223,9 @@ class PolicySystem(_Engine):
         recall = finish(
             self.arm.system, ask, selection, lambda: tiers.told(RECEIPTS), found, self.config.max_items, booking
         )
-        return replace(recall, receipt_text=js_json(recall.receipt)) if self.config.upstream else recall
+        if self.config.upstream and not ask.items_only:
+            return replace(recall, receipt_text=js_json(recall.receipt))
+        return recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""

@@ -33,10 +33,12 @@ def finish(
     """Build the recall of a selection, of which the first ``max_items`` are injected; ``told`` says what was found."""
     injected = selection.picked[:max_items]
     chosen = [found.by_id[one.candidate.id] for one in injected]
-    context = booking.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = booking.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
     items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
+    if ask.items_only:
+        return Recall(items, len(injected), timings=booking.timings, status=status)
+    context = booking.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
+    receipt = booking.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
     booking.timings.setdefault(SEARCH, 0)
     return Recall(items, len(injected), context, receipt, booking.timings, status, evicted=0)
 
