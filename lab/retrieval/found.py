@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Filter, View
@@ -20,32 +20,19 @@ class Retrieval:
     clamp: Clamp = field(default_factory=Clamp)
 
 
-class Made(Protocol):
-    """What was made of candidates, by filter and depth."""
-
-    def get(self, asked: tuple[Filter, int], /) -> Any:
-        """What was made; None where nothing was."""
-        ...
-
-    def __setitem__(self, asked: tuple[Filter, int], made: Any, /) -> None:
-        """Keep what was made."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     """A store as one question sees it.
 
-    ``shared`` keeps what arms with the same candidates have made of them, by filter and depth; it may depend on which
-    rows pass the filter, and not on their labels, which a sweep draws anew. ``no_vector`` is why the vector lane is
-    dark, where it is. ``gone`` are the ids of rows that were forgotten: they keep their numbers among ``rows``, and no
-    search finds them.
+    ``shared`` keeps what arms with the same candidates have made of them, by filter and depth. ``no_vector`` is why the
+    vector lane is dark, where it is. ``gone`` are the ids of rows that were forgotten: they keep their numbers among
+    ``rows``, and no search finds them.
     """
 
     view: View
     rows: Sequence[Row]
     by_id: Mapping[str, Row]
-    shared: Made = field(default_factory=dict[tuple[Filter, int], Any])
+    shared: MutableMapping[tuple[Filter, int], Any] = field(default_factory=dict)
     no_vector: str | None = None
     gone: frozenset[str] = frozenset()
 

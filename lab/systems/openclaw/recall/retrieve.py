@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple
 
 from lab.retrieval.booking import Booking, Priced
 from lab.retrieval.contract import Filter, Hit, Lanes, View
-from lab.retrieval.found import Made
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import ReceiptSettings
@@ -33,6 +32,7 @@ class Pool(NamedTuple):
 
 # How deep the whole pool is ranked: what is not among these is not near.
 POOL_DEPTH = 50
+Shared = MutableMapping[tuple[Filter, int], Searched]
 
 
 class Tiers:
@@ -43,7 +43,7 @@ class Tiers:
     """
 
     def __init__(
-        self, view: View, rows: Sequence[Row], limit: int, shared: Made, booking: Booking | None = None
+        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, booking: Booking | None = None
     ) -> None:
         self.asked: list[Filter] = []
         self.searched: list[Searched] = []
@@ -57,7 +57,7 @@ class Tiers:
         where = Filter(scope, plan.labels)
 
         def find() -> Priced[Searched]:
-            found: Searched | None = self._shared.get((where, self.limit))
+            found = self._shared.get((where, self.limit))
             if found is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lab.retrieval.contract import Filter, View
-from lab.retrieval.found import Made
+from lab.retrieval.contract import View
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
@@ -16,7 +15,7 @@ from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.digest import WHOLE, normal_line
 from lab.systems.openclaw.recall.history import History
-from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.retrieve import Shared, Tiers
 from lab.systems.openclaw.recall.scope import GLOBAL, barred, scope_plan
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
@@ -52,7 +51,7 @@ class Memories:
     rows: Sequence[Row]
     by_id: Mapping[str, Row]
     listing: Listing = field(default_factory=Listing)
-    shared: Made = field(default_factory=dict[tuple[Filter, int], Any])
+    shared: Shared = field(default_factory=dict)
     no_vector: str | None = None
     docs: DocsLane | None = None
     write: Callable[[Row], None] | None = None
