@@ -28,6 +28,8 @@ from lab.runs.tables import read_table
 from lab.words import Announce, silent
 
 KIND, VERSION = "lab.latency", 1
+# Of a cell's file: the latency tables of replays, whose columns are others, are a kind of their own.
+SAMPLES = "lab.latency.samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def write_cell(measured: Measured, path: Path) -> None:
     columns = zip(*measured.samples, strict=True) if measured.samples else [()] * len(kinds)
     table = pa.table(
         {name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
-    ).replace_schema_metadata({"kind": KIND, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
+    ).replace_schema_metadata({"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
     with whole_file(path) as part:
         parquet.write_table(table, part, compression="zstd")
 
