@@ -117,7 +117,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            **({"trial": list(self.trial)} if self.trial else {}),
+            "trial": list(self.trial),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,

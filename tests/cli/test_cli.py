@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -172,7 +173,7 @@ def test_the_demo_prints_its_scores_and_comparison(lab: Lab, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["run", "trial", "scores", "comparison", "files"]
-    assert found["trial"] == []
+    assert (found["trial"], found["comparison"]["trial"]) == ([], [])
     assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
     hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
     assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
@@ -342,22 +343,29 @@ def test_wrong_usage_ends_with_2(lab: Lab, place: Path, arguments: tuple[str, ..
 
 
 def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_path: Path) -> None:
-    pipe = tmp_path / "golden.jsonl"
-    os.mkfifo(pipe)
     # A shell's background job hands its children an ignored SIGINT; the command must have one to be interrupted by.
     program = "from signal import *; signal(SIGINT, default_int_handler); from lab.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "golden", "lint", pipe, "--recordings", place / "datasets/tiny"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # The pipe opens once the command reads it: then it is at work and waits for us.
-    with running, pipe.open("wb"):
-        # A signal that comes just before the read begins does not end it, so there may have to be another.
-        for _ in range(6):
-            running.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                out, err = running.communicate(timeout=10)
-                break
+    asked = ["replay", place / "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", tmp_path / "out"]
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:
+        endpoint.settimeout(60)
+        embedder = f"openai:mute@http://127.0.0.1:{endpoint.getsockname()[1]}/v1"
+        command = [sys.executable, "-c", program, *asked, "--embedder", embedder]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            # Once it calls the endpoint, which never answers, it is at work and waits for us.
+            connection, _ = endpoint.accept()
+            # A signal that comes just before the read begins does not end it, so there may have to be another.
+            for _ in range(6):
+                running.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = running.communicate(timeout=10)
+                    break
+            connection.close()
+        finally:
+            running.kill()
+            running.wait()
     assert (running.returncode, out) == (130, "")
-    assert err.strip() == "error: interrupted; run the same command again to go on"
+    assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to go on\n", err)
 
 
 def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
@@ -375,9 +383,12 @@ def test_replay_can_score_at_once_as_score_does(lab: Lab, place: Path) -> None:
     words = ["replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--embedder", "hashing", "--score"]
     done = lab(*words, "--out", "scored", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["scores"] == json.loads(lab("score", "scored", "--json", cwd=place).stdout)
+    found = json.loads(done.stdout)
+    scored = {"trial": found["trial"]} | found["scores"]
+    assert scored == json.loads(lab("score", "scored", "--json", cwd=place).stdout)
     told = lab(*words, "--out", "scored", cwd=place).stdout
-    assert told.partition("\n")[2] == lab("score", "scored", cwd=place).stdout
+    trial, _, *scores = told.splitlines(keepends=True)
+    assert "".join([trial, *scores]) == lab("score", "scored", cwd=place).stdout
     part = lab(*words, "--out", "part", "--shard", "1/2", cwd=place)
     assert (part.returncode, part.stderr.count("\n")) == (2, 1)
     assert "--score needs a whole run" in part.stderr

@@ -182,7 +182,10 @@ def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(prepared: Path, dis
     disk.free()
     assert verb(*words, disk=disk.path)[0] == 0
     whole = {path.name: path.read_bytes() for path in (prepared / "run" / "receipts").iterdir()}
-    assert done <= set(files(disk))
+    # The manifest takes in the digests of conversations once all are done.
+    passing = {name for name in done if name.startswith("new/digests/")}
+    assert done - passing <= set(files(disk))
+    assert not (disk.path / "new" / "digests").exists()
     assert {path.name: path.read_bytes() for path in (disk.path / "new" / "receipts").iterdir()} == whole
 
 

@@ -95,7 +95,9 @@ def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: 
     step = tmp_path / "summary.md"
     done = lab("gate", "run", "--policy", "rollout", cwd=place, GITHUB_STEP_SUMMARY=str(step))
     assert done.returncode == 3, done.stdout
-    assert done.stdout.startswith("INCONCLUSIVE: rollout, tier_quota_v1 against tier_first_v1\n")
+    assert done.stdout.startswith(
+        "INCONCLUSIVE: rollout, tier_quota_v1 against tier_first_v1 [trial: embedder\nhashing, which is for tests]\n"
+    )
     assert "the policy decides over 8 or more" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "## INCONCLUSIVE: rollout" in step.read_text()
@@ -108,13 +110,14 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
     done = lab("gate", "run", "--policy", policy(place, rules + "\n"), cwd=place)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:3] == [
-        "PASS: mine, tier_quota_v1 against tier_first_v1",
+    assert lines[:4] == [
+        "PASS: mine, tier_quota_v1 against tier_first_v1 [trial: embedder hashing, which",
+        "is for tests]",
         "Every rule that decides holds: Success@6, R@6.",
         "Advisory rules, which decide nothing:",
     ]
-    assert lines[3].startswith("- (fail): Success@6: ")
-    assert lines[5].split()[-3:] == ["90", "%", "interval"]
+    assert lines[4].startswith("- (fail): Success@6: ")
+    assert lines[6].split()[-3:] == ["90", "%", "interval"]
     closer = f"level = 0.025\n{rules}"
     done = lab("gate", "run", "--policy", policy(place, closer), cwd=place)
     assert "95 % interval" in done.stdout

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,19 @@ def parts(lab: Lab, make_set: Callable[..., Path], tmp_path_factory: pytest.Temp
     return folder
 
 
-def results(run: Path) -> dict[str, bytes]:
-    return {
+def results(run: Path) -> dict[str, Any]:
+    """All but timings, whose digests the manifest has, and so its own."""
+    found: dict[str, Any] = {
         str(path.relative_to(run)): path.read_bytes()
         for path in sorted(run.rglob("*"))
         if path.is_file() and path.parent.name != "latency"
     }
+    manifest = json.loads(found["manifest.json"])
+    assert manifest.pop("sha256")
+    digests = manifest.pop("files")
+    found["digests"] = {name: one for name, one in digests.items() if not name.startswith("latency/")}
+    assert len(found["digests"]) < len(digests)
+    return found | {"manifest.json": manifest}
 
 
 def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> None:
@@ -48,7 +56,7 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
     assert [listed["part1"][name] for name in ("shard", "status")] == ["1/2", "complete"]
     assert listed["part1"]["conversations"] + listed["part2"]["conversations"] == 3
     assert "shard" not in listed["merged"]
-    assert "complete (shard 2/2)" in lab("runs", "list", ".", cwd=parts).stdout
+    assert "complete (shard 2/2, trial)" in lab("runs", "list", ".", cwd=parts).stdout
     for verb in ("score", "report"):
         refused = lab(verb, "part1", cwd=parts)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
@@ -76,6 +84,8 @@ def test_a_dask_cluster_of_this_machine_writes_the_same_bytes_and_nothing_else_t
 ) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
     done = lab(*REPLAY, "dask", "--dask", "local", "--jobs", "2", cwd=parts)
-    assert done.stdout == "dask: 3 done, 0 skipped, 0 failed. Next: lab score dask\n", done.stderr
+    assert done.stdout == (
+        "trial: embedder hashing, which is for tests\ndask: 3 done, 0 skipped, 0 failed. Next: lab score dask\n"
+    ), done.stderr
     assert sorted(line.split(":")[0] for line in done.stderr.splitlines()) == ["attic", "den", "hall"]
     assert results(parts / "dask") == results(parts / "whole")
