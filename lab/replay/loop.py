@@ -170,6 +170,7 @@ def replay(
         for writes in (captured and info.writes,)
     ]
     stage = _Stage(play, seats, reach, heard)
+    watching = [seat for seat in seats if seat.watches]
     by_turn: dict[int, list[Moment]] = {}
     for moment in play.moments:
         by_turn.setdefault(moment.seq, []).append(moment)
@@ -188,7 +189,7 @@ def replay(
                         if answered.recall.writes:
                             wrote(Wrote(answered.arm, turn, answered.recall.writes, ""))
                     yield answered
-            for seat in seats:
+            for seat in watching:
                 writes = seat.observe(turn)
                 if writes:
                     wrote(Wrote(seat.name, turn, writes, injected.get(seat.name, "")))

@@ -71,6 +71,8 @@ class Seat:
         self._kit, self._given = kit, given
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
+        # Most systems have nothing to see: those that inherit observe() are not shown every turn.
+        self.watches = getattr(type(opened), "observe", None) is not MemorySystem.observe
         self._sharing = opened if isinstance(opened, SharedRetrieval) else None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from lab.recordings.model import MUST, NICE, UNKNOWN
@@ -15,6 +16,7 @@ class TierPlan(NamedTuple):
     miss_reason: str | None = None
 
 
+@cache
 def recall_plans(*, unknown_fallback: bool = True) -> tuple[TierPlan, ...]:
     """must, nice and, if wanted, unknown.
 
