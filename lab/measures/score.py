@@ -124,7 +124,7 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
 
     rows = np.array([row for row in receipts.rows_of(arm).tolist() if receipts.probe[row] in gold], np.int64)
     golds = [gold[receipts.probe[row]] for row in rows.tolist()]
-    probes = _probes_of(receipts, rows, golds)
+    probes = _probes_of(receipts, rows, golds, limit.max_items)
     values = rank_measures(probes.ranked, limit.depth, limit.cutoffs)
     for name in limit.also:
         measure, level, k = parse(name)
@@ -166,12 +166,12 @@ def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) 
     }
 
 
-def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold]) -> Probes:
+def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold], cutoff: int) -> Probes:
     """Return the columns of some rows of receipts, which are probes, beside their gold."""
     injected = receipts.injected_keys_of(rows)
     grades = [one.grades for one in golds]
     return Probes(
-        ranked=judge(receipts.keys_of(rows), [one.judged for one in golds]),
+        ranked=judge(receipts.keys_of(rows, cutoff), [one.judged for one in golds]),
         injected=judge(injected, grades),
         pinned=judge(receipts.pinned_keys_of(rows), grades),
         nice=judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds]),

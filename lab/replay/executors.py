@@ -85,7 +85,7 @@ def run_task(task: Task) -> Replayed | str:
         for retrieval, candidates in task.kept.items():
             candidates.serve(names[retrieval])
         changed = {retrieval: one for retrieval, one in task.kept.items() if one.changed}
-        aligned = alignments(recording, plan.probes(recording), wrote)
+        aligned = alignments(recording, wrote)
         return Replayed(
             table_bytes(receipts_table(answers, recording, aligned)),
             table_bytes(latency_table(answers)),

@@ -34,7 +34,7 @@ from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.openclaw.recall.scope import GLOBAL
-from lab.systems.registry import make_arm, parse_arms, version_of
+from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec
 
 CATEGORIES = ("recorded", "detected")
@@ -272,12 +272,6 @@ def with_options(specs: Sequence[ArmSpec], asked: Asked) -> tuple[ArmSpec, ...]:
         replace(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
         for spec in specs
     )
-
-
-def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
-    """What an arm says of itself, with the version of the package that it comes from."""
-    info = arm.describe()
-    return replace(info, version=info.version or version_of(spec.system))
 
 
 def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:

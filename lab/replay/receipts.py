@@ -42,13 +42,18 @@ ITEM_FIELDS = Listed._fields
 NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
 
 
+# Before the id of a captured item that stands for no memory of the recording.
+OWN = "own:"
+
+
 def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: Aligned) -> pa.Table:
     """The receipts of one conversation, a row an answer.
 
     Columns ``arm, turn, seq, scope, recalls, probe, status, failure`` (why the recall failed; else null), ``injected,
     visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column ``item_…`` for each of
     :data:`ITEM_FIELDS`, ``log, receipt``, and of the block what follows. ``item_key`` is the memory's key; of a
-    captured item the judged memory that it stands for, where no item before it stands for the same, else its own id.
+    captured item the judged memory that it stands for, where no item before it stands for the same, else its
+    own id behind ``own:``.
 
     * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
     * ``evicted``: what the budget dropped; null where no receipt tells
@@ -120,7 +125,7 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
 
 def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
     """The columns of the items of an answer."""
-    if not aligned:
+    if one.fed:
         for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
             # What Listed(…) does, at half its cost.
             row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
@@ -129,7 +134,8 @@ def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
     taken: set[str] = set()
     for item in one.recall.items:
         alignment = aligned.get((one.arm, item.id))
-        key = alignment.memory if alignment is not None and alignment.memory not in taken else item.id
+        # An id of the system's own says nothing of what it is: it must never be taken for a memory's key.
+        key = alignment.memory if alignment is not None and alignment.memory not in taken else f"{OWN}{item.id}"
         taken.add(key)
         own, label, scope, fts_rank, vec_rank, decision = item.signals
         yield Listed(key, own or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from lab.errors import LabError
 from lab.recordings.model import Memory, Turn
+from lab.replay.strict import Broken, require_recall, require_writes
 from lab.systems.contract import (
     NOTHING,
     Arm,
@@ -30,6 +31,8 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 
 T = TypeVar("T")
+# What a memory system can be asked to do.
+CALLS = ("remember", "forget", "observe", "close")
 # The stage of a system that says nothing of its stages.
 WHOLE = "recall"
 
@@ -43,10 +46,6 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.stage}" + (f" at {self.place}" if self.place else "")
-
-
-class Broken(Exception):
-    """A system said what cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,9 @@ class Seat:
         self._kit, self._given = kit, given
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
+        if opened is not None and not all(hasattr(opened, name) for name in CALLS):
+            self.broken = Failure("no_memory_system", "open")
+        self._foreign = is_foreign(opened)
         # Most systems have nothing to see: those that inherit observe() are not shown every turn.
         self.watches = getattr(type(opened), "observe", None) is not MemorySystem.observe
         self._sharing = opened if isinstance(opened, SharedRetrieval) else None
@@ -85,7 +87,8 @@ class Seat:
         """Hand over what is born, to a system that is fed from outside."""
         system = self.system
         if self.fed and system is not None:
-            self._guarded("remember", lambda: system.remember(memories))
+            handed = [replace(one) for one in memories] if self._foreign else memories
+            self._guarded("remember", lambda: system.remember(handed))
 
     def forget(self, keys: Sequence[str]) -> None:
         """Take away what is forgotten."""
@@ -101,15 +104,20 @@ class Seat:
         system = self.system
         assert system is not None  # noqa: S101 - else it is broken
         candidates = None if isinstance(found, Failure) else found
+        # What one system does to its question is no affair of the next.
+        own = replace(ask, grades=dict(ask.grades)) if self._foreign else ask
         try:
-            answer, spent = timed(lambda: system.recall(ask) if candidates is None else self._selected(ask, candidates))
+            answer, spent = timed(lambda: system.recall(own) if candidates is None else self._selected(own, candidates))
+            if self._foreign or not isinstance(answer, Recall):
+                require_recall(answer)
             self._check(answer, ask)
-        except LabError:
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # a system may raise anything
+        except BaseException as error:  # a system may raise anything, and may try to end the process
             failure = failure_of(error, "recall")
             return _failed(failure), failure
-        if not answer.timings and answer.status != "skipped":
+        if self._foreign or (not answer.timings and answer.status != "skipped"):
+            # The lab's own clock: what a system of another package says of its speed is not believed.
             answer = replace(answer, timings={WHOLE: spent})
         return answer, None
 
@@ -120,7 +128,9 @@ class Seat:
             return NOTHING
 
         def observed() -> Writes:
-            writes = system.observe(turn)
+            writes = system.observe(replace(turn) if self._foreign else turn)
+            if self._foreign:
+                require_writes(writes)
             if writes and not self._kit.captures:
                 raise Broken("captured_what_was_given")
             self._book(writes)
@@ -142,12 +152,14 @@ class Seat:
 
     def _check(self, answer: Recall, ask: Ask) -> None:
         """Refuse what cannot be: items that are not there, more of them than was said, a trace of a probe."""
-        if not isinstance(answer, Recall):
-            raise Broken("no_recall")
         if not 0 <= answer.injected <= len(answer.items):
             raise Broken("injected_out_of_range")
         if self.info.at_most is not None and answer.injected > self.info.at_most:
             raise Broken("too_many_items")
+        if answer.injected and not answer.context and not ask.items_only:
+            raise Broken("nothing_injected")
+        if len({item.id for item in answer.items}) < len(answer.items):
+            raise Broken("item_twice")
         if ask.probe and answer.writes:
             raise Broken("trace_of_a_probe")
         if answer.writes and not self._kit.captures:
@@ -176,11 +188,12 @@ class Seat:
             return None
         try:
             return call()
-        except LabError:
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # a system may raise anything
+        except BaseException as error:  # a system may raise anything, and may try to end the process
+            failure = failure_of(error, stage)
             if stage != "close":
-                self.broken = failure_of(error, stage)
+                self.broken = failure
             return None
 
 
@@ -205,8 +218,16 @@ def _failed(failure: Failure) -> Recall:
     return Recall(status="failed", receipt={"failed": failure._asdict()})
 
 
-def failure_of(error: Exception, stage: str) -> Failure:
-    """Kind, stage and place of what was raised, and none of its words."""
+def is_foreign(system: object) -> bool:
+    """Whether a system is of another package."""
+    return not type(system).__module__.startswith("lab.")
+
+
+def failure_of(error: BaseException, stage: str) -> Failure:
+    """Kind, stage and place of what was raised, and none of its words.
+
+    An error of the lab's own that the lab raised is raised again: the conversation could not be measured.
+    """
     if isinstance(error, Broken):
         return Failure(str(error), stage)
     frames = traceback.extract_tb(error.__traceback__)
@@ -215,4 +236,7 @@ def failure_of(error: Exception, stage: str) -> Failure:
     while where is not None and where.tb_next is not None:
         where = where.tb_next
     module = where.tb_frame.f_globals.get("__name__", "") if where is not None else ""
-    return Failure(type(error).__name__, stage, f"{module}:{last.lineno}" if last else "")
+    if isinstance(error, LabError) and module.startswith("lab."):
+        raise error
+    kind = type(error).__name__
+    return Failure(kind if kind.isidentifier() else "exception", stage, f"{module}:{last.lineno}" if last else "")

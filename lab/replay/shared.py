@@ -7,11 +7,11 @@ it was fed, for nobody knows what it holds by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
-from lab.errors import LabError
 from lab.recordings.model import Memory
-from lab.replay.seat import Failure, failure_of, timed
+from lab.replay.seat import Failure, failure_of, is_foreign, timed
 from lab.systems.contract import Ask, Candidates, Retriever, SharedRetrieval
 
 T = TypeVar("T")
@@ -23,13 +23,15 @@ class SharedSearch:
 
     def __init__(self, system: SharedRetrieval) -> None:
         self.broken: Failure | None = None
+        self._foreign = is_foreign(system)
         self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
 
     def observe(self, memories: Sequence[Memory]) -> None:
         """Feed it what is born."""
         if self._retriever is not None:
             retriever = self._retriever
-            self._guarded("retriever.observe", lambda: retriever.observe(memories))
+            handed = [replace(one) for one in memories] if self._foreign else memories
+            self._guarded("retriever.observe", lambda: retriever.observe(handed))
 
     def forget(self, keys: Sequence[str]) -> None:
         """Take away what is forgotten."""
@@ -49,10 +51,11 @@ class SharedSearch:
             return self.broken or Failure("no_retriever", "open_retriever")
         retriever = self._retriever
         try:
-            return timed(lambda: retriever.retrieve(ask))
-        except LabError:
+            own = replace(ask, grades={}) if self._foreign else ask
+            return timed(lambda: retriever.retrieve(own))
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # a retriever may raise anything
+        except BaseException as error:  # a retriever may raise anything
             return failure_of(error, "retrieve")
 
     def close(self) -> None:
@@ -65,9 +68,10 @@ class SharedSearch:
             return None
         try:
             return call()
-        except LabError:
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # a retriever may raise anything
+        except BaseException as error:  # a retriever may raise anything
+            failure = failure_of(error, stage)
             if stage != "close":
-                self.broken = failure_of(error, stage)
+                self.broken = failure
             return None

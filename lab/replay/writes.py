@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lab.columns import booleans, lists, numbers, strings
 from lab.golden.align import Aligner, Alignment
-from lab.golden.model import Probe
 from lab.recordings.model import Recording
 from lab.replay.loop import Wrote
 from lab.systems.contract import Stored
@@ -22,12 +21,11 @@ Aligned = Mapping[tuple[str, str], Alignment]
 ECHO_CHARS = 20
 
 
-def alignments(recording: Recording, probes: Sequence[Probe], wrote: Sequence[Wrote]) -> Aligned:
-    """The judged memory that each captured item stands for, where there is one."""
+def alignments(recording: Recording, wrote: Sequence[Wrote]) -> Aligned:
+    """The memory of the recording that each captured item stands for, where there is one."""
     if not wrote:
         return {}
-    judged = {one.memory for probe in probes for one in (*probe.relevant, *probe.forbidden)}
-    texts = {memory.key: memory.text for memory in recording.memories if memory.key in judged}
+    texts = {memory.key: memory.text for memory in recording.memories}
     aligner = Aligner(texts, (turn.key for turn in recording.turns))
     found: dict[tuple[str, str], Alignment] = {}
     for one in wrote:
@@ -44,7 +42,7 @@ def writes_table(wrote: Sequence[Wrote], aligned: Aligned, turns: int) -> pa.Tab
 
     Columns ``arm, turn, seq, what`` (created, updated or deleted), ``id, chars`` (Unicode characters; 0 where it was
     deleted), ``sources`` (a list), ``echo`` (it says what had been injected at this turn), and of its alignment
-    (:mod:`lab.golden.align`) ``memory, rule, score``; null where it stands for no judged memory.
+    (:mod:`lab.golden.align`) ``memory, rule, score``; null where it stands for none.
     """
     import pyarrow as pa
 

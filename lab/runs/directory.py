@@ -188,6 +188,9 @@ class RunDirectory:
         self.require_done()
         for path in (self.path / GOLDEN, *map(self.receipts, self.conversations)):
             self.check(path)
+        for name in self.digests:
+            if name.startswith(f"{WRITES}/"):
+                self.check(self.path / name)
 
     def read_receipts(
         self, conversation: str, columns: Sequence[str] | None = None, coded: Sequence[str] = ()

@@ -88,9 +88,18 @@ class Receipts:
         rows = np.flatnonzero(self.arm == arm)
         return rows[~self._left_out[self.turn[rows]]] if self._left_out.any() else rows
 
-    def keys_of(self, rows: Ints) -> list[list[str]]:
-        """The keys of the items of each row, injected and passed over, in order."""
-        return _cut(self._key, self._from[rows], self._from[rows + 1])
+    def keys_of(self, rows: Ints, cutoff: int | None = None) -> list[list[str]]:
+        """The ranking of each row; with ``cutoff`` as it counts.
+
+        An arm that may inject ``cutoff`` items and injects fewer of those it ranked is not credited with the others.
+        """
+        import numpy as np
+
+        begins, ends, injected = self._from[rows], self._from[rows + 1], self.injected[rows].astype(np.int64)
+        if cutoff is None:
+            return _cut(self._key, begins, ends)
+        short = injected < np.minimum(cutoff, ends - begins)
+        return _cut(self._key, begins, np.where(short, begins + injected, ends))
 
     def injected_keys_of(self, rows: Ints) -> list[list[str]]:
         """The keys of the memories that each row injected."""
@@ -112,8 +121,8 @@ class Receipts:
         row = np.repeat(np.arange(len(rows)), sizes)
         item = np.arange(len(row)) + np.repeat(self._from[rows] - np.cumsum(sizes) + sizes, sizes)
         scope = self._scope[item]
-        # A global memory is of every scope.
-        foreign = (scope != self.scope[rows][row]) & (scope != "global")
+        # A global memory is of every scope, and of one without any nothing is known.
+        foreign = (scope != self.scope[rows][row]) & (scope != "global") & (scope != np.array(None, object))
         return Injected(sizes, row, self._memory[item], self._nice[item], foreign)
 
 

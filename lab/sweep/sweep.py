@@ -24,7 +24,7 @@ from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.embedders import other_embedders
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, info_of, make_plan, with_options
+from lab.replay.plan import Asked, Plan, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.directory import file_name
 from lab.runs.environment import made_on
@@ -35,7 +35,7 @@ from lab.sweep.draws import Draw, saturating
 from lab.sweep.grid import Grid, flat, knobs_of
 from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.tally import MEASURES, Tallies, tally
-from lab.systems.registry import make_arm
+from lab.systems.registry import info_of, make_arm
 from lab.words import free_of_credentials
 
 if TYPE_CHECKING:

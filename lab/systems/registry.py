@@ -6,7 +6,11 @@ where ``make`` takes an :class:`lab.systems.spec.ArmSpec` and returns an :class:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -14,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.systems.contract import Arm
+from lab.files import digest, sha256_file
+from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.config.file import locate, read_value
 from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
@@ -22,6 +27,8 @@ from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
 
 GROUP = "recall_lab.systems"
+# Items that an arm may inject or rank: more are a mistake.
+MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *RUNGS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
@@ -72,12 +79,43 @@ def make_arm(spec: ArmSpec) -> Arm:
         make: Make = getattr(import_module(module), name)
         return make(spec)
     point = _others()[spec.system]
-    try:
+    owner = f"system {spec.system!r} of {_owner(point)}"
+    with _theirs(f"{owner} cannot be loaded"):
         make = point.load()
-    except Exception as error:  # the package is somebody else's
-        kind = type(error).__name__
-        raise UnusableInput(f"system {spec.system!r} of {_owner(point)} cannot be loaded: {kind}: {error}") from error
-    return make(spec)
+    with _theirs(f"{owner} cannot make arm {spec.name!r}"):
+        made = make(spec)
+    if not (hasattr(made, "describe") and hasattr(made, "open") and getattr(made, "name", None) == spec.name):
+        raise UnusableInput(f"{owner}: made no arm called {spec.name!r}, but {made!r:.80}")
+    return made
+
+
+@contextmanager
+def _theirs(what: str) -> Iterator[None]:
+    """Tell what another package raises in one line; it may raise anything, and may try to end the process."""
+    try:
+        yield
+    except (UnusableInput, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise UnusableInput(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
+    """What an arm says of itself, with what it runs on. :class:`UnusableInput` for what no arm can say."""
+    with _theirs(f"arm {spec.name!r} cannot describe itself"):
+        info = arm.describe()
+    if not isinstance(info, ArmInfo) or info.name != spec.name:
+        raise UnusableInput(f"arm {spec.name!r}: describes itself as {info!r:.80}, not as an ArmInfo of that name")
+    if not all(type(one) is int and 0 < one <= MOST for one in (info.cutoff, info.depth)):
+        told = f"cutoff {info.cutoff!r}, depth {info.depth!r}"
+        raise UnusableInput(f"arm {spec.name!r}: {told}: expected whole numbers from 1 to {MOST}")
+    try:
+        same = json.loads(json.dumps(info.config, allow_nan=False)) == json.loads(json.dumps(dict(info.config)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnusableInput(f"arm {spec.name!r}: its configuration is no JSON: {error}") from None
+    if not same or not all(isinstance(key, str) for key in info.config):
+        raise UnusableInput(f"arm {spec.name!r}: its configuration is no JSON object")
+    return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
 def config_in(value: Any, where: str) -> Any:
@@ -85,10 +123,25 @@ def config_in(value: Any, where: str) -> Any:
     return locate(value, where)
 
 
-def version_of(system: str) -> str:
-    """Name and version of the package that a system comes from; blank for those of this project."""
-    point = None if system in BUILT_IN else _others().get(system)
-    return f"{point.dist.name} {point.dist.version}" if point is not None and point.dist else ""
+def version_of(arm: Arm, system: str) -> str:
+    """What an arm of another package runs on: the package, its version, and a hash of its sources; else blank.
+
+    The hash tells an edit from the code before it, whatever the version says.
+    """
+    module = type(arm).__module__
+    if module.startswith("lab."):
+        return ""
+    point = _others().get(system)
+    package = f"{point.dist.name} {point.dist.version}" if point is not None and point.dist else module
+    return f"{package} {_sources(module)}"
+
+
+def _sources(module: str) -> str:
+    """16 hexadecimal digits of the sha256 of a module's file, or of all of its package's."""
+    top = sys.modules.get(module.partition(".")[0]) or sys.modules.get(module)
+    origin = Path(getattr(top, "__file__", None) or ".")
+    files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin] * origin.is_file()
+    return digest({file.relative_to(origin.parent).as_posix(): sha256_file(file) for file in files})[:16]
 
 
 def parse_arms(

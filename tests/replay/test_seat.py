@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, Wrote
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.seat import Failure
+from lab.retrieval.faults import FaultPlan
 from lab.systems.contract import ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
 from lab.systems.fixed import FixedArm, saying
 from lab.systems.kit import Kit
@@ -132,10 +133,21 @@ def _line(number: str) -> str:
     return Path(__file__).read_text("utf-8").splitlines()[int(number) - 1]
 
 
+class AskingTheLab(RaisingArm):
+    """Calls what raises an error of the lab."""
+
+    error = property(lambda self: FaultPlan(("nonsense",)).check(), lambda self, value: None)  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize("stage", ["open", "remember", "observe", "forget", "recall", "close"])
 def test_an_error_of_the_lab_goes_through(stage: str) -> None:
-    with pytest.raises(CannotMeasure, match="the endpoint is gone"):
-        played(RECORDING, [RaisingArm(stage, CannotMeasure("the endpoint is gone"))], [AFTER])
+    with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
+        played(RECORDING, [AskingTheLab(stage)], [AFTER])
+
+
+def test_an_error_of_the_lab_that_a_system_raises_is_its_own() -> None:
+    found = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
+    assert [one.failure.kind for one in found if one.failure] == ["CannotMeasure"]
 
 
 def test_an_interrupt_is_no_fault_of_a_system() -> None:
@@ -181,7 +193,9 @@ def test_what_is_there_may_be_said_from_its_birth_to_its_end() -> None:
     found = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
     assert failures(found) == [None] * 5
     # As many as may be, and more of them in the ranking.
-    assert failures(broken(saying(*[item("c/s#0")] * 3, injected=2), cutoff=2)) == [None] * 5
+    assert failures(broken(saying(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
+    assert failures(broken(saying(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
+    assert failures(broken(Recall((item("c/s#0"),), 1)))[1] == "nothing_injected in recall"
 
 
 class Promising(FixedArm):
@@ -192,7 +206,7 @@ class Promising(FixedArm):
 
 
 def test_an_arm_that_promises_no_number_may_inject_any() -> None:
-    arm = Promising("raising", {"c/s/1": saying(*[item("c/s#0")] * 9)}, cutoff=1)
+    arm = Promising("raising", {"c/s/1": saying(item("c/s#0"), item("c/s#1"))}, cutoff=1)
     assert failures(played(RECORDING, [arm])) == [None] * 4
 
 

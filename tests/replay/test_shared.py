@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
+from lab.retrieval.faults import FaultPlan
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
 from tests.playing import arms_named, played
@@ -23,10 +24,17 @@ RECORDING = Recording("c", TURNS, MEMORIES)
 STAGES = ("open_retriever", "retriever.expect", "retriever.observe", "retriever.forget", "retrieve", "close")
 
 
+def error_of(error: Exception | None) -> Exception:
+    """An error; where there is none, one of the lab's own is raised by the lab."""
+    if error is None:
+        FaultPlan(("nonsense",)).check()
+    return error or AssertionError("it should have been raised")
+
+
 class Finding:
     """Raises in one of its calls: in ``retrieve`` at one turn, else whenever it is called."""
 
-    def __init__(self, stage: str, error: Exception) -> None:
+    def __init__(self, stage: str, error: Exception | None) -> None:
         self.stage, self.error = stage, error
 
     def observe(self, memories: Sequence[Memory]) -> None:
@@ -47,14 +55,14 @@ class Finding:
 
     def _did(self, stage: str, *, born: bool = True) -> None:
         if stage == self.stage and born:
-            raise self.error
+            raise error_of(self.error)
 
 
 @dataclass(frozen=True)
 class Sharing:
     stage: str
     name: str
-    error: Exception = field(default_factory=lambda: RuntimeError("words of a memory"))
+    error: Exception | None = field(default_factory=lambda: RuntimeError("words of a memory"))
 
     def describe(self) -> ArmInfo:
         return ArmInfo(self.name, "sharing", 6, 6)
@@ -70,7 +78,7 @@ class System(MemorySystem):
 
     def open_retriever(self) -> Finding:
         if self.arm.stage == "open_retriever":
-            raise self.arm.error
+            raise error_of(self.arm.error)
         return Finding(self.arm.stage, self.arm.error)
 
     def select(self, ask: Ask, found: str) -> Recall:
@@ -110,8 +118,8 @@ def test_what_it_raises_fails_every_arm_that_shares_it(stage: str, failed: list[
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_error_of_the_lab_goes_through(stage: str) -> None:
-    with pytest.raises(CannotMeasure):
-        played(RECORDING, [Sharing(stage, "one", CannotMeasure("the endpoint is gone"))])
+    with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
+        played(RECORDING, [Sharing(stage, "one", None)])
 
 
 def test_a_key_that_was_not_there_when_it_was_opened_is_refused() -> None:

@@ -36,24 +36,22 @@ def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> Wr
 
 
 def test_what_is_judged_is_what_items_stand_for() -> None:
-    found = alignments(
-        RECORDING, PROBES, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")]
-    )
+    found = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
     assert {key: (one.memory, one.rule) for key, one in found.items()} == {
         ("mine", "m1"): ("c/s/t0#0", "source"),
         ("mine", "m2"): ("c/s/t0#1", "source"),
         ("b", "m1"): ("c/s/t0#0", "source"),
     }
-    assert alignments(RECORDING, (), [wrote(0, Writes(created=(TEA,)))]) == {}
-    assert alignments(RECORDING, PROBES, [wrote(1, Writes(created=(Stored("m", "The train", ("c/s/t1",)),)))]) == {}
+    assert alignments(RECORDING, []) == {}
+    assert alignments(RECORDING, [wrote(2, Writes(created=(Stored("m", "Nobody said so", ("c/s/t2",)),)))]) == {}
 
 
 def test_the_last_text_of_an_id_decides_what_it_stands_for() -> None:
     first = wrote(0, Writes(created=(TEA,)))
     other = wrote(1, Writes(updated=(BEES._replace(id="m1"),)))
-    nothing = wrote(2, Writes(updated=(Stored("m1", "The train is late", ("c/s/t1",)),)))
-    assert alignments(RECORDING, PROBES, [first, other])["mine", "m1"].memory == "c/s/t0#1"
-    assert alignments(RECORDING, PROBES, [first, other, nothing]) == {}
+    nothing = wrote(2, Writes(updated=(Stored("m1", "Nobody said so", ("c/s/t2",)),)))
+    assert alignments(RECORDING, [first, other])["mine", "m1"].memory == "c/s/t0#1"
+    assert alignments(RECORDING, [first, other, nothing]) == {}
 
 
 def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
@@ -110,14 +108,14 @@ def test_receipts_name_the_judged_memory_that_an_item_stands_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    twice, other = TEA._replace(id="m3"), Stored("m4", "unjudged", ("c/s/t1",))
+    twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
     said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
     heard: list[Wrote] = []
     found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", wrote=heard.append)
-    aligned = alignments(RECORDING, PROBES, heard)
+    aligned = alignments(RECORDING, heard)
     row = receipts_table(found, RECORDING, aligned).to_pylist()[1]
-    # The second that stands for the same keeps its own id.
-    assert row["item_key"] == ["m4", "c/s/t0#0", "m3", "c/s/t0#1"]
+    # The second that stands for the same, and what stands for nothing, can be no memory's key.
+    assert row["item_key"] == ["own:m4", "c/s/t0#0", "own:m3", "c/s/t0#1"]
     assert row["item_id"] == ["m4", "m1", "m3", "m2"]
     assert listed(row, 1).key == "c/s/t0#0"

@@ -13,7 +13,7 @@ import pytest
 from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, info_of, make_plan
+from lab.replay.plan import Asked, Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.gold import read_gold
@@ -22,7 +22,7 @@ from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.sweep import sweep
 from lab.sweep.tally import MEASURES
 from lab.systems.openclaw.select.policies import MANY, POLICIES
-from lab.systems.registry import make_arm, parse_arms
+from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec
 
 FAST = [name for name, policy in POLICIES.items() if policy in MANY]

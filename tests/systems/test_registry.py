@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.systems import registry
+from lab.systems.contract import ArmInfo
 from lab.systems.fixed import FixedArm
-from lab.systems.registry import BUILT_IN, GROUP, make_arm, parse_arms, systems, version_of
+from lab.systems.registry import BUILT_IN, GROUP, info_of, make_arm, parse_arms, systems
 from lab.systems.spec import ArmSpec
 
 Publish = Callable[..., None]
@@ -81,7 +83,8 @@ def test_a_system_of_another_package_is_an_arm_like_any_other(publish: Publish, 
     config.write_text('{"lab": {"arm": "other"}}')
     plain, mine = parse_arms(["other", f"mine={config}"])
     assert [make_arm(one) for one in (plain, mine)] == [FixedArm("other"), FixedArm("mine")]
-    assert (version_of("other"), version_of("hybrid"), version_of("nobody")) == ("other-memory 1.2", "", "")
+    assert re.fullmatch(r"other-memory 1\.2 [0-9a-f]{16}", info_of(plain, Theirs("other")).version)
+    assert info_of(plain, FixedArm("other")).version == ""
     # It is a name that is taken, then.
     renamed = tmp_path / "renamed.json"
     renamed.write_text('{"lab": {"arm": "hybrid"}}')
@@ -128,4 +131,40 @@ def test_a_package_without_a_name_is_told_by_what_it_names(publish: Publish) -> 
     publish(point("hybrid", "lonely:make", None))
     assert refused(systems).startswith("system 'hybrid' of lonely:make: ")
     publish(point("other", f"{__name__}:made", None))
-    assert version_of("other") == ""
+    (spec,) = parse_arms(["other"])
+    assert re.fullmatch(rf"{re.escape(__name__)} [0-9a-f]{{16}}", info_of(spec, Theirs("other")).version)
+
+
+class Theirs(FixedArm):
+    """An arm whose code is not the lab's."""
+
+
+class Nonsense(Theirs):
+    """Says of itself what no arm can say."""
+
+    def __init__(self, told: object) -> None:
+        super().__init__("other")
+        object.__setattr__(self, "told", told)
+
+    def describe(self) -> ArmInfo:
+        told: object = self.told  # type: ignore[attr-defined]
+        if isinstance(told, BaseException):
+            raise told
+        return told  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (None, "describes itself as None"),
+        (SystemExit(0), "cannot describe itself: SystemExit: 0"),
+        (RuntimeError("a\nb"), "cannot describe itself: RuntimeError"),
+        (ArmInfo("another", "other", 6, 6), "not as an ArmInfo of that name"),
+        (ArmInfo("other", "other", 0, 6), "cutoff 0, depth 6: expected whole numbers from 1"),
+        (ArmInfo("other", "other", 6, -3), "cutoff 6, depth -3: expected whole numbers from 1"),
+        (ArmInfo("other", "other", 6, 6, {"x": {1, 2}}), "its configuration is no JSON"),
+        (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is no JSON"),
+    ],
+)
+def test_what_no_arm_can_say_of_itself_is_refused(told: object, words: str) -> None:
+    assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(told)))
