@@ -96,6 +96,10 @@ def judge(
         raise UnusableInput(f"policy {policy.name}: a run to compare with was given, and none to judge; name DIR")
     if not any(_given(rule, run, audit) for rule in policy.rules):
         raise UnusableInput(f"policy {policy.name}: nothing that it asks about was given; {_wanted(policy)}")
+    if run is not None:
+        mine, candidate = locate(run, policy.candidate)
+        if mine.arm(candidate).needs_gold:
+            raise UnusableInput(f"policy {policy.name}: candidate {candidate} is told what the golden set wants")
     lines: list[Line] = []
     for kinds in (KINDS, ("receipts",), ("latency",), ("exact",)):
         rules = [rule for rule in policy.rules if rule.kind in kinds]
