@@ -69,7 +69,8 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     checked = [promises.check(one.recall, one.moment.seq, fed=one.fed) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
-    flat = [values for one in answers for values in _items(one, aligned)]
+    scopes = {turn.key: turn.scope for turn in recording.turns} | {one.key: one.scope for one in recording.memories}
+    flat = [values for one in answers for values in _items(one, aligned, scopes)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
     listed = {
         f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
@@ -123,11 +124,12 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
-def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
-    """The columns of the items of an answer."""
+def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
+    """The columns of the items of an answer; a scope that its system does not name is that of where it came from."""
     if one.fed:
         for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
             # What Listed(…) does, at half its cost.
+            scope = scopes.get(identity) if scope is None else scope
             row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
             yield tuple.__new__(Listed, row)
         return
@@ -138,6 +140,8 @@ def _items(one: Answered, aligned: Aligned) -> Iterator[Listed]:
         key = alignment.memory if alignment is not None and alignment.memory not in taken else f"{OWN}{item.id}"
         taken.add(key)
         own, label, scope, fts_rank, vec_rank, decision = item.signals
+        if scope is None:
+            scope = next((scopes[source] for source in item.sources if source in scopes), None)
         yield Listed(key, own or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
 
 
