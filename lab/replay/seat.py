@@ -68,6 +68,7 @@ class Seat:
         self.own: dict[str, Stored] = {}
         self.broken: Failure | None = None
         self._kit, self._given = kit, given
+        self._foreign = is_foreign(arm)
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
         if opened is not None and not all(hasattr(opened, name) for name in CALLS):
@@ -114,7 +115,7 @@ class Seat:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a system may raise anything, and may try to end the process
-            failure = failure_of(error, "recall")
+            failure = failure_of(error, "recall", foreign=self._foreign)
             return _failed(failure), failure
         if self._foreign or (not answer.timings and answer.status != "skipped"):
             # The lab's own clock: what a system of another package says of its speed is not believed.
@@ -191,7 +192,7 @@ class Seat:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a system may raise anything, and may try to end the process
-            failure = failure_of(error, stage)
+            failure = failure_of(error, stage, foreign=self._foreign)
             if stage != "close":
                 self.broken = failure
             return None
@@ -223,10 +224,11 @@ def is_foreign(system: object) -> bool:
     return not type(system).__module__.startswith("lab.")
 
 
-def failure_of(error: BaseException, stage: str) -> Failure:
+def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Failure:
     """Kind, stage and place of what was raised, and none of its words.
 
-    An error of the lab's own that the lab raised is raised again: the conversation could not be measured.
+    An error of the lab's own is raised again, as the conversation could not be measured; of a ``foreign`` system only
+    where the lab raised it.
     """
     if isinstance(error, Broken):
         return Failure(str(error), stage)
@@ -236,7 +238,7 @@ def failure_of(error: BaseException, stage: str) -> Failure:
     while where is not None and where.tb_next is not None:
         where = where.tb_next
     module = where.tb_frame.f_globals.get("__name__", "") if where is not None else ""
-    if isinstance(error, LabError) and module.startswith("lab."):
+    if isinstance(error, LabError) and (not foreign or module.startswith("lab.")):
         raise error
     kind = type(error).__name__
     return Failure(kind if kind.isidentifier() else "exception", stage, f"{module}:{last.lineno}" if last else "")

@@ -56,7 +56,7 @@ class SharedSearch:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a retriever may raise anything
-            return failure_of(error, "retrieve")
+            return failure_of(error, "retrieve", foreign=self._foreign)
 
     def close(self) -> None:
         """Close it; what breaks here has been measured already."""
@@ -71,7 +71,7 @@ class SharedSearch:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a retriever may raise anything
-            failure = failure_of(error, stage)
+            failure = failure_of(error, stage, foreign=self._foreign)
             if stage != "close":
                 self.broken = failure
             return None

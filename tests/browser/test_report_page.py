@@ -17,6 +17,8 @@ from lab.report.build import build_report
 ATTACK = "<script>document.title='owned'</script><img src=http://127.0.0.1:9/x onerror=\"document.title='owned'\">"
 NAME = "半山 <img src=x onerror=alert(1)> &amp; 茶"
 
+TITLE = "Recall report (trial: embedder hashing, which is for tests): recency against none"
+
 
 def _recording(name: str) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = [{"kind": "recording", "schema": "lab.recording.v1", "conversation": name}]
@@ -78,7 +80,7 @@ def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
     browser.open(page.as_uri())
     assert browser.asked == [page.as_uri()]
     assert browser.said == []
-    assert browser.ask("document.title") == "Recall report: recency against none"
+    assert browser.ask("document.title") == TITLE
     assert (
         browser.ask("document.scripts.length + document.images.length + document.querySelectorAll('[onerror]').length")
         == 0
@@ -91,7 +93,7 @@ def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
     stopped = "const one = document.createElement('script'); one.textContent = \"document.title='owned'\"; "
     browser.ask(f"{{ {stopped} document.body.append(one); }}")
     browser.ask("{ const one = new Image(); one.src = 'http://127.0.0.1:9/x'; document.body.append(one); }")
-    assert browser.ask("document.title") == "Recall report: recency against none"
+    assert browser.ask("document.title") == TITLE
     assert browser.wait("Network.loadingFailed")["blockedReason"] == "csp"
 
 
