@@ -86,16 +86,18 @@ def test_pipe_from_a_shell_is_read(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> None:
     # Four bytes a character, the most that Python's own texts take.
     long = "🔥abc " * (50_000_000 // 8)
     lines = (*LINES[:4], {"kind": "turn", "turn": "t2", "role": "user", "text": long}, LINES[4] | {"turn": "t3"})
     with (tmp_path / "den.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    # What the kernel counts as the peak of a process outlives exec, and would be that of these tests.
     code = (
-        "import resource, sys; from lab.cli.main import main\n"
+        "from lab.cli.main import main\n"
         "try: main()\n"
-        "finally: print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "finally: print('peak', *[line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "LAB_CACHE_DIR": str(tmp_path / "cache")}
     for command in ("recordings validate den.jsonl --format lab", "replay den.jsonl --format lab --out run"):
@@ -105,7 +107,7 @@ def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> No
             timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        peak = int(done.stdout.split()[-1]) / (1e6 if sys.platform == "darwin" else 1e3)
+        peak = int(done.stdout.split()[-1]) / 1e3
         assert peak < 500, f"{command}: {peak:.0f} MB"
         if command.startswith("recordings"):
             assert "den/s1/t2 is long: text search takes its first 200,000 characters" in " ".join(done.stdout.split())
