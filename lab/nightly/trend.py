@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lab.columns import numbers, strings
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory, file_name
@@ -23,6 +23,8 @@ from lab.runs.scores import Scores
 from lab.runs.tables import read_table, write_table
 
 KIND, VERSION = "lab.trend", "1"
+# What no mean of a measure comes near to, and no chart can be drawn of.
+MOST = 1e15
 
 
 class Point(NamedTuple):
@@ -120,15 +122,20 @@ def append(store: Path, points: Sequence[Point]) -> Path:
 
 
 def read_store(store: Path) -> list[Point]:
-    """Every point of a store, night by night; :class:`UnusableInput` where there is none."""
+    """Every point of a store, night by night; :class:`UnusableInput` where there is none.
+
+    Raises :class:`CannotMeasure` for a mean that none of the lab's measures can have.
+    """
     files = sorted(store.glob("*.parquet"))
     if not files:
         raise UnusableInput(f"{store}: holds no nights; `lab nightly` writes them")
-    return [
-        Point(**row | {"primary": bool(row["primary"])})
-        for file in files
-        for row in read_table(file, Point._fields).to_pylist()
-    ]
+    found = []
+    for file in files:
+        for row in read_table(file, Point._fields).to_pylist():
+            if not all(abs(row[name]) <= MOST for name in ("mean", "standard_error") if row[name] is not None):
+                raise CannotMeasure(f"{file}: damaged (a mean or an error of {row['measure']} is no such number)")
+            found.append(Point(**row | {"primary": bool(row["primary"])}))
+    return found
 
 
 def history(
