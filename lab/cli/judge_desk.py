@@ -24,7 +24,7 @@ from lab.cli.judge_lines import (
 from lab.errors import UnusableInput
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 from lab.words import counted
 
 # Before a text that was pasted.
@@ -104,7 +104,7 @@ class Desk:
         """What could be recalled at the turn, its own scope first, the newest first."""
         turn = self.turn
         born = [memory for memory in self.recording.memories if memory.is_visible_at(turn.seq)]
-        return sorted(born, key=lambda memory: (memory.scope not in (turn.scope, "global"), -memory.created_at))
+        return sorted(born, key=lambda memory: (memory.scope not in (turn.scope, GLOBAL), -memory.created_at))
 
     @property
     def found(self) -> list[Memory]:

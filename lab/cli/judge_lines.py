@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from lab.golden.judging import Sheet
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 
 # A style and a text.
 Line = tuple[str, str]
@@ -124,5 +124,5 @@ def listed(memory: Memory, sheet: Sheet, scope: str, columns: int, *, here: bool
     """A memory in the list: cursor, grade, a star where it has a note, scope where it is another, and its words."""
     mark = sheet.marks.get(memory.key, "·")
     note = "*" if sheet.notes.get(memory.key) else " "
-    other = f"[{shown(memory.scope)}] " if memory.scope not in (scope, "global") else ""
+    other = f"[{shown(memory.scope)}] " if memory.scope not in (scope, GLOBAL) else ""
     return ("reverse" if here else "", cut(f"{'>' if here else ' '} {mark}{note} {other}{shown(memory.text)}", columns))

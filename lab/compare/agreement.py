@@ -19,7 +19,7 @@ from lab.compare.statistics import t_quantile
 from lab.errors import UnusableInput
 from lab.golden.changes import by_id
 from lab.golden.model import GoldenSet, Probe
-from lab.recordings.model import Recording
+from lab.recordings.model import GLOBAL, Recording
 
 # Pairs of grades, and how often each occurs.
 Table = Counter[tuple[int, int]]
@@ -183,7 +183,7 @@ def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:
     return [
         memory.key
         for memory in recording.memories
-        if memory.is_visible_at(turn.seq) and memory.scope in (turn.scope, "global")
+        if memory.is_visible_at(turn.seq) and memory.scope in (turn.scope, GLOBAL)
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+# The scope of what belongs to every project.
+GLOBAL = "global"
 # Importance labels: what a memory may be graded as.
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
@@ -29,7 +31,7 @@ class Turn:
     role: str
     text: str
     time_ms: int
-    scope: str = "global"
+    scope: str = GLOBAL
     speaker: str = ""
     said: str = ""
     index_text: str = ""
@@ -54,7 +56,7 @@ class Memory:
     visible_from: int
     created_at: int
     category: str = "fact"
-    scope: str = "global"
+    scope: str = GLOBAL
     label: str | None = None
     supersedes: tuple[str, ...] = ()
     trust: str = "user"

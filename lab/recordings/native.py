@@ -23,7 +23,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import LABELS, Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import GLOBAL, LABELS, Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.recording.v1"
@@ -103,7 +103,7 @@ class _Lines:
         # A session may be called a#2: one that was cleared and went on.
         key = f"{self.conversation}/{_name(line, 'session', at, forbidden='/')}"
         self._once(key, at)
-        optional(line, "scope", str, "global", at)
+        optional(line, "scope", str, GLOBAL, at)
         start = _time_ms(field(line, "time", str, at), at)
         if start <= self.start_ms:
             raise UnusableInput(f"{at}: session {line['session']!r} does not begin after the one before it")
@@ -119,7 +119,7 @@ class _Lines:
         time_ms = _time_ms(field(line, "time", str, at), at) if "time" in line else earliest
         if time_ms < earliest:
             raise UnusableInput(f"{at}: turn {line['turn']!r} is not later than the one before, or than its session")
-        scope = optional(self.session, "scope", str, "global", at)
+        scope = optional(self.session, "scope", str, GLOBAL, at)
         self.turns.append(
             Turn(
                 key,
@@ -165,7 +165,7 @@ class _Lines:
                 visible_from=len(self.turns),
                 created_at=_time_ms(field(line, "time", str, at), at) if "time" in line else born,
                 category=_one_of(line.get("category", "fact"), CATEGORIES, "category", at),
-                scope=optional(line, "scope", str, turn.scope if turn else "global", at),
+                scope=optional(line, "scope", str, turn.scope if turn else GLOBAL, at),
                 label=None if label is None else _one_of(label, LABELS, "importance_label", at),
                 supersedes=supersedes,
                 trust=optional(line, "trust", str, "user", at),

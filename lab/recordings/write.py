@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import dump_json
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 
 
@@ -86,7 +86,7 @@ class _Memories:
             line |= {"index_text": memory.index_text} if memory.index_text != memory.text else {}
             line |= {"category": memory.category} if memory.category != "fact" else {}
             line |= {"importance_label": memory.label} if memory.label is not None else {}
-            line |= {"scope": memory.scope} if memory.scope != (turn.scope if turn else "global") else {}
+            line |= {"scope": memory.scope} if memory.scope != (turn.scope if turn else GLOBAL) else {}
             line |= {"supersedes": list(memory.supersedes)} if memory.supersedes else {}
             line |= {"trust": memory.trust} if memory.trust != "user" else {}
             line |= {"hard_rule": True} if memory.hard_rule else {}

@@ -1,7 +1,8 @@
 """The turn loop: one conversation replayed through every arm, turn by turn and every turn of every role.
 
-It knows the contract (:mod:`lab.systems.contract`) and no system. Arms with an equal retrieval key have their
-candidates found once.
+It calls systems through the contract (:mod:`lab.systems.contract`) alone. Two rules of text are openclaw's and apply to
+every arm: how a prompt names its scope in tags, and how a hard rule is escaped in a block. Arms with an equal retrieval
+key share candidates.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from lab.recordings.model import NICE, Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
 from lab.replay.moments import Moment
 from lab.replay.seat import Failure, Given, Seat, booked
 from lab.replay.shared import Retrieved, SharedSearch
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
 from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
-from lab.systems.openclaw.recall.scope import GLOBAL, ScopePolicy, resolve_scope
+from lab.systems.openclaw.recall.scope import ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.wrap import escape
 
 # Where memories come from: the recording, its own tool calls, or the systems that capture.

@@ -17,7 +17,7 @@ from lab.files import sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.recordings.equal import EQUAL, equal_conversations
-from lab.recordings.model import MUST, UNKNOWN, Memory, Recording
+from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
@@ -33,7 +33,6 @@ from lab.shelf import golden_beside
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
-from lab.systems.openclaw.recall.scope import GLOBAL
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.recordings.model import UNKNOWN
+from lab.recordings.model import GLOBAL, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Row:
     created_at: int
     category: str = "other"
     importance_label: str = UNKNOWN
-    scope: str = "global"
+    scope: str = GLOBAL
     trust_tier: str = "user"
     importance: float | None = None
     hard_rule: bool = False

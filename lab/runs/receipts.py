@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
-from lab.recordings.model import NICE
+from lab.recordings.model import GLOBAL, NICE
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Receipts:
         item = np.arange(len(row)) + np.repeat(self._from[rows] - np.cumsum(sizes) + sizes, sizes)
         scope = self._scope[item]
         # A global memory is of every scope, and of one without any nothing is known.
-        foreign = (scope != self.scope[rows][row]) & (scope != "global") & (scope != np.array(None, object))
+        foreign = (scope != self.scope[rows][row]) & (scope != GLOBAL) & (scope != np.array(None, object))
         return Injected(sizes, row, self._memory[item], self._nice[item], foreign)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
+from lab.recordings.model import GLOBAL
 from lab.replay.receipts import ITEM_FIELDS, listed
 from lab.runs.gold import Gold
 from lab.view.index import Index, Pair
@@ -155,7 +156,7 @@ class Reader:
             marks = []
             if gold and one.key in gold.forbidden:
                 marks.append("forbidden")
-            if row["recalls"] and one.scope not in (row["scope"], "global"):
+            if row["recalls"] and one.scope not in (row["scope"], GLOBAL):
                 marks.append("wrong scope")
             if told and moment and told.promises.superseded(one.key, moment.seq):
                 bare = told.promises.unreplaced(one.key, (*row["pinned"], *keys[:rank]))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lab.recordings.model import LABELS, Memory
+from lab.recordings.model import GLOBAL, LABELS, Memory
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
@@ -160,7 +160,7 @@ class MemoryTools:
                 visible_from=moment.seq,
                 created_at=moment.time_ms,
                 category=_word(stored.get("category")) or _word(call.arguments.get("category")) or "other",
-                scope=_word(stored.get("scope")) or _word(call.arguments.get("scope")) or "global",
+                scope=_word(stored.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
                 label=label if label in LABELS else _label(call.arguments.get("importance")),
             )
         )

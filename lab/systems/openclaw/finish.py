@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lab.recordings.model import GLOBAL
 from lab.retrieval.booking import SEARCH, Booking
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.found import Found
@@ -13,7 +14,6 @@ from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Final, Lane, lifecycle_receipt
 from lab.systems.openclaw.recall.receipt import Found as RawHit
-from lab.systems.openclaw.recall.scope import GLOBAL
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.select.outcome import Picked, Selection
 

@@ -7,7 +7,7 @@ import re
 import uuid
 from functools import lru_cache
 
-from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
+from lab.recordings.model import GLOBAL, IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
 from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
@@ -108,7 +108,7 @@ def normal_row(
         created_at,
         normal_category(category),
         resolve_label(label, score),
-        scope if isinstance(scope, str) and scope else "global",
+        scope if isinstance(scope, str) and scope else GLOBAL,
         trust if isinstance(trust, str) and trust else "unknown",
         score,
         hard_rule or is_hard_rule(text),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from lab.recordings.model import GLOBAL
 from lab.utf16 import WHITESPACE
 
-GLOBAL = "global"
 ScopeMap = Mapping[str, Sequence[str]]
 _REMNANT = re.compile(r"\A\[?(?:iso|scope):")
 

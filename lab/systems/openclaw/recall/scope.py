@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lab.recordings.model import GLOBAL
 from lab.utf16 import WHITESPACE, js_slice
 
-GLOBAL = "global"
 # Lines of a text that are searched for a tag, and list decorations stripped from the front of one.
 MAX_LINES, MAX_DECORATIONS = 200, 6
 _SPACE = f"[{WHITESPACE}]"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from lab.recordings.model import UNKNOWN
+from lab.recordings.model import GLOBAL, UNKNOWN
 from lab.retrieval.booking import SEARCH
 from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
-from lab.systems.openclaw.recall.scope import GLOBAL, resolve_scope
+from lab.systems.openclaw.recall.scope import resolve_scope
 from lab.systems.openclaw.recall.scoped import ScopedSelection
 from lab.systems.openclaw.recall.trivial import is_trivial
 from lab.systems.openclaw.recall.turn import Turn

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lab.recordings.model import GLOBAL
 from lab.retrieval.contract import View
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
@@ -16,7 +17,7 @@ from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.digest import WHOLE, normal_line
 from lab.systems.openclaw.recall.history import History
 from lab.systems.openclaw.recall.retrieve import Shared, Tiers
-from lab.systems.openclaw.recall.scope import GLOBAL, barred, scope_plan
+from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
 
