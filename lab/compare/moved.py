@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.runs.manifest import ArmRecord, Environment, Manifest
+from lab.runs.manifest import Environment, Manifest
 from lab.runs.records import to_json
+from lab.systems.contract import ArmInfo
 
 # Of what a run was resolved to, what comes after the versions and before the arms; any other key comes last.
 ASKED = ("store", "profile", "depth", "faults", "format", "memories", "memories_from")
@@ -45,7 +46,7 @@ def _source(before: Environment, after: Environment) -> Iterator[str]:
     yield from _value("code", before.code, after.code)
 
 
-def _arms(before: Sequence[ArmRecord], after: Sequence[ArmRecord]) -> Iterator[str]:
+def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:
     old, new = ({arm.name: to_json(arm) for arm in arms} for arms in (before, after))
     for name in [*old, *(name for name in new if name not in old)]:
         if name in old and name in new:

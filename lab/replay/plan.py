@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,7 @@ class Plan:
         stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,
-            "arms": [told_arm(info) for info in self.infos],
+            "arms": [to_json(info) for info in self.infos],
             "store": self.asked.store,
             "profile": self.asked.profile,
             "depth": self.asked.depth,
@@ -192,12 +192,6 @@ class Plan:
     def recall_points(self) -> dict[str, int]:
         """How many recalls each conversation has."""
         return {recording.conversation: len(self.moments_of(recording)) for recording in self.recordings}
-
-
-def told_arm(info: ArmInfo) -> dict[str, Any]:
-    """An arm as a manifest keeps it: what makes it again, and what measures ask of it."""
-    told = {name: value for name, value in asdict(info).items() if value not in ("", None, {})}
-    return {**told, "config": dict(info.config)}
 
 
 def make_plan(

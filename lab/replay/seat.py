@@ -71,9 +71,8 @@ class Seat:
         self._foreign = is_foreign(arm)
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
-        if opened is not None and not all(hasattr(opened, name) for name in CALLS):
+        if self.broken is None and not all(hasattr(opened, name) for name in CALLS):
             self.broken = Failure("no_memory_system", "open")
-        self._foreign = is_foreign(opened)
         # Most systems have nothing to see: those that inherit observe() are not shown every turn.
         self.watches = getattr(type(opened), "observe", None) is not MemorySystem.observe
         self._sharing = opened if isinstance(opened, SharedRetrieval) else None

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from lab.replay.explain import Explanation
-from lab.replay.plan import told_arm
+from lab.runs.records import to_json
 from lab.systems.contract import Item, Place
 from lab.utf16 import js_length
 
@@ -73,7 +73,7 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *told.runners_up, *grades]))
     value: dict[str, Any] = {
         "turn": found.moment.key,
-        "arm": told_arm(found.arm),
+        "arm": to_json(found.arm),
         "visible": found.visible,
         "injected": [_item_json(item) for item in found.recall.items[: found.recall.injected]],
         "runners_up": list(told.runners_up),

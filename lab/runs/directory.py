@@ -16,8 +16,9 @@ from urllib.parse import quote
 from lab.columns import codes_of
 from lab.errors import Altered, Incomplete, NotARun, UnusableInput
 from lab.files import digest, read_json, read_json_lines, sha256_file
-from lab.runs.manifest import ArmRecord, Manifest, Shard, read_manifest
+from lab.runs.manifest import Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
+from lab.systems.contract import ArmInfo
 from lab.words import counted
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class RunDirectory:
         """Names of the arms, in the order in which they were asked for."""
         return [arm.name for arm in self.manifest.resolved.arms]
 
-    def arm(self, name: str) -> ArmRecord:
+    def arm(self, name: str) -> ArmInfo:
         """An arm by name."""
         return self.manifest.arm(name)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.errors import Altered, NotARun, UnusableInput
 from lab.files import digest, read_json
 from lab.runs.records import from_json, schema_of, to_json
+from lab.systems.contract import ArmInfo
 
 KIND, VERSION = "lab.run", 4
 STARTED, INCOMPLETE, COMPLETE = "started", "incomplete", "complete"
@@ -56,27 +57,6 @@ class HardRules:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmRecord:
-    """One arm. ``config`` is the system's own affair: the lab keeps it and compares it."""
-
-    name: str
-    system: str
-    depth: int = field(metadata=_about("places of its ranking"))
-    cutoff: int = field(metadata=_about("items that it injects at most"))
-    config: Mapping[str, object]
-    version: str | None = None
-    at_most: int | None = field(default=None, metadata=_about("items that it promises never to exceed"))
-    writes: bool = field(default=False, metadata=_about("whether it captures memories of its own"))
-    stateful: bool = True
-    needs_gold: bool = False
-    labelled: bool = False
-    inputs: Mapping[str, str] = field(default_factory=dict, metadata=_about("sha256 of files that it reads, by name"))
-    embedder: str | None = field(default=None, metadata=_about("the embedding model that its configuration names"))
-    seed: int | None = None
-    missing: tuple[str, ...] = field(default=(), metadata=_about("what its configuration asks for in vain"))
-
-
-@dataclass(frozen=True, slots=True)
 class Resolved:
     """Everything that decides what the receipts hold: equal values, equal receipts."""
 
@@ -91,7 +71,7 @@ class Resolved:
     hard_rules: HardRules
     categories: str
     lab: str = field(metadata=_about("version of the lab"))
-    arms: tuple[ArmRecord, ...]
+    arms: tuple[ArmInfo, ...]
     store: str
     profile: str
     depth: int
@@ -187,7 +167,7 @@ class Manifest:
         """Conversations that the folder is to hold: all, or those of its shard."""
         return self.shard.conversations if self.shard else self.resolved.conversations
 
-    def arm(self, name: str) -> ArmRecord:
+    def arm(self, name: str) -> ArmInfo:
         """An arm by name."""
         return next(arm for arm in self.resolved.arms if arm.name == name)
 

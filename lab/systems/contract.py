@@ -39,19 +39,19 @@ class ArmInfo:
 
     name: str
     system: str
-    cutoff: int
-    depth: int
-    config: Mapping[str, Any] = field(default_factory=dict)
-    version: str = ""
-    at_most: int | None = None
-    writes: bool = False
+    cutoff: int = field(metadata={"about": "items that it is meant to inject"})
+    depth: int = field(metadata={"about": "ranks that are meaningful"})
+    config: Mapping[str, object] = field(default_factory=dict, metadata={"about": "opaque to the lab"})
+    version: str = field(default="", metadata={"about": "package, version and hash of sources, if from elsewhere"})
+    at_most: int | None = field(default=None, metadata={"about": "items that it promises never to exceed"})
+    writes: bool = field(default=False, metadata={"about": "whether it captures memories"})
     stateful: bool = True
     needs_gold: bool = False
     labelled: bool = False
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    embedder: str | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict, metadata={"about": "sha256 of the files it reads, by name"})
+    embedder: str | None = field(default=None, metadata={"about": "the embedding model that its configuration names"})
     seed: int | None = None
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
-from lab.replay.plan import Asked, make_plan, plan_of, told_arm
+from lab.replay.plan import Asked, make_plan, plan_of
 from lab.runs.records import to_json
 
 
@@ -243,6 +243,6 @@ def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> N
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
     (kept,) = run.manifest.resolved.arms
-    (told,) = [told_arm(info) for info in plan_of(run).infos]
+    (told,) = [to_json(info) for info in plan_of(run).infos]
     assert {name: to_json(kept)[name] for name in told} == json.loads(json.dumps(told))
     assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7

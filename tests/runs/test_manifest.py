@@ -53,7 +53,7 @@ def test_schema_command_prints_the_schema(lab: Any) -> None:
 
 def test_manifest_says_what_the_issue_asks_of_an_arm(sound: RunDirectory) -> None:
     arm = sound.arm("tier_quota_v1")
-    assert (arm.system, arm.cutoff, arm.depth, arm.writes, arm.version) == ("tier_quota_v1", 6, 6, False, None)
+    assert (arm.system, arm.cutoff, arm.depth, arm.writes, arm.version) == ("tier_quota_v1", 6, 6, False, "")
     assert sound.manifest.resolved.source == "given"
     points = sound.manifest.recall_points
     assert {name: sound.read_receipts(name, ("arm",)).num_rows for name in points} == {

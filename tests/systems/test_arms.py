@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.replay.plan import told_arm
 from lab.retrieval.found import Retrieval
+from lab.runs.records import to_json
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.baselines.verbatim import VerbatimArm
 from lab.systems.contract import SharedRetrieval
 from lab.systems.kit import Kit
-from lab.systems.openclaw.arms import SYSTEMS as TIERED
 from lab.systems.openclaw.arms import FlowArm, PolicyArm
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.ladder import RUNGS
@@ -163,7 +162,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     )
     config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
     config = RUNGS[system].config(config) if system in RUNGS else config
-    tiered, info = system in TIERED, arm.describe()
+    tiered, info = "openclaw" in BUILT_IN[system], arm.describe()
     kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm
     assert type(arm) is (VerbatimArm if system == "verbatim" else kind)
     own = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
@@ -176,7 +175,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     assert info.seed == (7 if system == "random" else None)
     assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
     # A description is plain JSON, and makes the same arm again.
-    told = json.loads(json.dumps(told_arm(info)))
+    told = json.loads(json.dumps(to_json(info)))
     again = ArmSpec("mine", system, told["config"], profile=profile, depth=20, seed=7)
     assert made(again) == arm
     assert pickle.loads(pickle.dumps(arm)) == arm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,7 +41,6 @@ from lab.systems.spec import ArmSpec
 
 # The whole flow as the configuration says, nothing added and nothing taken away.
 ENGINE = "engine"
-SYSTEMS = (*POLICIES, *RUNGS, RECOMMENDED, ENGINE)
 
 
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
@@ -62,7 +62,7 @@ def make(spec: ArmSpec) -> PolicyArm | FlowArm:
 
 
 @dataclass(frozen=True, slots=True)
-class _EngineArm:
+class _EngineArm(ABC):
     """The engine under a configuration. ``embedder`` is the model that the configuration names, if it names one.
 
     ``missing`` are keys of what it asks for and nothing here reads.
@@ -113,9 +113,9 @@ class _EngineArm:
         return False
 
     @property
+    @abstractmethod
     def policy(self) -> str:
         """The policy that selects."""
-        raise NotImplementedError
 
     def group_key(self) -> Hashable | None:
         """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
@@ -194,9 +194,9 @@ class _Engine(MemorySystem):
         """A search of the memories from outside."""
         return self._kit.retriever(self.retrieval)
 
+    @abstractmethod
     def select(self, ask: Ask, found: Found) -> Recall:
         """Choose from what was found."""
-        raise NotImplementedError
 
     def explain(
         self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail
