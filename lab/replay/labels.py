@@ -20,7 +20,7 @@ from lab.systems.sidecar.heuristic import grade_observation
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)
 MUST_SHARE = 0.10
-# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
+# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim evaluated.
 NICE_OF_REST = 0.70
 # "independent" says what a sampled label is: independent of relevance.
 ALIASES = {"independent": "sampled"}

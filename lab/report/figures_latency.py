@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import milliseconds
 from lab.report.style import COLOURS, styled, subplots
-from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from lab.retrieval.clamp import Clamp, clamp
 from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
-from lab.retrieval.found import Found
 from lab.retrieval.lance import LanceStore
+from lab.retrieval.query_context import Found
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
 

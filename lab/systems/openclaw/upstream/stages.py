@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import resolve_label
-from lab.systems.openclaw.recall.digest import PREFIX, no_digest
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set
 from lab.systems.openclaw.upstream.pack import pack
-from lab.systems.openclaw.upstream.working_set import build_working_set, digest_row
+from lab.systems.openclaw.upstream.working_set import build_working_set, working_set_row
 from lab.utf16 import js_length
 
 STICKY_CATEGORIES = ("preference", "decision")
@@ -64,7 +64,7 @@ def todo(turn: PluginTurn) -> None:
 def working_set(turn: PluginTurn) -> None:
     """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (spec 6)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
-    turn.working_set = no_digest(enabled=settings.enabled)
+    turn.working_set = no_working_set(enabled=settings.enabled)
     if not settings.enabled:
         return
     hot = [memories.by_id[one.candidate.id] for one in turn.hits]
@@ -78,7 +78,7 @@ def working_set(turn: PluginTurn) -> None:
     turn.hits = [one for one in turn.hits if one.candidate.id not in turn.consumed]
     write = memories.write if settings.persist else None
     if write is not None:
-        write(digest_row(slot, turn.scope, now, dark=memories.no_vector is not None))
+        write(working_set_row(slot, turn.scope, now, dark=memories.no_vector is not None))
     turn.working_set |= {
         "generated": True,
         "id": slot.id,

@@ -54,12 +54,12 @@ def distinct(lines: Iterable[str], limit: int) -> list[str]:
     return list(kept.values())[:limit]
 
 
-def digest_slot(scope: str, now_ms: float, text: str) -> Slot:
+def working_set_slot(scope: str, now_ms: float, text: str) -> Slot:
     """The slot of a scope's digest, which is pinned before all others."""
     return Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
 
 
-def no_digest(*, enabled: bool) -> dict[str, Any]:
+def no_working_set(*, enabled: bool) -> dict[str, Any]:
     """The receipt of a Working Set that was not built (spec 6.7)."""
     return {
         "enabled": enabled,

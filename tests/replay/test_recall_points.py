@@ -12,7 +12,7 @@ from lab.golden.model import Probe
 from lab.measures.score import score_run
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
-from lab.replay.moments import Moment, moments
+from lab.replay.recall_points import RecallPoint, recall_points
 
 ROLES = ("user", "assistant", "user", "tool", "system", "user", "assistant")
 TURNS = tuple(
@@ -38,16 +38,18 @@ def test_recall_happens_at_recall_turns_and_at_judged_turns(
 ) -> None:
     probes = {turn: on(turn) for turn in judged}
     expected = [
-        Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, turn.seq in recalled, probes.get(turn.seq), "s")
+        RecallPoint(
+            turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, turn.seq in recalled, probes.get(turn.seq), "s"
+        )
         for turn in TURNS
         if turn.seq in recalled or turn.seq in probes
     ]
-    assert list(moments(RECORDING, list(probes.values()), recall_turns)) == expected
+    assert list(recall_points(RECORDING, list(probes.values()), recall_turns)) == expected
 
 
 def test_the_order_of_inline_probes_in_their_set_does_not_matter() -> None:
     probes = [on(5), on(0), on(3)]
-    assert list(moments(RECORDING, probes, "user")) == list(moments(RECORDING, probes[::-1], "user"))
+    assert list(recall_points(RECORDING, probes, "user")) == list(recall_points(RECORDING, probes[::-1], "user"))
 
 
 @pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
@@ -55,16 +57,16 @@ def test_probes_from_outside_are_asked_after_the_last_turn_and_are_no_recall_tur
     recall_turns: str, recalled: list[int]
 ) -> None:
     probes = [after("late", "where"), on(2), after("later", "when")]
-    found = list(moments(RECORDING, probes, recall_turns))
-    assert [moment.key for moment in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
+    found = list(recall_points(RECORDING, probes, recall_turns))
+    assert [point.key for point in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
     assert found[-2:] == [
-        Moment("late", 7, "where", None, 1061, False, probes[0]),
-        Moment("later", 7, "when", None, 1061, False, probes[2]),
+        RecallPoint("late", 7, "where", None, 1061, False, probes[0]),
+        RecallPoint("later", 7, "when", None, 1061, False, probes[2]),
     ]
 
 
 def test_the_clock_never_runs_backwards() -> None:
-    times = [moment.now_ms for moment in moments(RECORDING, [after("x"), on(1)], "all")]
+    times = [point.now_ms for point in recall_points(RECORDING, [after("x"), on(1)], "all")]
     assert times == sorted(times)
     assert times[-1] > TURNS[-1].time_ms
 
@@ -72,7 +74,7 @@ def test_the_clock_never_runs_backwards() -> None:
 @pytest.mark.parametrize("recall_turns", ["users", "", "None"])
 def test_unknown_recall_turns_are_refused_with_the_known_ones(recall_turns: str) -> None:
     with pytest.raises(UnusableInput, match="known: user, all, none"):
-        list(moments(RECORDING, [], recall_turns))
+        list(recall_points(RECORDING, [], recall_turns))
 
 
 def test_questions_of_locomo_are_all_asked_after_the_end(locomo: Path) -> None:
@@ -80,19 +82,19 @@ def test_questions_of_locomo_are_all_asked_after_the_end(locomo: Path) -> None:
     assert library.format.recall_turns == "none"
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(moments(recording, probes, "none"))
-        assert [moment.probe for moment in found] == list(probes)
-        assert {(moment.seq, moment.recalls) for moment in found} == {(len(recording.turns), False)}
+        found = list(recall_points(recording, probes, "none"))
+        assert [point.probe for point in found] == list(probes)
+        assert {(point.seq, point.recalls) for point in found} == {(len(recording.turns), False)}
 
 
 def test_queries_of_realmem_are_judged_where_they_were_said(realmem: Path) -> None:
     library = read_library(realmem, "realmem")
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(moments(recording, probes, "user"))
-        assert {moment.probe.id for moment in found if moment.probe} == {probe.id for probe in probes}
+        found = list(recall_points(recording, probes, "user"))
+        assert {point.probe.id for point in found if point.probe} == {probe.id for probe in probes}
         assert len(found) == sum(turn.role == "user" for turn in recording.turns)
-        assert all(moment.recalls for moment in found)
+        assert all(point.recalls for point in found)
 
 
 def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) -> None:

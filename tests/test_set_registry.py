@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
-from lab.shelf import datasets_beside, golden_beside, recordings_at, shipped, shipped_sets
+from lab.set_registry import datasets_beside, golden_beside, recordings_at, shipped, shipped_sets
 
 
 def test_golden_sets_and_recordings_find_each_other_by_their_place(tmp_path: Path) -> None:

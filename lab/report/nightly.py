@@ -1,14 +1,14 @@
-"""The page of a night: one model of what is shown, as a self-contained HTML page and as its Markdown twin."""
+"""The page of a nightly run: one model of what is shown, as a self-contained HTML page and as its Markdown twin."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from lab.files import write_whole
+from lab.files import write_atomically
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import deciding_first, reason
-from lab.nightly.night import Night, SetNight
+from lab.nightly.nightly_run import NightlyRun, SetResult
 from lab.report.build import render
 from lab.runs.trial import trial_line
 
@@ -26,34 +26,34 @@ FAILED = {
 BEYOND = "Something is beyond its limit."
 
 
-def write_pages(night: Night) -> list[Path]:
-    """Write ``night.html`` and ``night.md``; return their paths, the page first."""
-    said = trial_line(night.trial)
+def write_pages(nightly_run: NightlyRun) -> list[Path]:
+    """Write ``nightly.html`` and ``nightly.md``; return their paths, the page first."""
+    said = trial_line(nightly_run.trial)
     model = {
-        "title": f"Night of {night.date}: {night.status}" + (f" ({said})" if said else ""),
-        "sentence": f"{_said(night)} What is guarded: {night.about}",
-        "facts": {"plan": night.plan, "commit": night.commit or "no repository"},
-        "bless": night.bless_all,
-        "sets": [_set(one) for one in night.sets],
+        "title": f"Night of {nightly_run.date}: {nightly_run.status}" + (f" ({said})" if said else ""),
+        "sentence": f"{_said(nightly_run)} What is guarded: {nightly_run.about}",
+        "facts": {"plan": nightly_run.plan, "commit": nightly_run.commit or "no repository"},
+        "approve": nightly_run.approve_all,
+        "sets": [_set(one) for one in nightly_run.sets],
     }
     files = {
-        night.folder / "night.html": render("night.html.j2", model),
-        night.folder / "night.md": render("night.md.j2", model),
+        nightly_run.folder / "nightly.html": render("nightly.html.j2", model),
+        nightly_run.folder / "nightly.md": render("nightly.md.j2", model),
     }
     for path, data in files.items():
-        write_whole(path, data)
+        write_atomically(path, data)
     return list(files)
 
 
-def _said(night: Night) -> str:
-    lines = [line for one in night.sets for line in one.verdict.lines if line.critical and line.status == FAIL]
+def _said(nightly_run: NightlyRun) -> str:
+    lines = [line for one in nightly_run.sets for line in one.verdict.lines if line.critical and line.status == FAIL]
     failed = {FAILED.get(line.kind, BEYOND) for line in lines}
     # In one order, whatever the order of the sets.
     told = " ".join(one for one in (*FAILED.values(), BEYOND) if one in failed)
-    return told if night.status == FAIL else SAID[night.status]
+    return told if nightly_run.status == FAIL else SAID[nightly_run.status]
 
 
-def _set(one: SetNight) -> dict[str, Any]:
+def _set(one: SetResult) -> dict[str, Any]:
     lines = deciding_first(one.verdict.lines)
     shown = {
         critical: [
@@ -68,7 +68,7 @@ def _set(one: SetNight) -> dict[str, Any]:
         "status": one.verdict.status,
         "again": f"{one.again.changed} of {one.again.turns}" if one.again else "–",
         "changed": f"{one.exact.changed} of {one.exact.turns}" if one.exact else "–",
-        "blessed": one.blessed[:12] if one.blessed else "–",
+        "approved": one.approved[:12] if one.approved else "–",
         "lines": shown[True],
         "told": shown[False],
         "moved": list(one.exact.moved) if one.exact and one.exact.changed else [],

@@ -17,16 +17,16 @@ from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.near_duplicate import LIKENESS, Normal, alike, normal_text
 from lab.systems.openclaw.recall.budget import Slot
-from lab.systems.openclaw.recall.digest import (
+from lab.systems.openclaw.recall.todo import is_stale
+from lab.systems.openclaw.recall.working_set import (
     NO_SECTIONS,
     RANKS,
     WHOLE,
-    digest_slot,
     is_constraint,
     normal_line,
     open_questions,
+    working_set_slot,
 )
-from lab.systems.openclaw.recall.todo import is_stale
 from lab.utf16 import js_length
 
 CATEGORIES = ("preference", "decision", "todo")
@@ -42,7 +42,7 @@ class Line(NamedTuple):
     hard: bool = False
 
 
-class Backbone(NamedTuple):
+class WorkingSet(NamedTuple):
     """The pinned slot (None: nothing to pin), its lines, and how many lines each section has.
 
     ``pinned`` are the ids of the memories whose lines are in it, ``said`` is what those lines say, ``where`` the places
@@ -78,7 +78,7 @@ class Backbone(NamedTuple):
         return any(one.hard and one.text.lower() == line for one in self.lines)
 
 
-def build_backbone(
+def build_working_set(
     scope: str,
     prompt: str,
     now_ms: float,
@@ -86,7 +86,7 @@ def build_backbone(
     recent: Sequence[Row],
     hard_rules: Sequence[Row],
     stale_days: float,
-) -> Backbone:
+) -> WorkingSet:
     """Build the digest of a scope from its ``recent`` rows and its ``hard_rules``."""
     fresh = [row for row in recent if row.category != "todo" or not is_stale(row.created_at, now_ms, stale_days)]
     parts = _parts(prompt, settings, fresh, hard_rules)
@@ -98,16 +98,16 @@ def build_backbone(
     kept = cut_lines(whole, settings.max_chars)
     # The prompt alone is no backbone: it is before the model already.
     if not any(line.id for line in kept):
-        return Backbone(None, (), dict(NO_SECTIONS))
+        return WorkingSet(None, (), dict(NO_SECTIONS))
     sections = dict(zip(NO_SECTIONS, (bool(goal), *map(len, parts.values())), strict=True))
     said = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
     where: dict[str, list[int]] = {}
     for place, one in enumerate(said):
         for word in one.words:
             where.setdefault(word, []).append(place)
-    slot = digest_slot(scope, now_ms, "\n".join(line.text for line in kept))
+    slot = working_set_slot(scope, now_ms, "\n".join(line.text for line in kept))
     pinned = tuple(dict.fromkeys(line.id for line in kept if line.id))
-    return Backbone(slot, tuple(kept), sections, pinned, said, where)
+    return WorkingSet(slot, tuple(kept), sections, pinned, said, where)
 
 
 def _parts(

@@ -15,7 +15,7 @@ from lab.draw import draw
 from lab.recordings.model import MUST
 from lab.replay.candidates import rows_of
 from lab.replay.explain import explain
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
 from lab.runs.tables import read_table
 from tests.playing import as_listed, listed_in
@@ -50,7 +50,7 @@ def by_turn(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, dict[str, Any
 def test_drawn_hard_rules_are_must_memories_and_nested_as_their_number_grows(
     operators: Path, labels: dict[str, Any]
 ) -> None:
-    asked = Asked(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
+    asked = ReplayRequest(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
     plans = [make_plan(replace(asked, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
     other = make_plan(replace(asked, hard_rules=5, arms=("seed_full", "recency")))
     for place, recording in enumerate(plans[0].recordings):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.latency.memories import EXCHANGED, NOISE
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
 from lab.retrieval.retrievers import STORES
 
@@ -21,7 +21,7 @@ WAITING_TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyAsked:
+class LatencyRequest:
     """The arguments of ``lab latency``. ``replay`` names recordings, arms and labels as a replay does.
 
     ``cold`` is the number of fresh processes for each arm; ``rate`` requests a second of the open loop (None: no open
@@ -29,7 +29,7 @@ class LatencyAsked:
     uncompacted on ``grow_from`` compacted ones (None: on as many as the smallest of ``sizes``).
     """
 
-    replay: Asked
+    replay: ReplayRequest
     sizes: tuple[int, ...] = SIZES
     stores: tuple[str, ...] = ("lancedb",)
     turns: int = 400
@@ -78,7 +78,7 @@ class Cell(NamedTuple):
 class LatencyPlan:
     """A measurement ready to run."""
 
-    asked: LatencyAsked
+    asked: LatencyRequest
     plan: Plan
     cells: tuple[Cell, ...] = field(default=())
 
@@ -87,7 +87,7 @@ class LatencyPlan:
         return {name: value for name, value in self.plan.resolved().items() if name != "store"} | self.asked.describe()
 
 
-def plan_latency(asked: LatencyAsked) -> LatencyPlan:
+def plan_latency(asked: LatencyRequest) -> LatencyPlan:
     """Check what was asked and read the recordings."""
     _check(asked)
     plan = make_plan(asked.replay)
@@ -105,7 +105,7 @@ def plan_latency(asked: LatencyAsked) -> LatencyPlan:
     return LatencyPlan(asked, plan, tuple(cells))
 
 
-def _check(asked: LatencyAsked) -> None:
+def _check(asked: LatencyRequest) -> None:
     for store in asked.stores:
         if store not in STORES:
             raise UnusableInput(f"unknown store {store!r}; known: {', '.join(STORES)}")

@@ -1,4 +1,4 @@
-"""What a replay is asked, as options: each is told once, and every verb that replays takes those it has use for."""
+"""What a replay is asked, as options: each is told once, and every command that replays takes those it has use for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.cli import options
 
 
 class Option(NamedTuple):
-    """An option: name on the command line, annotation, default, field of ``Asked``, and whether it may be repeated."""
+    """An option: its name, annotation, default, field of ``ReplayRequest``, and whether it may be repeated."""
 
     name: str
     annotation: Any
@@ -66,16 +66,16 @@ LABELLED = (
 def asks(
     *fields: str, arms: Sequence[str] = (), fixed: bool = False, told: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb the recordings, their format, and these options; it gets them as its first argument, an ``Asked``.
+    """Add the recordings, their format and these options to a command, which gets one ``ReplayRequest`` first.
 
     ``arms`` are those by default, ``told`` how the help names them; with ``fixed`` there is no option for them.
     """
     chosen = [OPTIONS[field] for field in fields]
 
-    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # Importing what a replay is would be felt by every command: here it is a name.
-        names = {**verb.__globals__, "Asked": object}
-        own = list(inspect.signature(verb, eval_str=True, globals=names).parameters.values())[1:]
+        names = {**command.__globals__, "ReplayRequest": object}
+        own = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
         parameters = [
             _parameter("path", options.Recordings),
             _parameter("format", options.Format),
@@ -85,13 +85,13 @@ def asks(
             *(one for one in own if one.name == "as_json"),
         ]
 
-        @functools.wraps(verb)
+        @functools.wraps(command)
         def run(**given: Any) -> None:
-            from lab.replay.plan import Asked
+            from lab.replay.plan import ReplayRequest
 
             values = {one.field: _plain(given.pop(one.name), many=one.many) for one in chosen}
             named = tuple(arms if fixed else given.pop("arm") or arms)
-            verb(Asked(str(given.pop("path")), given.pop("format"), named, **values), **given)
+            command(ReplayRequest(str(given.pop("path")), given.pop("format"), named, **values), **given)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
@@ -113,7 +113,7 @@ def _arm_option(default: str) -> Any:
 
 
 def _plain(value: Any, *, many: bool) -> Any:
-    """A value as ``Asked`` keeps it."""
+    """A value as ``ReplayRequest`` keeps it."""
     if many:
         return tuple(value or ())
     return str(value) if isinstance(value, Path) else value

@@ -13,7 +13,7 @@ RECALL_TURNS = ("user", "all", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RecallPoint:
     """One recall.
 
     ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` and
@@ -30,7 +30,7 @@ class Moment:
     session: str | None = None
 
 
-def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[Moment]:
+def recall_points(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[RecallPoint]:
     """Every recall of a conversation in order.
 
     Recall turns, probes on turns, then the probes asked after the last turn.
@@ -44,9 +44,9 @@ def moments(recording: Recording, probes: Sequence[Probe], recall_turns: str) ->
         recalls = recall_turns == "all" or (recall_turns == "user" and turn.role == "user")
         probe = inline.get(turn.key)
         if recalls or probe:
-            yield Moment(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, recalls, probe, turn.session)
+            yield RecallPoint(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, recalls, probe, turn.session)
     end = len(recording.turns)
     after = recording.turns[-1].time_ms + 1
     for probe in probes:
         if probe.turn is None:
-            yield Moment(probe.id, end, probe.query or "", None, after, False, probe)
+            yield RecallPoint(probe.id, end, probe.query or "", None, after, False, probe)

@@ -1,4 +1,4 @@
-"""The plan of a night: what it means, and every way to get it wrong."""
+"""The plan of a nightly run: what it means, and every way to get it wrong."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
-from lab.nightly.night import identity
+from lab.nightly.nightly_run import identity
 from lab.nightly.plan import read_plan, shipped_plans
-from lab.shelf import shipped
+from lab.set_registry import shipped
 
 GOOD = """
 name = "n"

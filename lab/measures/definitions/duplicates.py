@@ -1,4 +1,4 @@
-"""Twins: duplicates among the injected memories. 0 for a system that keeps its contract."""
+"""Duplicates: duplicates among the injected memories. 0 for a system that keeps its contract."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from lab.measures.conversation import Turns
 from lab.measures.model import ITSELF, SHARE, TurnMeasure
 
 
-def twins(turns: Turns) -> Floats:
+def duplicate_items(turns: Turns) -> Floats:
     """Return the share of injected memories that repeat one before them; NaN for an empty selection."""
-    return share(turns.twins, turns.injected)
+    return share(turns.duplicate_items, turns.injected)
 
 
 MEASURE = TurnMeasure(
-    name="Twins",
-    values=twins,
+    name="Duplicates",
+    values=duplicate_items,
     better="lower",
     range=SHARE,
     source=ITSELF,

@@ -1,4 +1,4 @@
-"""The rungs from the old policy to all that the seeds ask for: each adds one thing to the one before."""
+"""The steps from the old policy to all that the seeds ask for: each adds one thing to the one before."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from lab.systems.openclaw.config.settings import EngineConfig, Phases
 
 
-class Rung(NamedTuple):
-    """A rung: the name of its arm, what it adds, and how its configuration is made from the operator's."""
+class AblationStep(NamedTuple):
+    """A step: the name of its arm, what it adds, and how its configuration is made from the operator's."""
 
     arm: str
     adds: str
@@ -42,13 +42,13 @@ def _full(config: EngineConfig) -> EngineConfig:
     return replace(below, phases=replace(below.phases, hard_rules=True))
 
 
-LADDER = (
-    Rung("tier_first_v1", "the old policy, selection alone", lambda config: config),
-    Rung("tier_quota_v1", "quotas, selection alone", lambda config: config),
-    Rung("quota_flow", "+ the flow: trivial prompts, TODO lifetime, budget", _flow),
-    Rung("quota_repeat", "+ repeat suppression", _repeat),
-    Rung("quota_backbone", "+ backbone and its deduplication", _backbone),
-    Rung("quota_score", "+ final score", _score),
-    Rung("seed_full", "+ hard rules", _full),
+ABLATION = (
+    AblationStep("tier_first_v1", "the old policy, selection alone", lambda config: config),
+    AblationStep("tier_quota_v1", "quotas, selection alone", lambda config: config),
+    AblationStep("quota_flow", "+ the flow: trivial prompts, TODO lifetime, budget", _flow),
+    AblationStep("quota_repeat", "+ repeat suppression", _repeat),
+    AblationStep("quota_backbone", "+ backbone and its deduplication", _backbone),
+    AblationStep("quota_score", "+ final score", _score),
+    AblationStep("seed_full", "+ hard rules", _full),
 )
-RUNGS = {rung.arm: rung for rung in LADDER[2:]}
+ABLATION_STEPS = {step.arm: step for step in ABLATION[2:]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.words import bracketed, counted, interval, markdown, milliseconds, number, p_value, signed
+from lab.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, signed
 
 
 @pytest.mark.parametrize(

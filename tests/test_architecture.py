@@ -16,7 +16,7 @@ MODULES = sorted((ROOT / "lab").rglob("*.py"))
 
 
 def _verbs() -> list[str]:
-    """Every verb of the command, with its group: ``replay``, ``runs rm``."""
+    """Every command of the command, with its group: ``replay``, ``runs rm``."""
     from lab.cli.main import app
 
     def walk(group: typer.Typer, before: tuple[str, ...]) -> list[str]:
@@ -25,10 +25,10 @@ def _verbs() -> list[str]:
             for command in group.registered_commands
         ]
         deeper = [
-            verb
+            command
             for one in group.registered_groups
             if one.typer_instance is not None
-            for verb in walk(one.typer_instance, (*before, str(one.name)))
+            for command in walk(one.typer_instance, (*before, str(one.name)))
         ]
         return own + deeper
 
@@ -59,8 +59,8 @@ def test_the_verbs_are_found() -> None:
 
 
 @pytest.mark.parametrize("verb", _verbs())
-def test_the_readme_names_every_verb(verb: str) -> None:
-    assert re.search(rf"\blab {re.escape(verb)}\b", (ROOT / "README.md").read_text("utf-8"))
+def test_the_readme_names_every_verb(command: str) -> None:
+    assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "README.md").read_text("utf-8"))
 
 
 def test_the_readme_names_no_verb_that_does_not_exist() -> None:
@@ -77,12 +77,12 @@ def test_every_verb_has_json() -> None:
     from lab.cli.main import app
 
     group = typer.main.get_command(app)
-    for verb in _verbs():
+    for command in _verbs():
         command = group
-        for word in verb.split():
+        for word in command.split():
             command = command.commands[word]
         options = {name for parameter in command.params for name in parameter.opts}
-        assert "--json" in options, verb
+        assert "--json" in options, command
 
 
 def test_every_line_of_a_list_of_verbs_is_whole_in_80_columns() -> None:

@@ -47,7 +47,7 @@ class Offered(NamedTuple):
 Arrange = Callable[[Offered], "np.ndarray"]
 
 
-def tier_first_places(offered: Offered) -> np.ndarray:
+def tier_first_slots(offered: Offered) -> np.ndarray:
     """Places under tier_first_v1: tier after tier."""
     import numpy as np
 
@@ -56,7 +56,7 @@ def tier_first_places(offered: Offered) -> np.ndarray:
     return found
 
 
-def tier_quota_places(offered: Offered) -> np.ndarray:
+def tier_quota_slots(offered: Offered) -> np.ndarray:
     """Places under tier_quota_v1: the blocks must, nice, unknown, then wildcards."""
     import numpy as np
 

@@ -1,14 +1,14 @@
-"""A night: every set of a plan replayed twice, compared with itself, with what was blessed, and by policy.
+"""A nightly run: every set of a plan replayed twice, compared with itself, with what was approved, and by policy.
 
 ::
 
-    OUT/begun.json                what this night is of; another plan or other code is another night
+    OUT/begun.json                what this nightly run is of; another plan or other code is another nightly run
     OUT/sets/<set>/run, again     the two replays: a kill loses at most a conversation
-    OUT/baselines/<object>        the blessed runs as they were that night, so that its pages stay true
+    OUT/baselines/<object>        the approved runs as they were that nightly run, so that its pages stay true
     OUT/night.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
 
 Replays are resumed and never made twice; comparisons take less than a second and are made again, so that a baseline
-blessed meanwhile counts.
+approved meanwhile counts.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from typing import Any
 from lab import __version__
 from lab.compare.changes import ArmChanges, Changes, changes, foremost
 from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments, UnusableInput
-from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.formatting import Announce, counted, silent
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
 from lab.measures.score import score_and_write, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
-from lab.nightly.blessed_night import BEGUN, KIND, NIGHT
-from lab.nightly.plan import NightPlan, NightSet, Within
+from lab.nightly.nightly_folder import BEGUN, KIND, NIGHT
+from lab.nightly.plan import NightlyPlan, NightlySet, Within
 from lab.nightly.trend import append, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
@@ -39,20 +40,19 @@ from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.runs.environment import packages
 from lab.runs.gold import read_gold
 from lab.runs.trial import trial_of
-from lab.words import Announce, counted, silent
 
-NIGHTS = Path("reports/nightly")
+NIGHTLY_FOLDER = Path("reports/nightly")
 # A changed turn is named, the others are counted.
 NAMED = 3
-# What is judged of an arm whose receipts are the blessed ones: differences are exactly zero and need no test.
+# What is judged of an arm whose receipts are the approved ones: differences are exactly zero and need no test.
 ALWAYS = ("limit", "latency")
-# What is judged where there is nothing to compare with: who blesses a run should know what is red tomorrow.
+# What is judged where there is nothing to compare with: who approves a run should know what is red tomorrow.
 ALONE = ("limit",)
 
 
 @dataclass(frozen=True, slots=True)
-class SetNight:
-    """What a night found of one set.
+class SetResult:
+    """What a nightly run found of one set.
 
     Its verdict, the exact comparisons with itself and with its baseline where they were made, and its means.
     """
@@ -61,7 +61,7 @@ class SetNight:
     verdict: Verdict
     again: Changes | None
     exact: Changes | None
-    blessed: str | None
+    approved: str | None
     means: dict[str, dict[str, float | None]]
     primary: tuple[str, ...]
 
@@ -73,28 +73,28 @@ class SetNight:
             "verdict": self.verdict.as_json(),
             "reproduces": self.again.as_json() if self.again else None,
             "exact": self.exact.as_json() if self.exact else None,
-            "blessed": self.blessed,
+            "approved": self.approved,
             "means": self.means,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
-    """A night: what was run, when, by which code, and what became of each set."""
+class NightlyRun:
+    """A nightly run: what was run, when, by which code, and what became of each set."""
 
     plan: str
     about: str
     date: str
     folder: Path
     commit: str | None
-    sets: tuple[SetNight, ...]
+    sets: tuple[SetResult, ...]
     baselines: Path
 
     @property
-    def bless_all(self) -> str | None:
-        """The command that makes this night the baseline of all its sets, where several have none."""
-        without = [one for one in self.sets if one.again and not one.again.changed and one.blessed is None]
-        return _bless(self.folder, self.baselines) if len(without) > 1 else None
+    def approve_all(self) -> str | None:
+        """The command that makes this nightly run the baseline of all its sets, where several have none."""
+        without = [one for one in self.sets if one.again and not one.again.changed and one.approved is None]
+        return _approve(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
     def trial(self) -> tuple[str, ...]:
@@ -108,11 +108,11 @@ class Night:
 
     @property
     def exit_code(self) -> int:
-        """What the verb ends with."""
+        """What the command ends with."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as night.json has them."""
+        """Plain values, as nightly.json has them."""
         return {
             "schema": KIND,
             "trial": list(self.trial),
@@ -127,8 +127,8 @@ class Night:
         }
 
 
-def identity(plan: NightPlan) -> dict[str, Any]:
-    """What a night is of: everything that its receipts depend on, as hashes.
+def identity(plan: NightlyPlan) -> dict[str, Any]:
+    """What a nightly run is of: everything that its receipts depend on, as hashes.
 
     Reads and checks what every set names, before anything is replayed: raises :class:`lab.errors.UnusableInput` for
     what cannot be replayed.
@@ -147,8 +147,8 @@ def identity(plan: NightPlan) -> dict[str, Any]:
     }
 
 
-def run_night(
-    plan: NightPlan,
+def run_nightly(
+    plan: NightlyPlan,
     out: Path | None = None,
     *,
     date: str,
@@ -156,35 +156,35 @@ def run_night(
     store: Path,
     jobs: int = 1,
     announce: Announce = silent,
-) -> Night:
-    """Run a night, or finish it; add it to the history in ``store``.
+) -> NightlyRun:
+    """Run a nightly run, or finish it; add it to the history in ``store``.
 
-    ``out`` is its folder; by default one below :data:`NIGHTS` named by the date and by all that the night is of, so
-    that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. What goes wrong with one set
-    is its verdict, and the others go on; a disk that is full ends the night. Raises :class:`OtherArguments` where
-    ``out`` was begun with another plan, other recordings or other code.
+    ``out`` is its folder; by default one below :data:`NIGHTLY_FOLDER`, named by the date and by everything that the
+    run depends on, so that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. An error
+    in one set is the verdict of that set, and the other sets go on; a full disk ends the nightly run. Raises
+    :class:`OtherArguments` where ``out`` was begun with another plan, other recordings or other code.
     """
     key = identity(plan) | {"date": check_date(date)}
-    out = out or NIGHTS / f"{date}-{digest(key)[:8]}"
+    out = out or NIGHTLY_FOLDER / f"{date}-{digest(key)[:8]}"
     with only_writer(out):
         _begin(out, key)
         sets = []
         for number, one in enumerate(plan.sets, 1):
             announce(f"{one.name} (set {number} of {len(plan.sets)})")
             sets.append(_night_of(one, plan, out, date, baselines, store, jobs, announce))
-    return Night(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
+    return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
 
 
-def write_night(night: Night) -> list[Path]:
-    """Write night.json, night.xml (JUnit) and night.prom (OpenMetrics), a suite and a verdict a set."""
-    verdicts = [one.verdict for one in night.sets]
+def write_nightly(nightly_run: NightlyRun) -> list[Path]:
+    """Write nightly.json, nightly.xml (JUnit) and nightly.prom (OpenMetrics), a suite and a verdict a set."""
+    verdicts = [one.verdict for one in nightly_run.sets]
     files = {
-        night.folder / NIGHT: dump_json(night.as_json()),
-        night.folder / "night.xml": junit(*verdicts),
-        night.folder / "night.prom": openmetrics(*verdicts).encode("utf-8", "replace"),
+        nightly_run.folder / NIGHT: dump_json(nightly_run.as_json()),
+        nightly_run.folder / "nightly.xml": junit(*verdicts),
+        nightly_run.folder / "nightly.prom": openmetrics(*verdicts).encode("utf-8", "replace"),
     }
     for path, data in files.items():
-        write_whole(path, data)
+        write_atomically(path, data)
     return list(files)
 
 
@@ -196,24 +196,24 @@ def _begin(out: Path, key: dict[str, Any]) -> None:
         differs = [name for name in key if not isinstance(before, dict) or before.get(name) != key[name]]
         if differs:
             raise OtherArguments(
-                f"{out}: holds another night, which differs in: {', '.join(differs)}; choose another --out"
+                f"{out}: holds another nightly run, which differs in: {', '.join(differs)}; choose another --out"
             )
     strangers = [] if path.exists() else [one.name for one in out.iterdir() if one.name[0] != "."]
     if strangers:
         raise UnusableInput(f"{out}: holds something else ({min(strangers)}); choose another --out")
-    write_whole(path, dump_json(key))
+    write_atomically(path, dump_json(key))
 
 
 def _night_of(
-    one: NightSet,
-    plan: NightPlan,
+    one: NightlySet,
+    plan: NightlyPlan,
     out: Path,
     date: str,
     baselines: Path,
     store: Path,
     jobs: int,
     announce: Announce,
-) -> SetNight:
+) -> SetResult:
     folder = out / "sets" / file_name(one.name)
     lines: list[Line] = []
     again = exact = baseline = None
@@ -231,7 +231,7 @@ def _night_of(
         if not again.changed:
             baseline = find(baselines, one.baseline)
             exact = _exact(lines, one, run, baseline, out, baselines)
-            lines += _against(plan.policy, run, exact, _bless(run.path, baselines, one.baseline))
+            lines += _against(plan.policy, run, exact, _approve(run.path, baselines, one.baseline))
             for within in one.compare:
                 lines += _within(within, run)
             scores = score_and_write(run)
@@ -255,10 +255,10 @@ def _night_of(
         against=str(exact.before) if exact else None,
         trial=reasons,
     )
-    return SetNight(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
+    return SetResult(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
 
 
-def _replayed(one: NightSet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
+def _replayed(one: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
     outcome = run_replay(one.asked, folder, jobs=jobs, kept=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
@@ -281,31 +281,31 @@ def _reproduces(again: Changes) -> Line:
 
 
 def _exact(
-    lines: list[Line], one: NightSet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
+    lines: list[Line], one: NightlySet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
 ) -> Changes | None:
-    """Compare with the blessed run; where that cannot be done, add the line that says why."""
-    bless = _bless(run.path, folder, one.baseline)
+    """Compare with the approved run; where that cannot be done, add the line that says why."""
+    approve = _approve(run.path, folder, one.baseline)
     if baseline is None:
         reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
-        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, bless))
+        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, approve))
         return None
     try:
         return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
     except (NotComparable, NotARun) as error:
         # No run any more: one of another version of the lab, whose manifest this one does not read.
         reason = f"not comparable with baseline {one.baseline!r}: {error}"
-        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, f"{bless} (if that was meant)"))
+        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, f"{approve} (if that was meant)"))
         return None
 
 
-def _bless(path: Path, folder: Path, name: str | None = None) -> str:
-    """The command that makes a run of this night the baseline, or all of them."""
+def _approve(path: Path, folder: Path, name: str | None = None) -> str:
+    """The command that makes a run of this nightly run the baseline, or all of them."""
     named = ["--name", name] if name else []
-    return join(["lab", "baseline", "bless", str(path), *named, "--baselines", str(folder)])
+    return join(["lab", "baseline", "approve", str(path), *named, "--baselines", str(folder)])
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
-    """The blessed run as it is tonight, in the folder of the night: a name may mean another run tomorrow."""
+    """The approved run as it is tonight, in the folder of the nightly run: a name may mean another run tomorrow."""
     kept = open_baseline(baseline)
     names = read_json(kept.path / "object.json")
     for part in (folder, folder / "receipts"):
@@ -313,22 +313,22 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
     # The manifest last: what was killed before is no run, and is copied again.
     for name in sorted(names, key=lambda name: name == "manifest.json"):
         if not (folder / name).is_file():
-            write_whole(folder / name, (kept.path / name).read_bytes())
+            write_atomically(folder / name, (kept.path / name).read_bytes())
     return open_run(folder)
 
 
-def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: str) -> Iterator[Line]:
-    """Every arm against the blessed one: exactly, then by the rules of the policy."""
+def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: str) -> Iterator[Line]:
+    """Every arm against the approved one: exactly, then by the rules of the policy."""
     if exact is None:
         for name in run.arms:
             yield from _judged(policy, run, name, ALONE)
         return
     # Whether a change fails or is told, the policy says: by its own exact rules.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
-    bless = f"{bless} (if that was meant)"
+    approve = f"{approve} (if that was meant)"
     for arm in exact.arms:
         changed = len(arm.changed)
-        reason = f"all {arm.turns} receipts are the blessed ones"
+        reason = f"all {arm.turns} receipts are the approved ones"
         if changed:
             moved = "; ".join(exact.moved) or "nothing that the manifests know of"
             reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); moved: {moved}"
@@ -338,7 +338,7 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: st
             FAIL if changed else PASS,
             critical or not changed,
             reason,
-            bless if changed else None,
+            approve if changed else None,
             candidate=float(changed),
             n=arm.turns,
         )
@@ -346,7 +346,7 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, bless: st
         yield from _judged(policy, run, arm.arm, kinds, open_run(Path(exact.before)))
     for arms, what in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is in the baseline alone")):
         for name in arms:
-            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", bless)
+            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", approve)
 
 
 def _judged(
@@ -379,7 +379,7 @@ def _named(arms: Sequence[ArmChanges]) -> str:
     return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
 
 
-def _commit(out: Path, plan: NightPlan) -> str | None:
+def _commit(out: Path, plan: NightlyPlan) -> str | None:
     try:
         run = open_run(out / "sets" / file_name(plan.sets[0].name) / "run")
     except LabError:

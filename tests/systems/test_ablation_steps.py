@@ -1,4 +1,4 @@
-"""The rungs between the old policy and all that the seeds ask for: each adds one thing to the one before."""
+"""The steps between the old policy and all that the seeds ask for: each adds one thing to the one before."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from lab.systems.openclaw.ablation import ABLATION, ABLATION_STEPS
 from lab.systems.openclaw.config.resolve import describe, resolve
-from lab.systems.openclaw.ladder import LADDER, RUNGS
 
-# What each rung changes against the rung before, in an operator's configuration that says nothing of it.
+# What each step changes against the step before, in an operator's configuration that says nothing of it.
 ADDS: dict[str, dict[str, Any]] = {
     "quota_repeat": {"lab.phases.repeat": True},
     "quota_backbone": {"workingSet.enabled": True},
@@ -26,8 +26,8 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
     return {key: one for name, inner in value.items() for key, one in flat(inner, f"{path}.{name}".strip(".")).items()}
 
 
-def settings(rung: str, raw: Any = None) -> dict[str, Any]:
-    return flat(describe(RUNGS[rung].config(resolve(raw, "seed"))))
+def settings(step: str, raw: Any = None) -> dict[str, Any]:
+    return flat(describe(ABLATION_STEPS[step].config(resolve(raw, "seed"))))
 
 
 def test_the_flow_is_the_new_policy_with_every_phase_off() -> None:
@@ -39,9 +39,9 @@ def test_the_flow_is_the_new_policy_with_every_phase_off() -> None:
 
 
 @pytest.mark.parametrize(("rung", "adds"), ADDS.items())
-def test_a_rung_adds_one_thing_to_the_one_before(rung: str, adds: dict[str, Any]) -> None:
-    names = list(RUNGS)
-    below, here = settings(names[names.index(rung) - 1]), settings(rung)
+def test_a_rung_adds_one_thing_to_the_one_before(step: str, adds: dict[str, Any]) -> None:
+    names = list(ABLATION_STEPS)
+    below, here = settings(names[names.index(step) - 1]), settings(step)
     assert {key: value for key, value in here.items() if below[key] != value} == adds
 
 
@@ -51,14 +51,14 @@ def test_what_the_operator_set_besides_is_kept_on_every_rung() -> None:
         "workingSet": {"enabled": False, "maxChars": 500},
         "lab": {"phases": {"repeatDecay": "once", "score": {"novelty": True}}},
     }
-    for rung in RUNGS:
-        found = settings(rung, raw)
+    for step in ABLATION_STEPS:
+        found = settings(step, raw)
         assert [found[f"autoRecall.{name}"] for name in ("maxItems", "quotas.mustMax", "repeatPenalty")] == [3, 1, 0.5]
         assert (found["workingSet.maxChars"], found["lab.phases.repeatDecay"]) == (500, "once")
     assert settings("quota_score", raw)["lab.phases.score.novelty"] is True
 
 
 def test_the_ladder_stands_on_both_policies() -> None:
-    assert [rung.arm for rung in LADDER] == ["tier_first_v1", "tier_quota_v1", "quota_flow", *ADDS]
+    assert [step.arm for step in ABLATION] == ["tier_first_v1", "tier_quota_v1", "quota_flow", *ADDS]
     config = resolve(None, "seed")
-    assert all(rung.config(config) == config for rung in LADDER[:2])
+    assert all(step.config(config) == config for step in ABLATION[:2])

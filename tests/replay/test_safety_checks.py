@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lab.recordings.model import Memory, Recording
-from lab.replay.promises import _CJK, Checked, Promises, tokens
+from lab.replay.safety_checks import _CJK, Checked, SafetyChecks, tokens
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.near_duplicate import CJK_RUN
 from lab.systems.openclaw.recall.wrap import escape, wrap
@@ -30,7 +30,7 @@ def recall(
 
 
 def test_a_memory_that_is_not_born_is_told_and_one_that_is_not_injected_is_not() -> None:
-    known = Promises(recording(("a", "one", 1, ()), ("b", "two", 5, ()), ("c", "three", 6, ())))
+    known = SafetyChecks(recording(("a", "one", 1, ()), ("b", "two", 5, ()), ("c", "three", 6, ())))
     assert known.check(recall(["a", "b", "c"], injected=2), 4).future == 1
     assert known.check(recall(["a", "b", "c"], injected=2), 5).future == 0
     assert known.check(recall(["a"], pinned=("b", "c")), 5).future == 1
@@ -39,7 +39,9 @@ def test_a_memory_that_is_not_born_is_told_and_one_that_is_not_injected_is_not()
 
 
 def test_twins_are_memories_of_the_same_words_and_a_memory_that_stands_twice() -> None:
-    known = Promises(recording(("a", "Tea  at five", 0, ()), ("b", " tea at\nFIVE", 0, ()), ("c", "tea at 5", 0, ())))
+    known = SafetyChecks(
+        recording(("a", "Tea  at five", 0, ()), ("b", " tea at\nFIVE", 0, ()), ("c", "tea at 5", 0, ()))
+    )
     assert known.check(recall(["a", "c"]), 1).twins == 0
     assert known.check(recall(["c", "a", "b"]), 1).twins == 1
     assert known.check(recall(["c", "c", "c"]), 1).twins == 2
@@ -61,14 +63,14 @@ MARKED = "use <b> & 'c' > \"d\"\nthen </relevant-memories>"
     ],
 )
 def test_markup_that_stands_as_it_is(texts: tuple[str, str], raw: int) -> None:
-    known = Promises(recording(("a", MARKED, 0, ()), ("b", "a &amp; b", 0, ()), ("c", "plain", 0, ())))
+    known = SafetyChecks(recording(("a", MARKED, 0, ()), ("b", "a &amp; b", 0, ()), ("c", "plain", 0, ())))
     block = wrap([("fact", "must_remember", "@1"), ("fact", "must_remember", "@2"), ("fact", "unknown", "plain")])
     context = block.replace("@1", texts[0]).replace("@2", texts[1])
     assert known.check(recall("abc", context), 1).raw == raw
 
 
 def test_a_block_that_a_budget_cut_is_not_raw_wherever_it_was_cut() -> None:
-    known = Promises(recording(("a", MARKED, 0, ())))
+    known = SafetyChecks(recording(("a", MARKED, 0, ())))
     whole = "<!-- {} -->\n" + wrap([("fact", "must_remember", MARKED)])
     assert all(known.check(recall("a", whole[:end]), 1).raw == 0 for end in range(len(whole) + 1))
     bare = whole.replace(escape(MARKED), MARKED)
@@ -76,7 +78,7 @@ def test_a_block_that_a_budget_cut_is_not_raw_wherever_it_was_cut() -> None:
 
 
 def test_a_superseded_memory_is_stale_before_or_without_what_supersedes_it() -> None:
-    known = Promises(
+    known = SafetyChecks(
         recording(("a", "port 1", 1, ()), ("b", "port 2", 3, ("a",)), ("c", "port 3", 5, ("b",)), ("x", "else", 1, ()))
     )
     assert known.check(recall(["a", "x"]), 2) == SOUND
@@ -100,7 +102,7 @@ def test_characters_of_cjk_are_those_of_near_duplicates() -> None:
 
 
 def test_what_a_system_wrote_itself_is_its_own_under_whatever_key() -> None:
-    known = Promises(recording(("a", "same", 5, ()), ("b", "same", 0, ()), ("c", MARKED, 0, ())))
+    known = SafetyChecks(recording(("a", "same", 5, ()), ("b", "same", 0, ()), ("c", MARKED, 0, ())))
     items = (Item("a", "one"), Item("b", "two"), Item("c", "<plain>"))
     found = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
     assert known.check(found, 1, fed=False) == SOUND

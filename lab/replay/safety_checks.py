@@ -40,7 +40,7 @@ class Checked(NamedTuple):
     outdated: int
 
 
-class Promises:
+class SafetyChecks:
     """What a recording says of its memories, ready to hold recalls against."""
 
     def __init__(self, recording: Recording) -> None:
