@@ -86,7 +86,7 @@ def replay(
     library = recordings if isinstance(recordings, Library) else None
     if library is not None:
         options.setdefault("memories", library.memories)
-        format = library.format.name  # noqa: A001
+        format = library.format.name  # noqa: A001 - as the parameter is called
     path = str(library.path if library is not None else recordings)
     names = tuple(one if isinstance(one, str) else one.name for one in arms)
     made = {one.name: one for one in arms if not isinstance(one, str)}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+# Characters of a text that are encoded at once where only a length or a hash is wanted: a turn may be tens of megabytes
+# long, and would take as much again at each.
+PIECE = 1 << 18
 # Half of a surrogate pair, which is no character.
 HALF = re.compile("[\ud800-\udfff]")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -24,8 +28,24 @@ def half_character(text: str) -> bool:
     return False
 
 
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text in parts of at most :data:`PIECE` characters."""
+    if len(text) <= PIECE:
+        yield text
+        return
+    for begin in range(0, len(text), PIECE):
+        yield text[begin : begin + PIECE]
+
+
+def utf8_pieces(text: str) -> Iterator[bytes]:
+    """Yield the UTF-8 of a text in parts; a lone surrogate, which JSON can carry, is encoded as it is."""
+    return (piece.encode("utf-8", "surrogatepass") for piece in pieces(text))
+
+
 def js_length(text: str) -> int:
     """Length in UTF-16 code units: an astral character counts 2."""
+    if len(text) > PIECE:
+        return sum(map(js_length, pieces(text)))
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -53,3 +73,8 @@ def js_utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return HALF.sub("\ufffd", text).encode()
+
+
+def js_utf8_length(text: str) -> int:
+    """Length in bytes of :func:`js_utf8`."""
+    return sum(len(js_utf8(piece)) for piece in pieces(text))

@@ -108,5 +108,5 @@ def _draw(found: Mapping[str, Any], folder: Path) -> list[Path]:
     files = save(size_figure(found["warm"]), folder / "latency_by_size")
     files += save(stages_figure(found["warm"]), folder / "stages")
     if found["waiting"] or found["cadence"]:
-        files += save(compaction_figure(found["waiting"], found["cadence"]), folder / "compaction")
+        files += save(compaction_figure(found["waiting"], found["cadence"], found["left_out"]), folder / "compaction")
     return files

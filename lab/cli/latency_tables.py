@@ -37,6 +37,8 @@ def tell(found: Mapping[str, Any]) -> None:
     _tell_memory(found["sizes"])
     _tell_waiting(found["waiting"])
     _tell_cadence(found)
+    if found["left_out"]:
+        emit_folded(found["left_out"])
     emit_folded(found["about"])
 
 

@@ -93,7 +93,7 @@ def asks(
             named = tuple(arms if fixed else given.pop("arm") or arms)
             command(ReplayRequest(str(given.pop("path")), given.pop("format"), named, **values), **given)
 
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it
             [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
         )
         run.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -40,10 +40,33 @@ def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) 
         "waiting": [_waiting(cell, arm) for cell in growth for arm in _arms(cell.samples)],
         "cadence": [_cadence(cell, arm) for cell in sweep for arm in _arms(cell.samples)],
         "cheapest_cadence": _cheapest(sweep),
+        "left_out": left_out(sizes, growth, sweep),
         "rate": asked.rate,
         "cells": [cell.about for cell in cells],
         "manifest": folder.manifest,
     }
+
+
+def left_out(sizes: Sequence[Measured], growth: Sequence[Measured], sweep: Sequence[Measured]) -> str | None:
+    """Return, in a sentence, which arms are missing in which parts; None where no arm is missing.
+
+    Cold turns open the shared table again, rows are appended to it, and one view of it is shared. An arm that does not
+    search it has no part in these.
+    """
+    alone = list(dict.fromkeys(arm for cell in sizes for arm in cell.about["alone"]))
+    parts = {
+        "cold turns": any("cold" in cell.about for cell in sizes),
+        "turns over one view": any(one.part == "shared" for cell in sizes for one in cell.samples),
+        "waiting rows": bool(growth),
+        "compaction cadences": bool(sweep),
+    }
+    measured = [name for name, there in parts.items() if there]
+    if not alone or not measured:
+        return None
+    return (
+        f"Not measured with {', '.join(measured)}: {', '.join(alone)}, "
+        f"which {'does' if len(alone) == 1 else 'do'} not search the table that arms share."
+    )
 
 
 def about(values: Iterable[int]) -> dict[str, Any]:

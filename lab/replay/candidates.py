@@ -33,6 +33,7 @@ from lab.retrieval.row import Row
 from lab.runs.code import code_key
 from lab.systems.contract import Searches
 from lab.systems.kit import Rows, Search
+from lab.utf16 import utf8_pieces
 
 # Whose version may change an answer: LanceDB makes the words, numpy the distances.
 PACKAGES = ("lancedb", "numpy")
@@ -161,7 +162,8 @@ def _sha256(parts: Sequence[str]) -> str:
     """Hash of texts; their lengths keep apart what joining would confuse."""
     found = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
     for part in parts:
-        found.update(part.encode("utf-8", "surrogatepass"))
+        for piece in utf8_pieces(part):
+            found.update(piece)
     return found.hexdigest()
 
 

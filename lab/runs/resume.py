@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from lab.errors import Altered, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_atomically
+from lab.runs.differences import arms_differences
 from lab.runs.directory import (
     DIGESTS,
     FAILURES,
@@ -146,6 +147,8 @@ def require_same_arguments(path: Path, before: Mapping[str, object], now: Mappin
     names = {*before, *now}
     differs = sorted(name for name in names if digest(before.get(name)) != digest(now.get(name)))
     if differs:
+        arms = arms_differences(before.get("arms"), now.get("arms")) if "arms" in differs else ""
+        differs = [f"arms ({arms})" if name == "arms" and arms else name for name in differs]
         raise OtherArguments(
             f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or {remedy}"
         )

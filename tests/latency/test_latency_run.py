@@ -149,6 +149,35 @@ def test_it_is_told_in_80_columns(
         assert part in told
 
 
+@pytest.mark.parametrize(
+    ("alone", "said"),
+    [
+        ([], None),
+        (["verbatim"], ": verbatim, which does not search the table that arms share."),
+        (["verbatim", "mine"], ": verbatim, mine, which do not search the table that arms share."),
+    ],
+)
+def test_arms_outside_the_shared_table_are_named(
+    asked: LatencyRequest,
+    ran: tuple[Folder, list[Measured]],
+    capsys: pytest.CaptureFixture[str],
+    alone: list[str],
+    said: str | None,
+) -> None:
+    folder, (size, *others) = ran
+    found = summarise(asked, folder, [size._replace(about=size.about | {"alone": alone}), *others])
+    parts = "cold turns, turns over one view, waiting rows, compaction cadences"
+    assert found["left_out"] == (said and f"Not measured with {parts}{said}")
+    tell(found)
+    assert (" ".join(capsys.readouterr().out.split()).find("Not measured with") >= 0) == (said is not None)
+    # Of what was not measured at all, no arm is missing.
+    warm = size._replace(
+        about={name: one for name, one in size.about.items() if name != "cold"} | {"alone": alone},
+        samples=[one for one in size.samples if one.part != "shared" and one.store == "lancedb"],
+    )
+    assert summarise(asked, folder, [warm])["left_out"] is None
+
+
 def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyRequest) -> None:
     folder, cells = run_latency(asked, place)
     kept = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())

@@ -32,7 +32,7 @@ def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.
 
 def _probes(**given: object) -> Probes:
     columns = dict.fromkeys(("ranked", "injected", "pinned", "nice", "misleading"), NOTHING)
-    return Probes(**{"items": np.zeros(0), "chars": np.zeros(0), **columns, **given})  # type: ignore[arg-type]
+    return Probes(**{"items": np.zeros(0), "chars": np.zeros(0), **columns, **given})  # type: ignore[arg-type]  # columns by name
 
 
 def _same(found: np.ndarray, expected: list[float]) -> None:

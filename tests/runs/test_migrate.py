@@ -148,6 +148,14 @@ def test_plan_or_policy_that_cannot_be_read_says_why(tmp_path: Path, text: str, 
     assert not (tmp_path / "new.toml").exists()
 
 
+def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
+    rule = '[[guard]]\nmeasure = "Success@6"\nmargin = 0\ndirection = "lower"\n'
+    (tmp_path / "old.toml").write_text(f'name = "x"\nabout = "y"\n{rule}', "utf-8")
+    ended = lab("migrate", tmp_path / "old.toml", tmp_path / "new.toml")
+    assert (ended.code, ended.out, (tmp_path / "new.toml").exists()) == (2, "", False)
+    assert "old.toml:6: guard 1: direction 'lower': Success@6 is better when higher; remove the direction" in ended.err
+
+
 def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
         migrate(tmp_path, tmp_path / "new")

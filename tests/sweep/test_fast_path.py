@@ -124,7 +124,7 @@ def test_many_selects_as_each_by_itself(
     def none_is_made(_: object) -> None:
         raise AssertionError("candidates are handed over")
 
-    tools = Tools("c", embedder_named("hashing"), vectors, none_is_made, none_is_made)  # type: ignore[arg-type]
+    tools = Tools("c", embedder_named("hashing"), vectors, none_is_made, none_is_made)  # type: ignore[arg-type]  # never called
     many = arms[0].open_many(arms, Kit(tools, "0"), memories)
     systems: list[FlowSystem | PolicySystem] = [arm.open(Kit(tools, arm.name)) for arm in arms]
     for one in (many, *systems):

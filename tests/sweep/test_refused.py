@@ -80,7 +80,7 @@ def test_captured_memories_and_faults_are_refused(
     operators: Path, tmp_path: Path, asked: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UnusableInput, match=said):
-        sweep(ReplayRequest(str(operators), "lab", (), **asked), grid_of(GRID, "here"), tmp_path / "sweep")  # type: ignore[arg-type]
+        sweep(ReplayRequest(str(operators), "lab", (), **asked), grid_of(GRID, "here"), tmp_path / "sweep")  # type: ignore[arg-type]  # options by name
     assert not (tmp_path / "sweep").exists()
 
 
