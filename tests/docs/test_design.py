@@ -134,6 +134,27 @@ def test_files_and_tests_that_the_design_names_exist() -> None:
     assert [one for one in found if one[2] and one[2] not in functions(ROOT / one[1])] == []
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "CHANGELOG.md"])
+def test_files_that_contributors_are_sent_to_exist(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    named = [path for path, _ in PATHS.findall(text)]
+    linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("https://")]
+    assert len(named) + len(linked) > 1
+    assert [one for one in (*named, *linked) if "NAME" not in one and not (ROOT / one).exists()] == []
+
+
+def test_continuous_integration_runs_sessions_that_exist_on_every_supported_python() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    sessions = set(re.findall(r"nox -s (\w+)", text))
+    assert sessions >= {"lint", "types", "tests", "docs"}
+    defined = re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE)
+    assert sessions <= {*defined}
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    matrix = re.search(r"^ +python-version: \[(.+)\]$", text, re.MULTILINE)
+    assert matrix is not None
+    assert re.findall(r"3\.\d+", matrix[1]) == re.findall(r"Python :: (3\.\d+)", project)
+
+
 def functions(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)}
 
