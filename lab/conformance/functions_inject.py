@@ -1,4 +1,4 @@
-"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (spec 5 to 12)."""
+"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (E-25 to E-46)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Labels:
 
     ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown,
     in the proportion that the shares give) and lets the pool grow from the others. ``heuristic-v1`` grades the text of
-    each memory as the sidecar would a note of it (spec 15.2): an observation with no tool and no kind.
+    each memory as the sidecar would a note of it (E-52): an observation with no tool and no kind.
     """
 
     mode: str = "recorded"

@@ -114,7 +114,7 @@ def _raw(escaped: Sequence[str], context: str) -> int:
 
 
 def tokens(text: str) -> int:
-    """About how many tokens a model counts: a quarter of ASCII, two thirds of CJK, half of the rest (spec 17.5)."""
+    """About how many tokens a model counts: a quarter of ASCII, two thirds of CJK, half of the rest (E-62)."""
     if not text:
         return 0
     if text.isascii():

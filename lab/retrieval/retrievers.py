@@ -142,7 +142,7 @@ def row_vectors(
 
 
 def embedded_text(text: str, limits: Clamp) -> str:
-    """What of a text is embedded (spec 14.1). What is stored and injected is never clamped."""
+    """What of a text is embedded (E-50). What is stored and injected is never clamped."""
     # A character takes two units at most, so most texts need no counting.
     if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
         return text

@@ -67,7 +67,7 @@ def replayed(
         for row in read_table(run.receipts(conversation), ("arm", "turn", "log", "receipt")).to_pylist():
             session = row["turn"].rpartition("/")[0]
             marks = [str(line) for line in row["log"] or ()]
-            # The budget's marker follows the receipt (spec 4, steps 20 and 21).
+            # The budget's marker follows the receipt (E-22).
             behind = [line for line in marks if ":contextBudget" in line]
             lines = [line for line in marks if line not in behind] + [RECEIPT + row["receipt"], *behind]
             pools[row["arm"]].setdefault(session, []).append(lines)

@@ -228,7 +228,7 @@ class PolicySystem(_Engine):
         return recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
-        """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""
+        """The selection alone (E-12): tiers are searched and fused as the policy asks for them."""
         settings = self.config.auto_recall
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)

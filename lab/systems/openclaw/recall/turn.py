@@ -72,7 +72,7 @@ class RecallState:
 
 
 class Factors(NamedTuple):
-    """What a candidate's score is made of (spec 16.3). A factor that is off is 1."""
+    """What a candidate's score is made of (E-56). A factor that is off is 1."""
 
     relevance: float = 1.0
     scope_match: float = 1.0

@@ -1,4 +1,4 @@
-"""What both profiles' Working Sets share (spec 6): how a line is cut, what is a rule, the slot, the receipt."""
+"""What both profiles' Working Sets share (E-26): how a line is cut, what is a rule, the slot, the receipt."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def working_set_slot(scope: str, now_ms: float, text: str) -> Slot:
 
 
 def no_working_set(*, enabled: bool) -> dict[str, Any]:
-    """The receipt of a Working Set that was not built (spec 6.7)."""
+    """The receipt of a Working Set that was not built (E-29)."""
     return {
         "enabled": enabled,
         "generated": False,

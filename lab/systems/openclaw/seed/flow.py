@@ -1,4 +1,4 @@
-"""Automatic recall as the seeds ask for it (spec 16): the stages of a turn, in order."""
+"""Automatic recall as the seeds ask for it (E-54): the stages of a turn, in order."""
 
 from __future__ import annotations
 

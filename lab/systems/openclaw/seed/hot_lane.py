@@ -1,7 +1,7 @@
 """The hot lane of the seeds: candidates that may be selected, scored, and selected with or without a suppression.
 
 Everything about a candidate that does not depend on the suppressions is worked out once a turn, so that the receipts
-can tell what would have been selected without them (spec 16.2, 16.6) at little cost.
+can tell what would have been selected without them (E-55, E-59) at little cost.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class HotLane:
         )
 
     def _choose(self, places: int, search: Search) -> Selection:
-        """The selection policy over one scope (spec 3)."""
+        """The selection policy over one scope (E-12)."""
         settings = self._turn.config.auto_recall
         if self._phases.tier_mode == "loop_v0" and settings.selection_mode == "tier_quota_v1":
             return policy_loop_v0(places, settings.quota, search, strict_caps=settings.strict_caps)
@@ -151,7 +151,7 @@ class HotLane:
         return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
 
     def exempt(self, candidate: Candidate, row: Row) -> bool:
-        """Whether a repeat of this memory is never suppressed (spec 16.2); an exact hit is noted with its rule."""
+        """Whether a repeat of this memory is never suppressed (E-55); an exact hit is noted with its rule."""
         turn = self._turn
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
         if pinned or (row.hard_rule and self._phases.hard_rules):

@@ -1,4 +1,4 @@
-"""What the seeds add to selection (seed 000, phases 2 and 3; spec 16): a backbone, then a scored lane beside it.
+"""What the seeds add to selection (seed 000, phases 2 and 3; E-54): a backbone, then a scored lane beside it.
 
 All of it acts under ``tier_quota_v1`` alone. Switching ``selectionMode`` back to ``tier_first_v1`` switches all of it
 off: that is the one-line rollback.
@@ -27,7 +27,7 @@ from lab.utf16 import js_length
 
 
 def built_working_set(turn: SeedTurn) -> None:
-    """Build the pinned digest from the store, and find the hard rules that must be injected as items (16.5, 16.6)."""
+    """Build the pinned digest from the store, and find the hard rules that must be injected as items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []

@@ -1,4 +1,4 @@
-"""The backbone lane of seed 000: a Working Set built from the store, before anything is recalled (spec 6, 16.5, 16.6).
+"""The backbone lane of seed 000: a Working Set built from the store, before anything is recalled (E-26, E-58, E-59).
 
 It differs from the public plugin's (``upstream/working_set.py``) in what the seeds ask for: it does
 not depend on what recall selected, hard rules come first and whole, a TODO that has outlived its days is left out, no

@@ -34,7 +34,7 @@ class PluginTurn(Turn):
 
 
 def select(turn: PluginTurn) -> None:
-    """Search and select in the primary scope, then in its fallbacks while places are left (spec 3)."""
+    """Search and select in the primary scope, then in its fallbacks while places are left (E-12)."""
     config, tiers = turn.config, turn.tiers
     found = select_in_scopes(
         turn.scopes,
@@ -50,7 +50,7 @@ def select(turn: PluginTurn) -> None:
 
 
 def todo(turn: PluginTurn) -> None:
-    """Drop TODOs that have outlived their days (spec 9); nothing takes their places."""
+    """Drop TODOs that have outlived their days (E-33); nothing takes their places."""
     rows, now, days = turn.memories.by_id, turn.prompt.now_ms, turn.config.todo_stale_ttl_days
 
     def stale(row: Row) -> bool:
@@ -62,7 +62,7 @@ def todo(turn: PluginTurn) -> None:
 
 
 def working_set(turn: PluginTurn) -> None:
-    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (spec 6)."""
+    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (E-26)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
     turn.working_set = no_working_set(enabled=settings.enabled)
     if not settings.enabled:
@@ -102,5 +102,5 @@ def slots(turn: PluginTurn) -> None:
 
 
 def budget(turn: PluginTurn) -> None:
-    """Fit it into the budget and say so (spec 8, 12)."""
+    """Fit it into the budget and say so (E-32, E-40)."""
     inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))

@@ -1,4 +1,4 @@
-"""The public plugin's Working Set (spec 6): a digest of constraints, decisions and open work, pinned as the first slot.
+"""The public plugin's Working Set (E-26): a digest of constraints, decisions and open work, pinned as the first slot.
 
 It is built from the rows it is handed, without goal or header, and every row whose line was chosen counts as consumed,
 even where the final cut loses the line.
@@ -63,7 +63,7 @@ def build_working_set(
 
 
 def working_set_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
-    """The memory that a digest is kept as (spec 6.6); ``dark``: there was nothing to embed it with."""
+    """The memory that a digest is kept as (E-28); ``dark``: there was nothing to embed it with."""
     source = "system_working_set_noembed" if dark else "system_working_set"
     return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 

@@ -1,4 +1,4 @@
-"""What seed 000 accepts the new policy by (spec 16.8), over stores and conversations that nobody chose."""
+"""What seed 000 accepts the new policy by (E-61), over stores and conversations that nobody chose."""
 
 from __future__ import annotations
 
