@@ -82,8 +82,8 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
         tokens=block["tokens"],
         evicted=block["evicted"],
         future=block["future"],
-        duplicate_items=block["twins"],
-        unescaped=block["raw"],
+        duplicate_items=block["duplicate_items"],
+        unescaped=block["unescaped"],
         stale=block["stale"],
         superseded=block["outdated"],
     )

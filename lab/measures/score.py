@@ -186,7 +186,7 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
     import numpy as np
 
     rows = receipts.rows_of(arm)
-    rows = rows[receipts.recalls[rows]]
+    rows = rows[receipts.is_recall_turn[rows]]
     turns = turns_of(receipts, rows)
     is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
     for one in of_kind(TurnMeasure):

@@ -185,7 +185,7 @@ def replay(
                 stage.advance(turn.seq)
             for point in here:
                 for answered in stage.answer(point):
-                    if point.recalls:
+                    if point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
                             wrote(Wrote(answered.arm, turn, answered.recall.writes, ""))
@@ -291,7 +291,7 @@ def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: b
         point.now_ms,
         scope,
         point.session,
-        not point.recalls,
+        not point.is_recall_turn,
         how,
         faults.at(point.key) if faults.asked else NO_FAULTS,
         items_only,

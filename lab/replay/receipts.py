@@ -47,21 +47,21 @@ OWN = "own:"
 
 
 def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: Aligned) -> pa.Table:
-    """The receipts of one conversation, a row an answer.
+    """Return the receipts of one conversation, with one row for each arm and recall point.
 
-    Columns ``arm, turn, seq, scope, recalls, probe, status, failure`` (why the recall failed; else null), ``injected,
-    visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column ``item_…`` for each of
-    :data:`ITEM_FIELDS`, ``log, receipt``, and of the block what follows. ``item_key`` is the memory's key; of a
-    captured item the judged memory that it stands for, where no item before it stands for the same, else its
-    own id behind ``own:``.
+    Columns: ``arm, turn, seq, scope, is_recall_turn, probe, status, failure`` (the reason of a failed recall, else
+    null), ``injected, visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column
+    ``item_…`` for each of :data:`ITEM_FIELDS`, ``log, receipt``, and the columns of the injected block listed below.
+    ``item_key`` is the memory's key. For a captured item it is the key of the judged memory that the item is aligned
+    to, unless an earlier item of the row has that key; otherwise it is the item's id, prefixed with ``own:``.
 
-    * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
-    * ``evicted``: what the budget dropped; null where no receipt tells
-    * ``future``: injected or pinned memories that are born after the moment, or forgotten before it
-    * ``duplicates``: injected memories that say, but for case and spaces, what an earlier one of the block says
-    * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
-    * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none
-      that supersedes them stands; ``outdated``: memories of the conversation that are superseded by then
+    * ``block``: first 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimated tokens
+    * ``evicted``: items dropped by the budget; null where the receipt does not say
+    * ``future``: injected or pinned memories that are created after this recall point, or forgotten before it
+    * ``duplicate_items``: injected memories with the text of an earlier item, ignoring case and spaces
+    * ``unescaped``: injected memories whose markup (``< > &``) is not escaped in the block
+    * ``superseded``: injected memories that a memory created by then supersedes; ``stale``: those of them that no
+      superseding memory precedes in the block; ``outdated``: all memories of the conversation superseded by then
     """
     import pyarrow as pa
 
@@ -82,7 +82,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
             "turn": strings([one.point.key for one in answers]),
             "seq": numbers([one.point.seq for one in answers], "int32"),
             "scope": strings([one.scope for one in answers]),
-            "recalls": booleans([one.point.recalls for one in answers]),
+            "is_recall_turn": booleans([one.point.is_recall_turn for one in answers]),
             "probe": strings([one.point.probe.id if one.point.probe else None for one in answers]),
             "status": strings([recall.status for recall in recalls]),
             "failure": strings([str(one.failure) if one.failure else None for one in answers]),

@@ -10,7 +10,7 @@ from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer
 from lab.formatting import free_of_credentials
 from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes, missing_notes
+from lab.replay.config_notes import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
 from lab.replay.plan import Plan, ReplayRequest, make_plan

@@ -33,8 +33,8 @@ class Checked(NamedTuple):
     """
 
     future: int
-    twins: int
-    raw: int
+    duplicate_items: int
+    unescaped: int
     superseded: int
     stale: int
     outdated: int
@@ -78,7 +78,7 @@ class SafetyChecks:
         return Checked(
             sum(key in known and not known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
             len(said) - len(set(said)),
-            _raw([text for one in injected if (text := self._escaped_text(one, known))], recall.context),
+            _unescaped([text for one in injected if (text := self._escaped_text(one, known))], recall.context),
             len(superseded),
             sum(self.unreplaced(keys[place], (*recall.pinned, *keys[:place])) for place in superseded),
             bisect_right(self._ends, seq),
@@ -107,7 +107,7 @@ def _escaped(text: str) -> str:
     return escape(text).replace("&#x27;", "&#39;")
 
 
-def _raw(escaped: Sequence[str], context: str) -> int:
+def _unescaped(escaped: Sequence[str], context: str) -> int:
     # A text that stands as it should is the usual case; one that does not may have been cut, which is no breach.
     amiss = sum(text not in context for text in escaped)
     return amiss if amiss and _BARE.search(_CUT.sub("", _body(context))) else 0

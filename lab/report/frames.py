@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
-SAFETY_COLUMNS = ("future", "twins", "raw", "superseded", "stale", "outdated")
-TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
+SAFETY_COLUMNS = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
+TURNS = ("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
 FEW = ("tier", "label", "decision")
 LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
@@ -39,14 +39,14 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     turn                                     text     the moment: a turn, or a probe from outside
     seq                                      int32    the replay clock
     scope                                    text     of the turn
-    recalls                                  bool     whether it counts for the measures of turns
+    is_recall_turn                           bool     whether it counts for the measures of turns
     probe                                    text     the probe asked here; missing where there is none
     injected, visible, visible_nice          int32    memories injected, in reach, and labelled nice of these
     chars, tokens                            int32    size of the injected block
     hard_rules, hard_kept                    int32    hard rules in reach, and those that the block holds
     pinned                                   int32    memories that the digest holds whole
     duplicates, evicted                      float64  injected twice beside the digest; dropped by the budget
-    future, duplicates, raw                       int32    broken promises (see :mod:`lab.replay.safety_checks`)
+    future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     ======================================== ======== ==================================================

@@ -1,7 +1,7 @@
-"""Runs of earlier versions, brought forward: a new run directory with the same receipts, which says what it is.
+"""Migrate runs of earlier versions into new run directories with the same receipts.
 
-Manifests of schema 3 are brought forward. Those of schema 1 and 2 are not: their receipts lack what measures of the
-injected block are computed from, and no text is kept to compute it. The source is never changed.
+Runs of schema 3 can be migrated. Runs of schema 1 and 2 cannot: their receipts lack the columns that block measures
+read, and the texts to compute them are not kept. The source is never changed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.errors import CannotMeasure, Incomplete, NotARun, UnusableInput
 from lab.files import only_writer, read_json, sha256_bytes, sha256_file
@@ -18,10 +19,16 @@ from lab.runs.manifest import COMPLETE, KIND, VERSION, Environment, Manifest, Mi
 from lab.runs.receipts import BLOCK, NUMBERS, TEXTS
 from lab.runs.records import from_json
 from lab.runs.resume import Fresh, finish, keep, resume_or_begin
-from lab.runs.tables import read_table
+from lab.runs.shapes import misshapen
+from lab.runs.tables import read_table, table_bytes
 from lab.shape import field
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 OLDEST = 3
+# Columns of receipts that schema 4 renamed; their values are unchanged.
+RENAMED = {"recalls": "is_recall_turn", "twins": "duplicate_items", "raw": "unescaped"}
 NOTES = (
     "digests were taken when it was migrated: what had been altered before is not noticed",
     "recall points were counted in its receipts: a row that every arm lacks is not noticed",
@@ -41,11 +48,11 @@ def migrate_run(source: Path, out: Path) -> RunDirectory:
     with only_writer(out):
         run = resume_or_begin(out, manifest, lambda: Fresh((source / GOLDEN).read_bytes(), points))
         for conversation in manifest.own:
-            paths = [(run.latency(conversation), old.latency(conversation))]
-            paths.append((run.receipts(conversation), old.receipts(conversation)))
-            files = {to: of.read_bytes() for to, of in paths if of.is_file()}
-            there = {to for to, data in files.items() if run.digests.get(run.name_of(to)) == sha256_bytes(data)}
-            if there != set(files):
+            files = {run.receipts(conversation): table_bytes(_migrated_receipts(old.receipts(conversation)))}
+            latency = old.latency(conversation)
+            if latency.is_file():
+                files[run.latency(conversation)] = latency.read_bytes()
+            if any(run.digests.get(run.name_of(path)) != sha256_bytes(data) for path, data in files.items()):
                 keep(run, conversation, files)
         finish(run)
     return run
@@ -128,13 +135,29 @@ def _recall_points(run: RunDirectory, conversation: str) -> int:
     path = run.receipts(conversation)
     if not path.is_file():
         raise Incomplete(f"{path}: is missing; the run is not complete, and is not brought forward")
-    table = read_table(path, (*NUMBERS, *BLOCK, *TEXTS))
+    table = _migrated_receipts(path)
     points: int = table.num_rows // len(run.arms)
     try:
         require_rows(table, path, run.arms, points)
     except Incomplete as error:
         raise Incomplete(f"{error}; an incomplete run is not brought forward") from None
     return points
+
+
+def _migrated_receipts(path: Path) -> pa.Table:
+    """Return receipts of schema 3 with the columns and the metadata of this version.
+
+    Raises :class:`CannotMeasure` for a damaged file or a missing column.
+    """
+    old_names = {new: old for old, new in RENAMED.items()}
+    read_table(path, [old_names.get(name, name) for name in (*NUMBERS, *BLOCK, *TEXTS)])
+    table = read_table(path)
+    metadata = {**(table.schema.metadata or {}), b"schema_version": str(VERSION).encode()}
+    table = table.rename_columns([RENAMED.get(name, name) for name in table.column_names])
+    table = table.replace_schema_metadata(metadata)
+    if problem := misshapen(table):
+        raise CannotMeasure(f"{path}: damaged ({problem}); replay the run again")
+    return table
 
 
 def _require_probes(run: RunDirectory) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     Texts = NDArray[np.object_]
 
-NUMBERS = ("recalls", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
+NUMBERS = ("is_recall_turn", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
 # What is told of the injected block; see :func:`lab.replay.receipts.receipts_table`.
-BLOCK = ("tokens", "evicted", "future", "twins", "raw", "stale", "outdated")
+BLOCK = ("tokens", "evicted", "future", "duplicate_items", "unescaped", "stale", "outdated")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
 
 
@@ -60,11 +60,10 @@ class Receipts:
         """``left_out`` are turns of which no arm has rows."""
         import numpy as np
 
-        self.recalls: Flags
+        self.is_recall_turn: Flags
         self.duplicates: Floats
-        self.recalls, self.injected, self.chars, self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = (
-            numbers_of(table[name]) for name in NUMBERS
-        )
+        self.is_recall_turn, self.injected, self.chars, *counts = (numbers_of(table[name]) for name in NUMBERS)
+        self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = counts
         self.block = {name: numbers_of(table[name]) for name in BLOCK}
         self.turn, turns = codes_of(table["turn"])
         self.places = [turn or "" for turn in turns[:-1]] + [conversation]

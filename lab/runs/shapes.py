@@ -11,9 +11,9 @@ _TEXT, _COUNT, _FLAG = "string", "int32", "bool"
 _RECEIPTS = {
     **dict.fromkeys(("arm", "turn", "scope", "probe", "status", "failure", "receipt", "block"), _TEXT),
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
-    **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "twins", "raw"), _COUNT),
+    **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "duplicate_items", "unescaped"), _COUNT),
     **dict.fromkeys(("superseded", "stale", "outdated"), _COUNT),
-    "recalls": _FLAG,
+    "is_recall_turn": _FLAG,
     **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
     **{f"item_{name}": f"list of {_TEXT}" for name in ("key", "id", "tier", "label", "scope", "decision")},
     "item_score": "list of double",

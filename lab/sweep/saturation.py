@@ -189,7 +189,7 @@ def _tally(selections: Sequence[Sequence[str]], happening: Sequence[RecallPoint]
     hits = success(judge(injected, grades), ANY)
     nice_hits = gold_nice(judge(injected, nice), ANY)
     rates = repeat_rates(
-        selections_of([ids for point, ids in zip(happening, selections, strict=True) if point.recalls])
+        selections_of([ids for point, ids in zip(happening, selections, strict=True) if point.is_recall_turn])
     )
     return Tally(
         float(hits.sum()),

@@ -23,7 +23,7 @@ from lab.formatting import free_of_credentials
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
-from lab.replay.embedders import other_embedders
+from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
@@ -233,7 +233,7 @@ def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: 
         "draws": [list(draw) for draw in draws],
         # As a hash: written out, hundreds of configurations would be most of the manifest.
         "grid": digest([[one.name, one.system, one.version, one.config, one.inputs] for one in plan.infos]),
-        # What the configurations say of an embedder (:mod:`lab.replay.embedders`).
+        # What the configurations say of an embedder (:mod:`lab.replay.config_notes`).
         "arms": [
             {"name": grid.arm, "embedder": one} for one in dict.fromkeys(info.embedder for info in plan.infos) if one
         ],

@@ -67,7 +67,7 @@ def tally(
                 number[memory.key] for memory in wanted if memory.label == NICE and memory.is_visible_at(one.point.seq)
             ]
             _probe(one.point.probe, recalls[at].injected, number, none, nice, places, own, add)
-    turns = [at for at, one in enumerate(heard) if one.point.recalls]
+    turns = [at for at, one in enumerate(heard) if one.point.is_recall_turn]
     repeats = _Repeats(count, none)
     for at in turns:
         rows = recalls[at].injected

@@ -107,7 +107,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
         for place, keys in zip(receipts.turn[rows].tolist(), receipts.injected_keys_of(rows), strict=True):
             injected[place] = keys
         facts.injected[arm] = injected
-        recalls = rows[receipts.recalls[rows]]
+        recalls = rows[receipts.is_recall_turn[rows]]
         chosen = receipts.injected_of(recalls)
         bits = {
             REPEATED: repeat_rates(numbered_selections(chosen.memory, chosen.sizes)) > 0,

@@ -19,7 +19,7 @@ LISTS = ("pinned", "item_key", "item_label", "item_scope")
 
 def _row(arm: str, turn: str, scope: str, items: list[tuple[str, str, str]], injected: int, **more: Any) -> Any:
     keys, labels, scopes = (list(column) for column in zip(*items, strict=True)) if items else ([], [], [])
-    row = {"arm": arm, "turn": turn, "scope": scope, "recalls": True, "probe": None, "injected": injected}
+    row = {"arm": arm, "turn": turn, "scope": scope, "is_recall_turn": True, "probe": None, "injected": injected}
     row |= {"chars": 10, "visible_nice": 1, "hard_rules": 0, "hard_kept": 0, "duplicates": None, "pinned": []}
     row |= dict.fromkeys(BLOCK, 0)
     return row | {"item_key": keys, "item_label": labels, "item_scope": scopes} | more
@@ -30,7 +30,7 @@ def _table(rows: list[Any]) -> pa.Table:
     types = (
         numbers
         | dict.fromkeys(BLOCK, pa.int32())
-        | {"duplicates": pa.int32(), "recalls": pa.bool_()}
+        | {"duplicates": pa.int32(), "is_recall_turn": pa.bool_()}
         | {name: pa.list_(pa.string()) for name in LISTS}
     )
     return pa.table({name: pa.array([row[name] for row in rows], types.get(name, pa.string())) for name in rows[0]})
@@ -40,7 +40,7 @@ ROWS = [
     _row("one", "t1", "web", [], 0),
     _row("two", "t1", "web", [("a", NICE, "web"), ("b", UNKNOWN, "app"), ("c", NICE, "global")], 2, probe="t1"),
     _row("one", "t2", "global", [("b", UNKNOWN, "app"), ("c", NICE, "global")], 2, duplicates=1, pinned=["a", "d"]),
-    _row("two", "t2", "app", [("b", UNKNOWN, "app"), ("a", NICE, "web"), ("d", NICE, "web")], 3, recalls=False),
+    _row("two", "t2", "app", [("b", UNKNOWN, "app"), ("a", NICE, "web"), ("d", NICE, "web")], 3, is_recall_turn=False),
 ]
 
 

@@ -230,7 +230,7 @@ def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, 
         (row["arm"], row["turn"]): float(row["chars"])
         for name in run.conversations
         for row in parquet.read_table(run.receipts(name)).to_pylist()
-        if row["recalls"]
+        if row["is_recall_turn"]
     }
     assert {(one.arm, one.at): one.value for one in scores if one.measure == "InjectedChars"} == chars
     assert max(chars.values()) > len("a note, must_remember in shop")

@@ -19,7 +19,7 @@ from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
 from lab.gate.schema import verdict_schema
 from lab.gate.verdict import judge
-from lab.replay.embedders import config_note, embedder_notes
+from lab.replay.config_notes import config_note, embedder_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run

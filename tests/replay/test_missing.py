@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.replay.embedders import missing_notes
+from lab.replay.config_notes import missing_notes
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from tests.playing import arms_named

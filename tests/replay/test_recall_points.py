@@ -84,7 +84,7 @@ def test_questions_of_locomo_are_all_asked_after_the_end(locomo: Path) -> None:
         probes = library.golden.of(recording.conversation)
         found = list(recall_points(recording, probes, "none"))
         assert [point.probe for point in found] == list(probes)
-        assert {(point.seq, point.recalls) for point in found} == {(len(recording.turns), False)}
+        assert {(point.seq, point.is_recall_turn) for point in found} == {(len(recording.turns), False)}
 
 
 def test_queries_of_realmem_are_judged_where_they_were_said(realmem: Path) -> None:
@@ -94,7 +94,7 @@ def test_queries_of_realmem_are_judged_where_they_were_said(realmem: Path) -> No
         found = list(recall_points(recording, probes, "user"))
         assert {point.probe.id for point in found if point.probe} == {probe.id for probe in probes}
         assert len(found) == sum(turn.role == "user" for turn in recording.turns)
-        assert all(point.recalls for point in found)
+        assert all(point.is_recall_turn for point in found)
 
 
 def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) -> None:
@@ -112,7 +112,7 @@ def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) ->
     assert [(row["turn"], row["arm"]) for row in added] == [
         (key, arm) for key in ("c/ask-1", "c/ask-2") for arm in arms
     ]
-    assert {(row["recalls"], row["visible"]) for row in added} == {(False, 9)}
+    assert {(row["is_recall_turn"], row["visible"]) for row in added} == {(False, 9)}
     ids = {"c/ask-1", "c/ask-2"}
     assert [one for one in score_run(after_.run) if one.at not in ids] == list(score_run(before.run))
 
@@ -128,7 +128,7 @@ def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:
     before = desk.rows(desk.run("seed_full", out="before"))
     desk.judge("c/s1/t1#0", turn="c/s1/t4")
     after_ = desk.rows(desk.run("seed_full", out="after"))
-    assert [row["turn"] for row in after_ if not row["recalls"]] == ["c/s1/t4"]
-    assert [row for row in after_ if row["recalls"]] == before
+    assert [row["turn"] for row in after_ if not row["is_recall_turn"]] == ["c/s1/t4"]
+    assert [row for row in after_ if row["is_recall_turn"]] == before
     # The past does count: what was penalised is said in the receipts.
     assert '"penalized":0' not in before[-1]["receipt"]

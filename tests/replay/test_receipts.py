@@ -31,7 +31,7 @@ SCALARS = [
     "turn",
     "seq",
     "scope",
-    "recalls",
+    "is_recall_turn",
     "probe",
     "status",
     "failure",
@@ -41,7 +41,7 @@ SCALARS = [
     "chars",
 ]
 SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
-BLOCK = ["block", "tokens", "evicted", "future", "twins", "raw", "superseded", "stale", "outdated"]
+BLOCK = ["block", "tokens", "evicted", "future", "duplicate_items", "unescaped", "superseded", "stale", "outdated"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
 
 
@@ -89,7 +89,7 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
             one.point.key,
             one.point.seq,
             one.point.scope or "global",
-            one.point.recalls,
+            one.point.is_recall_turn,
             one.point.probe.id if one.point.probe else None,
             one.recall.status,
             None,

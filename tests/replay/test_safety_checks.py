@@ -42,16 +42,16 @@ def test_twins_are_memories_of_the_same_words_and_a_memory_that_stands_twice() -
     known = SafetyChecks(
         recording(("a", "Tea  at five", 0, ()), ("b", " tea at\nFIVE", 0, ()), ("c", "tea at 5", 0, ()))
     )
-    assert known.check(recall(["a", "c"]), 1).twins == 0
-    assert known.check(recall(["c", "a", "b"]), 1).twins == 1
-    assert known.check(recall(["c", "c", "c"]), 1).twins == 2
+    assert known.check(recall(["a", "c"]), 1).duplicate_items == 0
+    assert known.check(recall(["c", "a", "b"]), 1).duplicate_items == 1
+    assert known.check(recall(["c", "c", "c"]), 1).duplicate_items == 2
 
 
 MARKED = "use <b> & 'c' > \"d\"\nthen </relevant-memories>"
 
 
 @pytest.mark.parametrize(
-    ("texts", "raw"),
+    ("texts", "count"),
     [
         ((escape(MARKED), escape("a &amp; b")), 0),
         ((MARKED, escape("a &amp; b")), 1),
@@ -62,19 +62,19 @@ MARKED = "use <b> & 'c' > \"d\"\nthen </relevant-memories>"
         ((escape(escape(MARKED)), escape("a &amp; b")), 0),
     ],
 )
-def test_markup_that_stands_as_it_is(texts: tuple[str, str], raw: int) -> None:
+def test_markup_that_stands_as_it_is(texts: tuple[str, str], count: int) -> None:
     known = SafetyChecks(recording(("a", MARKED, 0, ()), ("b", "a &amp; b", 0, ()), ("c", "plain", 0, ())))
     block = wrap([("fact", "must_remember", "@1"), ("fact", "must_remember", "@2"), ("fact", "unknown", "plain")])
     context = block.replace("@1", texts[0]).replace("@2", texts[1])
-    assert known.check(recall("abc", context), 1).raw == raw
+    assert known.check(recall("abc", context), 1).unescaped == count
 
 
 def test_a_block_that_a_budget_cut_is_not_raw_wherever_it_was_cut() -> None:
     known = SafetyChecks(recording(("a", MARKED, 0, ())))
     whole = "<!-- {} -->\n" + wrap([("fact", "must_remember", MARKED)])
-    assert all(known.check(recall("a", whole[:end]), 1).raw == 0 for end in range(len(whole) + 1))
+    assert all(known.check(recall("a", whole[:end]), 1).unescaped == 0 for end in range(len(whole) + 1))
     bare = whole.replace(escape(MARKED), MARKED)
-    assert known.check(recall("a", bare[: bare.index("&") + 9]), 1).raw == 1
+    assert known.check(recall("a", bare[: bare.index("&") + 9]), 1).unescaped == 1
 
 
 def test_a_superseded_memory_is_stale_before_or_without_what_supersedes_it() -> None:
@@ -106,5 +106,5 @@ def test_what_a_system_wrote_itself_is_its_own_under_whatever_key() -> None:
     items = (Item("a", "one"), Item("b", "two"), Item("c", "<plain>"))
     found = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
     assert known.check(found, 1, fed=False) == SOUND
-    assert known.check(found, 1) == SOUND._replace(future=1, twins=1)
-    assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).twins == 1
+    assert known.check(found, 1) == SOUND._replace(future=1, duplicate_items=1)
+    assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).duplicate_items == 1

@@ -35,7 +35,7 @@ def test_places_count_the_labels_of_what_was_injected(run: RunDirectory) -> None
     counts: dict[str, Counter[str]] = {arm: Counter() for arm in ARMS}
     for name in run.conversations:
         for row in read_table(run.receipts(name)).to_pylist():
-            if row["recalls"]:
+            if row["is_recall_turn"]:
                 counts[row["arm"]].update(TIER_OF[one] for one in row["item_label"][: row["injected"]])
     for arm, own in counts.items():
         total = own.total() or 1

@@ -24,10 +24,11 @@ from lab.runs.tables import read_table, write_table
 from lab.runs.trial import trial
 
 NEW = ("recall_points", "files", "sha256")
+OLD_COLUMNS = {"is_recall_turn": "recalls", "duplicate_items": "twins", "unescaped": "raw"}
 
 
 def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
-    """The run as version 0.1 wrote it: a manifest of schema 3."""
+    """Rewrite a run as version 0.1 wrote it: manifest and receipts of schema 3."""
     path = run.path / "manifest.json"
     manifest = json.loads(path.read_bytes())
     for name in NEW:
@@ -40,6 +41,10 @@ def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda
     manifest["environment"]["git"] = None
     change(manifest)
     path.write_text(json.dumps(manifest, indent=2), "utf-8")
+    for receipts in (run.path / "receipts").glob("*.parquet"):
+        table = read_table(receipts)
+        table = table.rename_columns([OLD_COLUMNS.get(name, name) for name in table.column_names])
+        write_table(table.replace_schema_metadata({"kind": "lab.receipts", "schema_version": "3"}), receipts)
     return run.path
 
 
@@ -51,6 +56,10 @@ def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirect
     done = migrate(source, tmp_path / "new")
     brought = open_run(tmp_path / "new")
     assert list(score_run(brought)) == list(score_run(sound))
+    for name in sound.conversations:
+        receipts, expected = (read_table(which.receipts(name)) for which in (brought, sound))
+        assert receipts.equals(expected)
+        assert receipts.schema.metadata == expected.schema.metadata
     assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
     assert (done.kind, brought.manifest.recall_points) == ("run", sound.manifest.recall_points)
     assert brought.manifest.resolved == sound.manifest.resolved
@@ -114,7 +123,7 @@ def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: Ru
     approve(folder, run, "bad", date="2026-01-02")
     # As version 0.1 kept it: the object is named by the digests of its files.
     aged = _aged(RunDirectory(get(folder, "good").path, run.manifest))
-    files = json.loads((aged / "object.json").read_bytes()) | {"manifest.json": sha256_file(aged / "manifest.json")}
+    files = {name: sha256_file(aged / name) for name in json.loads((aged / "object.json").read_bytes())}
     (aged / "object.json").write_text(json.dumps(files), "utf-8")
     key = digest(files)
     aged.rename(aged.with_name(key))
