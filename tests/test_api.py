@@ -31,7 +31,7 @@ hits: float | None = lab.score(run).means["hybrid"]["Success@6"]
 p: float = lab.compare(run, "tier_first_v1", "hybrid").differences[0].p
 code: int = lab.judge(run, policy="rollout").exit_code
 pages: list[Path] = lab.report(run)
-why: str = lab.explain(run, "turn").told.about
+why: str = lab.explain(run, "turn").explained.about
 """
 WRONG = 'import lab\n\nlab.replay("chats.jsonl", arms=["hybrid"], out="run", must_shares=0.4)\n'
 

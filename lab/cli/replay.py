@@ -45,7 +45,7 @@ def replay(
     from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
-    from lab.runs.directory import failed_told
+    from lab.runs.directory import failed_summary
     from lab.runs.records import to_json
     from lab.runs.trial import trial
 
@@ -94,7 +94,7 @@ def replay(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
         )
     if outcome.run.manifest.failed:
-        told = failed_told(outcome.run.manifest.failed)
+        told = failed_summary(outcome.run.manifest.failed)
         raise CannotMeasure(f"{told}, which is no miss; turns and reasons are in {out / 'failures.jsonl'}")
 
 

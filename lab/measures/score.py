@@ -85,14 +85,14 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
     for conversation in run.conversations:
         receipts = read_receipts(run, conversation)
         _require_probes(run, conversation, receipts, probes.get(conversation, set()))
-        first = builder.add_places(receipts.places)
+        first = builder.add_units(receipts.units)
         written = read_writes(run, conversation)
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
             if arm in written:
                 values = {one.name: np.array([one.values(written[arm])]) for one in of_kind(WritesMeasure)}
-                builder.add(arm, conversation, first, Block(receipts.whole, values))
+                builder.add(arm, conversation, first, Block(receipts.conversation_unit, values))
     return builder.scores()
 
 
@@ -195,7 +195,7 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
             values[name_over_probes(one.name)] = np.where(is_probe, values[one.name], np.nan)
         yield Block(receipts.turn[rows], values)
     for whole in of_kind(ConversationMeasure):
-        yield Block(receipts.whole, {whole.name: np.array([whole.values(turns)])})
+        yield Block(receipts.conversation_unit, {whole.name: np.array([whole.values(turns)])})
 
 
 def _wanted(keys: Iterable[str]) -> dict[str, int]:
@@ -226,7 +226,7 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
         if name == "conversation":
             group = np.array([numbers.get(one, -1) for one in scores.conversations], np.int64)[scores.conversation]
         else:
-            group = np.array([numbers[values[at]] if at in values else -1 for at in scores.places], np.int64)[scores.at]
+            group = np.array([numbers[values[at]] if at in values else -1 for at in scores.units], np.int64)[scores.at]
         counts = [sum(one == value for one in values.values()) for value in distinct]
         summary["slices"][name] = dict(zip(distinct, _means(scores, arms, group, counts), strict=True))
     return summary

@@ -26,14 +26,14 @@ class Builder:
         self._arms: dict[str, int] = {}
         self._conversations: dict[str, int] = {}
         self._measures: dict[str, int] = {}
-        self._places: list[str] = []
+        self._units: list[str] = []
         self._blocks: list[tuple[Ints, ...]] = []
         self._values: list[Floats] = []
 
-    def add_places(self, names: Sequence[str]) -> int:
+    def add_units(self, names: Sequence[str]) -> int:
         """Number some places, in a row from the number that is returned."""
-        first = len(self._places)
-        self._places += names
+        first = len(self._units)
+        self._units += names
         return first
 
     def add(self, arm: str, conversation: str, first: int, block: Block) -> None:
@@ -59,5 +59,5 @@ class Builder:
 
         none = np.zeros(0, np.int64)
         numbers = [np.concatenate([none, *parts]) for parts in zip(*self._blocks, strict=True)] or [none] * 4
-        names = [list(self._arms), list(self._conversations), self._places, list(self._measures)]
+        names = [list(self._arms), list(self._conversations), self._units, list(self._measures)]
         return Scores(names, numbers, np.concatenate([np.zeros(0), *self._values]))

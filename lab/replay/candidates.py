@@ -39,9 +39,9 @@ from lab.utf16 import utf8_pieces
 PACKAGES = ("lancedb", "numpy")
 
 
-def can_be_kept(plan: Plan) -> bool:
+def is_cacheable(plan: Plan) -> bool:
     """Whether candidates may be kept: not of the live path, which is there to be timed, nor under a fault."""
-    return plan.asked.store == "exact" and not plan.asked.faults
+    return plan.request.store == "exact" and not plan.request.faults
 
 
 def candidates_path(
@@ -85,12 +85,12 @@ def _span(memory: Memory) -> str:
     return str(memory.visible_from) if memory.visible_until is None else f"{memory.visible_from}-{memory.visible_until}"
 
 
-Kept = dict[Retrieval, Candidates]
+Cached = dict[Retrieval, Candidates]
 
 
 def served(plan: Plan, recording: Recording) -> bool:
     """Whether all arms of a plan can be answered from what is kept, so that a conversation's texts need no vectors."""
-    if not can_be_kept(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
+    if not is_cacheable(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     return all(
@@ -113,9 +113,9 @@ def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
     return found
 
 
-def read_kept(plan: Plan, recording: Recording) -> Kept:
+def read_cached(plan: Plan, recording: Recording) -> Cached:
     """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
-    if not can_be_kept(plan):
+    if not is_cacheable(plan):
         return {}
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     return {
@@ -127,7 +127,7 @@ def read_kept(plan: Plan, recording: Recording) -> Kept:
     }
 
 
-def all_served(plan: Plan, kept: Kept) -> bool:
+def answers_all_arms(plan: Plan, kept: Cached) -> bool:
     """Whether candidates that were read can answer all arms."""
     if not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
@@ -136,7 +136,7 @@ def all_served(plan: Plan, kept: Kept) -> bool:
     )
 
 
-def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> Callable[[Retrieval], Search]:
+def from_cached(kept: Cached, make_live: Callable[[Retrieval], StoreRetriever]) -> Callable[[Retrieval], Search]:
     """A maker of searches that answer from what is kept, and ask a live one for the rest."""
 
     def make(retrieval: Retrieval) -> Search:
@@ -147,7 +147,7 @@ def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> C
     return make
 
 
-def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
+def save_cached(plan: Plan, recording: Recording, kept: Cached) -> None:
     """Keep candidates that have changed."""
     if any(candidates.changed for candidates in kept.values()):
         rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.processes import helpers, set_up
 from lab.recordings.model import Recording
-from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
+from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
 from lab.replay.loop import Wrote, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.sources import Handed, Sources, hand, play_of, prepare, tools_of
+from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
 from lab.replay.writes import alignments, writes_table
 from lab.runs.environment import packages
 from lab.runs.tables import table_bytes
@@ -46,7 +46,7 @@ class Replayed(NamedTuple):
     receipts: bytes
     latency: bytes
     writes: bytes | None
-    kept: Kept
+    kept: Cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Task:
 
     plan: Plan
     recording: Recording
-    handed: Handed
-    kept: Kept
+    sources: TaskSources
+    kept: Cached
 
     @property
     def conversation(self) -> str:
@@ -75,9 +75,9 @@ def run_task(task: Task) -> Replayed | str:
     """Replay one conversation; or say in a sentence why that failed."""
     plan, recording = task.plan, task.recording
     try:
-        sources = task.handed.open()
+        sources = task.sources.open()
         tools = tools_of(
-            plan, recording, sources, from_kept(task.kept, lambda one: sources.retriever(one, plan.asked.store))
+            plan, recording, sources, from_cached(task.kept, lambda one: sources.retriever(one, plan.request.store))
         )
         wrote: list[Wrote] = []
         answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append, infos=plan.infos))
@@ -112,20 +112,20 @@ def replay_each(
     by_name = {recording.conversation: recording for recording in waiting}
     for conversation, found in _results((task_of(plan, one, sources, kept=kept) for one in waiting), workers):
         if isinstance(found, Replayed):
-            save_kept(plan, by_name[conversation], found.kept)
+            save_cached(plan, by_name[conversation], found.kept)
         yield conversation, found
 
 
 def task_of(plan: Plan, recording: Recording, sources: Sources, *, kept: bool = True) -> Task:
     """A conversation with what its replay needs: where its candidates are all kept, no vectors and no words."""
-    found = read_kept(plan, recording) if kept else {}
-    texts = not all_served(plan, found)
+    found = read_cached(plan, recording) if kept else {}
+    texts = not answers_all_arms(plan, found)
     if texts:
         # A kept file may have been damaged since it was looked at.
         prepare(plan, [recording], sources, lambda _: None)
     # What is handed over holds the stored vectors that it needs.
     alone = replace(plan.alone(recording), vectors=None)
-    return Task(alone, recording, hand(plan, recording, sources, texts=texts), found)
+    return Task(alone, recording, task_sources(plan, recording, sources, texts=texts), found)
 
 
 def size(plan: Plan, recording: Recording) -> int:

@@ -22,7 +22,7 @@ from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Reca
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One turn of one arm, as its system explains it; ``told`` is empty where the system explains nothing.
+    """One turn of one arm, as its system explains it; ``explained`` is empty where the system explains nothing.
 
     ``texts`` are the memories that the explanation may speak of, by id; ``visible`` is how many are in reach by label.
     """
@@ -33,7 +33,7 @@ class Explanation:
     ask: Ask
     texts: Mapping[str, str]
     visible: Mapping[str, int]
-    told: Explained = field(default_factory=Explained)
+    explained: Explained = field(default_factory=Explained)
 
     @property
     def grades(self) -> Mapping[str, int]:
@@ -57,7 +57,7 @@ def explain(
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
     recording, point = _find(plan, key)
     # The exact store answers as LanceDB does and is here at once.
-    plan = replace(plan, asked=replace(plan.asked, store="exact"), arms=(arm,), infos=(info,))
+    plan = replace(plan, request=replace(plan.request, store="exact"), arms=(arm,), infos=(info,))
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
     play = play_of(plan, recording, tools_of(plan, recording, sources))

@@ -111,7 +111,7 @@ def choose_labels(
     return Labels(mode, must, nice, seed)
 
 
-def tell_labels(labels: Labels, asked: str | None, drawn: Iterable[dict[str, str]]) -> str | None:
+def labels_note(labels: Labels, asked: str | None, drawn: Iterable[dict[str, str]]) -> str | None:
     """A sentence on labels that the recordings do not hold themselves; None where there is nothing to say.
 
     ``drawn`` are the labels of each recording; a memory that several of them share counts once.

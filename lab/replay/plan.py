@@ -1,4 +1,4 @@
-"""What a replay was asked to do, resolved until nothing is left to decide."""
+"""What a replay was request to do, resolved until nothing is left to decide."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lab.systems.spec import ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
-# How each choice of --scope is asked of an arm.
+# How each choice of --scope is request of an arm.
 SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
 
@@ -83,7 +83,7 @@ class ReplayRequest:
 class Plan:
     """A replay ready to run. ``vectors`` are those of the store that memories come from, where they are used."""
 
-    asked: ReplayRequest
+    request: ReplayRequest
     library: Library
     recordings: tuple[Recording, ...]
     specs: tuple[ArmSpec, ...]
@@ -101,13 +101,13 @@ class Plan:
 
     @property
     def scoping(self) -> str:
-        """How scopes are asked for: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
-        return SCOPES[self.asked.scope]
+        """How scopes are request for: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
+        return SCOPES[self.request.scope]
 
     @property
     def faults(self) -> FaultPlan:
-        """The faults that were asked for."""
-        return FaultPlan(self.asked.faults)
+        """The faults that were request for."""
+        return FaultPlan(self.request.faults)
 
     def alone(self, recording: Recording) -> Plan:
         """The same for one of its conversations, without the others."""
@@ -118,7 +118,7 @@ class Plan:
     @property
     def source(self) -> Source:
         """Where memories come from."""
-        return next(one for one in SOURCES if one == self.asked.source)
+        return next(one for one in SOURCES if one == self.request.source)
 
     def retrievals(self) -> tuple[Retrieval, ...]:
         """How the arms search, as far as that is known of them, each way once."""
@@ -133,8 +133,8 @@ class Plan:
         """The memories of one conversation as systems are given them: labelled, hard rules and categories decided."""
         labels = self.labels_of(recording)
         must = [key for key, label in labels.items() if label == MUST]
-        drawn = sorted(must, key=lambda key: draw(self.asked.seed, f"hard {key}"))[: self.asked.hard_rules]
-        hard, detect = frozenset(drawn), self.asked.categories == "detected"
+        drawn = sorted(must, key=lambda key: draw(self.request.seed, f"hard {key}"))[: self.request.hard_rules]
+        hard, detect = frozenset(drawn), self.request.categories == "detected"
         return tuple(
             replace(
                 memory,
@@ -156,19 +156,19 @@ class Plan:
         return self.comparable() | {
             "lab": __version__,
             "arms": [to_json(info) for info in self.infos],
-            "store": self.asked.store,
-            "profile": self.asked.profile,
-            "depth": self.asked.depth,
+            "store": self.request.store,
+            "profile": self.request.profile,
+            "depth": self.request.depth,
             "embedder": self.embedder.identity(),
-            "faults": sorted(self.asked.faults),
-            "source": self.asked.source,
+            "faults": sorted(self.request.faults),
+            "source": self.request.source,
             **stored,
         }
 
     def comparable(self) -> dict[str, Any]:
         """What two runs must share before their arms may be compared."""
         stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
-        drawn = {"drawn": self.asked.hard_rules}
+        drawn = {"drawn": self.request.hard_rules}
         if equal := equal_conversations(self.recordings):
             stored[EQUAL] = [list(names) for names in equal]
         return stored | {
@@ -178,11 +178,11 @@ class Plan:
             "golden": {path.name: sha256_file(path) for path in self.golden_files},
             "conversations": [recording.conversation for recording in self.recordings],
             "labels": self.labels.describe(),
-            "scope": self.asked.scope,
+            "scope": self.request.scope,
             "recall_turns": self.recall_turns,
             # The seed matters where something is drawn with it.
-            "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
-            "categories": self.asked.categories,
+            "hard_rules": drawn | ({"seed": self.request.seed} if self.request.hard_rules else {}),
+            "categories": self.request.categories,
         }
 
     def run_key(self) -> str:
@@ -195,74 +195,74 @@ class Plan:
 
 
 def make_plan(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     judged: bool = True,
     arms: Sequence[Mapping[str, Any]] | None = None,
     made: Mapping[str, Arm] | None = None,
 ) -> Plan:
-    """Read what is named, check what was asked, and decide the defaults.
+    """Read what is named, check what was request, and decide the defaults.
 
     Without ``judged`` no golden set is read, and the probes of the recordings are left out. ``arms`` are descriptions
     that stand for the arms' configuration files; ``made`` are arms that are there already, by name. Raises
     :class:`UnusableInput` for what cannot be done.
     """
     choices = (
-        ("store", asked.store, STORES),
-        ("scope", asked.scope, SCOPES),
-        ("categories", asked.categories, CATEGORIES),
-        ("vectors", asked.vectors, VECTORS),
-        ("source", asked.source, SOURCES),
+        ("store", request.store, STORES),
+        ("scope", request.scope, SCOPES),
+        ("categories", request.categories, CATEGORIES),
+        ("vectors", request.vectors, VECTORS),
+        ("source", request.source, SOURCES),
     )
     for what, value, known in choices:
         if value not in known:
             raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    if asked.vectors == "stored" and asked.memories_from is None:
+    if request.vectors == "stored" and request.memories_from is None:
         raise UnusableInput("vectors stored: needs a store to take them from; name one with --memories-from")
-    FaultPlan(asked.faults).check()
-    if asked.depth < 1:
-        raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
-    if asked.hard_rules < 0:
-        raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
-    config = Path(asked.config) if asked.config else None
-    specs = parse_arms(asked.arms, config, made or {}) if arms is None else _specs_of(arms)
-    specs = with_options(specs, asked)
+    FaultPlan(request.faults).check()
+    if request.depth < 1:
+        raise UnusableInput(f"depth {request.depth} is not a whole number from 1")
+    if request.hard_rules < 0:
+        raise UnusableInput(f"hard rules {request.hard_rules} is not a whole number from 0")
+    config = Path(request.config) if request.config else None
+    specs = parse_arms(request.arms, config, made or {}) if arms is None else _specs_of(arms)
+    specs = with_options(specs, request)
     opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
-    library = read_library(Path(asked.path), asked.format, memories=asked.memories)
-    _require_source(asked, library, infos)
+    library = read_library(Path(request.path), request.format, memories=request.memories)
+    _require_source(request, library, infos)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
-    if asked.memories_from is not None:
-        stored = read_stored(Path(asked.memories_from), vectors=asked.vectors == "stored")
+    if request.memories_from is not None:
+        stored = read_stored(Path(request.memories_from), vectors=request.vectors == "stored")
         library, vectors = with_stored(library, stored), stored.vectors
-    golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
+    golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
     if not judged:
         golden_path = None
     if golden_path:
         golden = read_golden(golden_path)
-        if asked.golden is None and Path(asked.path).is_file():
+        if request.golden is None and Path(request.path).is_file():
             # A set found beside a folder judges all its recordings; one file of them brings its own probes alone.
             golden = GoldenSet(tuple(probe for one in library.recordings for probe in golden.of(one.conversation)))
         library = with_golden(library, golden)
-    recordings = _chosen(library.recordings, asked.conversation, asked.limit)
-    recall_turns = asked.recall_turns or library.format.recall_turns
+    recordings = _chosen(library.recordings, request.conversation, request.limit)
+    recall_turns = request.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
-    if asked.faults:
+    if request.faults:
         each = (recall_points(one, library.golden.of(one.conversation), recall_turns) for one in recordings)
-        FaultPlan(asked.faults).require({point.key for happening in each for point in happening})
-    labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
+        FaultPlan(request.faults).require({point.key for happening in each for point in happening})
+    labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    embedder = embedder_named(asked.embedder)
-    return Plan(asked, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
+    embedder = embedder_named(request.embedder)
+    return Plan(request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
 
 
-def with_options(specs: Sequence[ArmSpec], asked: ReplayRequest) -> tuple[ArmSpec, ...]:
+def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:
     """The specs under the options of a replay."""
     return tuple(
-        replace(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+        replace(spec, profile=request.profile, max_items=request.max_items, depth=request.depth, seed=request.seed)
         for spec in specs
     )
 
@@ -275,17 +275,17 @@ def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:
     )
 
 
-def _require_source(asked: ReplayRequest, library: Library, infos: Sequence[ArmInfo]) -> None:
+def _require_source(request: ReplayRequest, library: Library, infos: Sequence[ArmInfo]) -> None:
     """Refuse a source that these recordings do not have, or that none of the arms can do with."""
-    if asked.source == "captured" and not any(info.writes for info in infos):
+    if request.source == "captured" and not any(info.writes for info in infos):
         raise UnusableInput("source captured: none of these arms captures memories; verbatim is one that does")
-    if asked.source == "tools" and (asked.memories_from or not library.format.from_tools):
-        what = "--memories-from" if asked.memories_from else f"format {library.format.name!r}"
+    if request.source == "tools" and (request.memories_from or not library.format.from_tools):
+        what = "--memories-from" if request.memories_from else f"format {library.format.name!r}"
         raise UnusableInput(f"source tools: {what} has no memories from tool calls; format openclaw has")
 
 
 def plan_of(run: RunDirectory) -> Plan:
-    """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more.
+    """What a run was request to do, read again; :class:`UnusableInput` where it would not be the same run any more.
 
     Its arms are those of its manifest: a baseline outlives the files that configured it. Its embedder makes no request:
     a manifest may be somebody else's, and names the address that texts and key would be sent to.

@@ -19,7 +19,7 @@ from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
-from lab.replay.labels import tell_labels
+from lab.replay.labels import labels_note
 from lab.replay.loop import births, replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -52,7 +52,7 @@ def make_pool(asked: ReplayRequest, depth: int, chosen: Chosen, announce: Announ
             raise UnusableInput(f"arm {info.name!r} returns what a golden set says; a pool is made before there is one")
     wanted = _choose(plan.recordings, chosen, depth, asked.seed, announce)
     own = [one for one in plan.recordings if wanted[one.conversation]]
-    told = tell_labels(plan.labels, asked.labels, (plan.labels_of(one) for one in own))
+    told = labels_note(plan.labels, asked.labels, (plan.labels_of(one) for one in own))
     for note in (*plan.library.golden.notes, *([told] if told else [])):
         announce(note)
     sources = open_sources(plan)
@@ -100,7 +100,7 @@ def content(library: Library) -> str:
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
-    asked = plan.asked
+    asked = plan.request
     return Pool(
         depth,
         tuple(arm.name for arm in plan.arms),

@@ -12,7 +12,7 @@ from lab.formatting import free_of_credentials
 from lab.replay.candidates import served
 from lab.replay.config_notes import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
-from lab.replay.labels import tell_labels
+from lab.replay.labels import labels_note
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.recall_points import recall_points
 from lab.replay.shards import shard_of
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def run_replay(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     out: Path,
     *,
     jobs: int = 1,
@@ -45,7 +45,7 @@ def run_replay(
     announce: Announce = lambda _: None,
     made: Mapping[str, Arm] | None = None,
 ) -> Outcome:
-    """Replay what was asked, or a shard of it, into ``out``.
+    """Replay what was request, or a shard of it, into ``out``.
 
     ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
@@ -53,12 +53,12 @@ def run_replay(
     neither read nor written: every search is made. Raises :class:`lab.errors.InUse` while another process writes into
     ``out``.
     """
-    plan = make_plan(asked, made=made or {})
+    plan = make_plan(request, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(
             out,
-            free_of_credentials(asdict(asked)),
+            free_of_credentials(asdict(request)),
             resolved_of(plan.resolved()),
             plan.comparable(),
             lambda: Fresh(gold_of(plan), plan.recall_points()),
@@ -73,12 +73,12 @@ def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kep
         announce(note)
     for names in run.manifest.resolved.equal_conversations or ():
         announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
-    told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
+    told = labels_note(plan.labels, plan.request.labels, (plan.labels_of(recording) for recording in plan.recordings))
     if told:
         announce(told)
     for note in plan.library.golden.notes:
         announce(note)
-    own, skipped = run.own, tuple(run.done())
+    own, skipped = run.assigned, tuple(run.done())
     waiting = [one for one in plan.recordings if one.conversation in own and one.conversation not in skipped]
     done: list[str] = []
     problems: dict[str, str] = {}

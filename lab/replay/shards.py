@@ -78,9 +78,9 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
         run = resume_or_begin(out, manifest, lambda: Fresh(golden[first.path], manifest.recall_points))
         copied = 0
         for shard in shards:
-            for conversation in shard.own:
+            for conversation in shard.assigned:
                 copied += _copied(shard, run, conversation)
-            announce(f"{shard.path}: {counted(len(shard.own), 'conversation')}")
+            announce(f"{shard.path}: {counted(len(shard.assigned), 'conversation')}")
         finish(run)
     return Merged(run, copied, len(run.conversations) - copied, notes)
 
@@ -125,8 +125,8 @@ def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
         raise UnusableInput(f"shards are missing: {', '.join(missing)}; name all {first.shard.of}")
     shards = [by_number[number] for number in sorted(by_number)]
     for run in shards:
-        run.require_own()
-    held = sorted(name for run in shards for name in run.own)
+        run.require_assigned()
+    held = sorted(name for run in shards for name in run.assigned)
     if held != sorted(first.conversations):
         raise UnusableInput(
             f"{first.path}: its shards do not hold each conversation once; replay them with one version"

@@ -71,7 +71,7 @@ def tools_of(
     """The tools of one conversation; ``keeping`` makes searches that may answer from what is kept."""
 
     def live(retrieval: Retrieval) -> StoreRetriever:
-        return sources.retriever(retrieval, plan.asked.store)
+        return sources.retriever(retrieval, plan.request.store)
 
     return Tools(
         recording.conversation,
@@ -79,7 +79,7 @@ def tools_of(
         sources.vectors,
         keeping or live,
         live,
-        plan.asked.seed,
+        plan.request.seed,
         plan.scoping,
         sources.prepared,
     )
@@ -182,7 +182,7 @@ def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, 
         )
 
 
-class HandedVectors:
+class TaskVectors:
     """The vectors of some texts. Another text's come from the cache of wherever it is asked for.
 
     That is what recall itself writes: the text of a digest is known only when it is made.
@@ -242,7 +242,7 @@ class HandedVectors:
         return self._source
 
 
-class HandedWords:
+class TaskWords:
     """The words of some texts. Another text's come from the cache of wherever it is asked for."""
 
     def __init__(self, settings: TextSettings, texts: Sequence[str], source: Words) -> None:
@@ -270,12 +270,12 @@ class HandedWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class TaskSources:
     """The sources of one conversation, in a form that can be sent anywhere."""
 
     embedder: Embedder
-    vectors: HandedVectors
-    words: dict[TextSettings, HandedWords]
+    vectors: TaskVectors
+    words: dict[TextSettings, TaskWords]
     prepared: dict[str, bytes]
     stored: StoredVectors | None = None
 
@@ -284,13 +284,13 @@ class Handed:
         return Sources(self.embedder, self.vectors, dict(self.words), self.prepared, self.stored)
 
 
-def hand(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> Handed:
+def task_sources(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> TaskSources:
     """What one conversation needs of the sources, all of them prepared. Without ``texts``, what arms prepared alone."""
     own = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
-    return Handed(
+    return TaskSources(
         sources.embedder,
-        HandedVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
-        {settings: HandedWords(settings, own, words) for settings, words in sources.words.items()},
+        TaskVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
+        {settings: TaskWords(settings, own, words) for settings, words in sources.words.items()},
         sources.prepared,
         sources.stored if texts else None,
     )

@@ -22,7 +22,7 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
 
     One screen, unless ``full`` asks for every candidate, every factor and, with texts, the injected block.
     """
-    recall, told, grades = found.recall, found.told, found.grades
+    recall, told, grades = found.recall, found.explained, found.grades
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
     lines = [
         f"{found.arm.name} at {found.point.key}" + (f"  ({told.about})" if told.about else ""),
@@ -69,7 +69,7 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
 
 def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     """The explanation as plain values."""
-    told, grades = found.told, found.grades
+    told, grades = found.explained, found.grades
     keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *told.runners_up, *grades]))
     value: dict[str, Any] = {
         "turn": found.point.key,

@@ -114,7 +114,7 @@ def scores_frame(run: RunDirectory) -> pd.DataFrame:
     import pandas as pd
 
     found = score_run(run)
-    places = np.array(found.places, object)
+    places = np.array(found.units, object)
     frame = pd.DataFrame(
         {
             "conversation": pd.Categorical.from_codes(found.conversation, found.conversations),
@@ -126,7 +126,7 @@ def scores_frame(run: RunDirectory) -> pd.DataFrame:
     )
     gold = read_gold(run)
     for name in sorted({name for one in gold.values() for name in one.slices}):
-        values = [gold[place].slices.get(name) if place in gold else None for place in found.places]
+        values = [gold[place].slices.get(name) if place in gold else None for place in found.units]
         of_place = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
         frame[f"slice_{name}"] = of_place[found.at]
     return frame

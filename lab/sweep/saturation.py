@@ -137,7 +137,7 @@ def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
-    masks = Masks(lambda retrieval: sources.retriever(retrieval, plan.asked.store))
+    masks = Masks(lambda retrieval: sources.retriever(retrieval, plan.request.store))
     # References look at no label, so they are scored once. They have no GoldNice: it depends on a draw.
     references = {
         ("reference", None, None, name): tally

@@ -22,7 +22,7 @@ from lab.files import digest, dump_json, only_writer, read_json, remove_leftover
 from lab.formatting import free_of_credentials
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.candidates import from_kept, read_kept, save_kept
+from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
@@ -195,8 +195,10 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     """Tallies of every arm of a plan, in its order. A recall that fails is :class:`CannotMeasure`."""
     import numpy as np
 
-    kept = read_kept(plan, recording)
-    tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, plan.asked.store)))
+    kept = read_cached(plan, recording)
+    tools = tools_of(
+        plan, recording, sources, from_cached(kept, lambda one: sources.retriever(one, plan.request.store))
+    )
     play = play_of(plan, recording, tools)
     books = seated(plan.arms, groups, play.memories)
     writer = Writer(books, play.memories)
@@ -204,7 +206,7 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         writer.take(answered)
-    save_kept(plan, recording, kept)
+    save_cached(plan, recording, kept)
     sums = np.zeros((len(plan.arms), len(MEASURES)))
     counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
     for book in books:

@@ -97,7 +97,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
     """What the receipts of one conversation say, in the terms of the measures of the same names."""
     import numpy as np
 
-    turns = receipts.places[:-1]
+    turns = receipts.units[:-1]
     facts = Facts(turns, {}, {}, {})
     for arm in arms:
         rows = receipts.rows_of(arm)
@@ -139,7 +139,7 @@ class Index:
 
         self.run, self.arms = run, run.arms
         self.gold = read_gold(run)
-        self.conversations = run.own
+        self.conversations = run.assigned
         self.damaged: dict[str, str] = {}
         self.turns: list[str] = []
         self.starts: list[int] = []

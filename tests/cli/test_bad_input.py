@@ -98,11 +98,11 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
             "embedder 'gone': no such folder",
         ),
         (("score", "gone"), "gone: no such run directory"),
-        (("score", "datasets"), "datasets: is no run directory"),
-        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is no run directory"),
-        (("explain", "datasets", "den/s03/t01"), "datasets: is no run directory"),
-        (("report", "datasets"), "datasets: is no run directory"),
-        (("runs", "rm", "datasets"), "datasets: is no run directory"),
+        (("score", "datasets"), "datasets: is not a run directory"),
+        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is not a run directory"),
+        (("explain", "datasets", "den/s03/t01"), "datasets: is not a run directory"),
+        (("report", "datasets"), "datasets: is not a run directory"),
+        (("runs", "rm", "datasets"), "datasets: is not a run directory"),
         (("compare", "run", "--baseline", "none", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none': nothing to compare"),
         (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
@@ -151,7 +151,7 @@ def test_a_run_made_with_other_arguments_is_left_alone(
 def test_a_folder_of_something_else_is_no_place_for_a_run(refused: Refused, here: Path) -> None:
     (here / "out").mkdir()
     (here / "out" / "thesis.txt").write_text("years of work")
-    assert "out: exists and is no run directory" in refused(*REPLAY, "--arm", "none")
+    assert "out: exists and is not a run directory" in refused(*REPLAY, "--arm", "none")
     assert [file.name for file in (here / "out").iterdir()] == ["thesis.txt"]
 
 
@@ -321,12 +321,12 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
     ("text", "message"),
     [
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
-        ("{}", "run/manifest.json: is no manifest of a run"),
-        ("[]", "run/manifest.json: is no manifest of a run"),
+        ("{}", "run/manifest.json: is not the manifest of a run"),
+        ("[]", "run/manifest.json: is not the manifest of a run"),
         ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 4"),
         # What a manifest must hold, and this one does not.
         ('{"kind": "lab.run", "schema_version": 4}', "run/manifest.json: has no field 'sha256'"),
-        ('{"kind": "lab.run", "schema_version": 3}', "`lab migrate run OUT` brings it forward"),
+        ('{"kind": "lab.run", "schema_version": 3}', "migrate it with `lab migrate run OUT`"),
     ],
 )
 def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:

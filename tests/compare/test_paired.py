@@ -159,7 +159,7 @@ def test_an_unknown_arm_is_refused_with_the_known_ones(run: RunDirectory) -> Non
 
 
 def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None:
-    with pytest.raises(NotARun, match="is no run directory"):
+    with pytest.raises(NotARun, match="is not a run directory"):
         compare_arms(run, FIRST, f"{run.path.parent}:{QUOTA}")
 
 

@@ -61,8 +61,8 @@ def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
 
 
 def test_places_are_turns_and_at_the_end_the_conversation(receipts: Receipts) -> None:
-    assert [receipts.places[place] for place in receipts.turn] == ["t1", "t1", "t2", "t2"]
-    assert [receipts.places[place] for place in receipts.whole] == ["desk"]
+    assert [receipts.units[place] for place in receipts.turn] == ["t1", "t1", "t2", "t2"]
+    assert [receipts.units[place] for place in receipts.conversation_unit] == ["desk"]
     assert receipts.probe.tolist() == [None, "t1", None, None]
 
 
@@ -92,7 +92,7 @@ def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Pat
         rows = pieces.rows_of(arm)
         assert pieces.keys_of(rows) == receipts.keys_of(rows)
         assert pieces.injected_of(rows).foreign.tolist() == receipts.injected_of(rows).foreign.tolist()
-    assert [pieces.places[place] for place in pieces.turn] == ["t1", "t1", "t2", "t2"]
+    assert [pieces.units[place] for place in pieces.turn] == ["t1", "t1", "t2", "t2"]
 
 
 def test_receipts_without_a_column_are_refused_by_its_name(tmp_path: Path) -> None:

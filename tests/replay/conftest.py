@@ -51,15 +51,15 @@ class Desk:
         with self.golden.open("a", encoding="utf-8") as opened:
             opened.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def asked(self, *arms: str, **changes: Any) -> ReplayRequest:
+    def request(self, *arms: str, **changes: Any) -> ReplayRequest:
         """The arguments of a replay of what is on the desk."""
         golden = str(self.golden) if self.golden.exists() else None
-        asked = ReplayRequest(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
-        return replace(asked, **changes)
+        request = ReplayRequest(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
+        return replace(request, **changes)
 
     def run(self, *arms: str, out: str = "run", jobs: int = 1, **changes: Any) -> Outcome:
         """Replay what is on the desk into the folder ``out``."""
-        return run_replay(self.asked(*arms, **changes), self.home / out, jobs=jobs)
+        return run_replay(self.request(*arms, **changes), self.home / out, jobs=jobs)
 
     def rows(self, outcome: Outcome) -> list[dict[str, Any]]:
         """All receipts of a run, conversation by conversation."""

@@ -15,11 +15,11 @@ import pytest
 
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.candidates import rows_of, save_kept
+from lab.replay.candidates import rows_of, save_cached
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import hand, open_sources, prepare
+from lab.replay.sources import open_sources, prepare, task_sources
 from lab.runs.environment import packages
 from tests.replay.conftest import untimed
 
@@ -65,7 +65,7 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
 ) -> None:
     talk(desk, 6, 4)
     arms = ARMS if profile == "seed" else ("tier_first_v1",)
-    tasks = tasks_of(make_plan(desk.asked(*arms, engine, profile=profile)))
+    tasks = tasks_of(make_plan(desk.request(*arms, engine, profile=profile)))
     sent = [pickle.dumps(task) for task in tasks]
     here = [run_task(task) for task in tasks]
     for path in (desk.folder, desk.home / "docs", desk.home / "cache"):
@@ -83,11 +83,11 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
 
 def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(desk, 6, 4)
-    plan = make_plan(desk.asked(*ARMS))
+    plan = make_plan(desk.request(*ARMS))
     first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
     for recording, found in first:
         assert isinstance(found, Replayed), found
-        save_kept(plan, recording, found.kept)
+        save_cached(plan, recording, found.kept)
     tasks = tasks_of(plan)
     assert all(len(task.handed.vectors.of([])) == len(task.handed.vectors._matrix) == 0 for task in tasks)
     sent = [pickle.dumps(task) for task in tasks]
@@ -99,13 +99,13 @@ def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: py
         assert again.kept == {}
     assert not (desk.home / "other").exists()
     # Another arm has to be asked for, and its task has the texts again.
-    wider = make_plan(desk.asked(*ARMS, "bm25"))
+    wider = make_plan(desk.request(*ARMS, "bm25"))
     assert all(len(task.handed.vectors._matrix) for task in tasks_of(wider))
 
 
 def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
     talk(desk, 3, 3)
-    first, _ = tasks_of(make_plan(desk.asked(*ARMS)))
+    first, _ = tasks_of(make_plan(desk.request(*ARMS)))
     sent = pickle.dumps(first)
     assert b"talk0/s1/t2" in sent
     assert b"talk1" not in sent
@@ -113,10 +113,10 @@ def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
 
 def test_what_is_handed_over_is_what_the_cache_holds_and_the_rest_comes_from_there(desk: Any) -> None:
     talk(desk, 3)
-    plan = make_plan(desk.asked())
+    plan = make_plan(desk.request())
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    handed = hand(plan, plan.recordings[0], sources)
+    handed = task_sources(plan, plan.recordings[0], sources)
     for one in (handed, pickle.loads(pickle.dumps(handed))):
         texts = ["something new", "crate 1 holds plums", "something new", "pears and plums in crate 0"]
         assert one.vectors.prepare(texts[1:2]) == 0
@@ -158,7 +158,7 @@ class Noting(Here):
 @pytest.mark.parametrize(("width", "order"), [(1, [0, 1, 2]), (2, [1, 2, 0])])
 def test_several_workers_take_the_largest_first(desk: Any, width: int, order: list[int]) -> None:
     talk(desk, 2, 7, 4)
-    plan = make_plan(desk.asked())
+    plan = make_plan(desk.request())
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
     assert np.argsort([-size(plan, one) for one in plan.recordings]).tolist() == [1, 2, 0]
@@ -207,7 +207,7 @@ def test_a_scheduler_that_is_none_is_told_and_the_run_can_go_on_elsewhere(
         monkeypatch.setattr("lab.replay.executors.PATIENCE", 1)
     talk(desk, 2)
     with pytest.raises(kind, match=said):
-        run_replay(desk.asked(), desk.home / "run", dask=where)
+        run_replay(desk.request(), desk.home / "run", dask=where)
     assert desk.run().done == ("talk0",)
 
 
@@ -215,7 +215,7 @@ def test_without_dask_the_command_that_installs_it_is_told(desk: Any, monkeypatc
     talk(desk, 2)
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(UnusableInput, match=r'pip install "dask\[distributed\]"'):
-        run_replay(desk.asked(), desk.home / "run", dask="local")
+        run_replay(desk.request(), desk.home / "run", dask="local")
 
 
 def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversation(
@@ -236,7 +236,7 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     with monkeypatch.context() as patched:
         patched.setattr("lab.runs.resume.write_whole", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
-            run_replay(desk.asked(), desk.home / "run", announce=heard.append)
+            run_replay(desk.request(), desk.home / "run", announce=heard.append)
     assert heard[-1] == "talk0: done (1 of 3)"
     assert desk.run().done == ("talk1", "talk2")
 

@@ -77,23 +77,23 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
             row["duplicates"],
             row["log"],
         )
-        assert ("flow" in found.told.value) is (row["arm"] in FLOWS)
+        assert ("flow" in found.explained.value) is (row["arm"] in FLOWS)
         if store == "exact":
             assert recall.receipt == json.loads(row["receipt"])
         assert sum(found.visible.values()) == row["visible"]
         assert found.visible[NICE] == row["visible_nice"]
         injected = row["item_key"][: row["injected"]]
         gold = set(found.point.probe.grades) if found.point.probe else set()
-        assert set(found.told.reasons) == gold - set(injected)
-        assert all(found.told.reasons.values())
-        assert not set(found.told.runners_up) & set(injected)
+        assert set(found.explained.reasons) == gold - set(injected)
+        assert all(found.explained.reasons.values())
+        assert not set(found.explained.runners_up) & set(injected)
         if row["arm"] in FLOWS:
-            flow = found.told.value["flow"]
+            flow = found.explained.value["flow"]
             dropped = (recall.receipt.get("budget") or {}).get("droppedIds", ())
-            assert not set(found.told.runners_up) & {*flow["digested"], *flow["excluded"], *injected}
-            assert not set(map(engine_id, found.told.runners_up)) & set(dropped)
-        assert len(found.told.runners_up) <= 3
-        assert set(found.texts) >= {*injected, *found.told.runners_up, *gold}
+            assert not set(found.explained.runners_up) & {*flow["digested"], *flow["excluded"], *injected}
+            assert not set(map(engine_id, found.explained.runners_up)) & set(dropped)
+        assert len(found.explained.runners_up) <= 3
+        assert set(found.texts) >= {*injected, *found.explained.runners_up, *gold}
     # There was a past to be told, and a digest.
     flows = [(row, json.loads(row["receipt"])) for row in rows if row["arm"] == "seed_full"]
     assert any(receipt["suppressedByRepeat"]["penalized"] for _, receipt in flows)
@@ -124,23 +124,23 @@ def test_gold_that_is_born_later_did_not_exist_yet(desk: Any, arm: str) -> None:
         "c", ("global", [("user", "pears", "pears are red"), ("user", "pears?"), ("user", "yes", "pears are green")])
     )
     desk.judge("c/s1/t3#0", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t3#0": "it did not exist yet"}
+    assert told(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t3#0": "it did not exist yet"}
 
 
 def test_gold_born_by_the_very_turn_that_asks_did_not_exist_yet(desk: Any) -> None:
     desk.say("c", ("global", [("user", "pears", "pears are red"), ("user", "pears?")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t1")
-    assert told(desk, "c/s1/t1", "recency").told.reasons == {"c/s1/t1#0": "it did not exist yet"}
+    assert told(desk, "c/s1/t1", "recency").explained.reasons == {"c/s1/t1#0": "it did not exist yet"}
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "recency", "oracle"])
 def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> None:
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
-    assert told(desk, "c/s2/t1", arm, scope="recorded").told.reasons == {
+    assert told(desk, "c/s2/t1", arm, scope="recorded").explained.reasons == {
         "c/s1/t1#0": "it is of scope farm, the turn of shop"
     }
-    assert told(desk, "c/s2/t1", arm, out="free", scope="none").told.reasons == {}
+    assert told(desk, "c/s2/t1", arm, out="free", scope="none").explained.reasons == {}
 
 
 def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_all_places(desk: Any) -> None:
@@ -149,11 +149,11 @@ def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_al
     desk.judge("c/s1/t1#6", "c/s1/t1#7", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", "tier_first_v1")
     assert found.recall.receipt["tiersSearched"] == ["must"]
-    assert found.told.reasons == {
+    assert found.explained.reasons == {
         key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
         for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
     }
-    assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").told.reasons == {}
+    assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").explained.reasons == {}
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
@@ -162,10 +162,10 @@ def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, 
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#20", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", arm)
-    assert found.told.reasons == {
+    assert found.explained.reasons == {
         "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
     }
-    assert found.told.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+    assert found.explained.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
 def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wildcards_took(desk: Any) -> None:
@@ -173,11 +173,11 @@ def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wi
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    place = found.told.places["c/s1/t1#8"]
+    place = found.explained.places["c/s1/t1#8"]
     wildcards = [one.score for one in found.recall.items if one.signals.decision == "wildcard"]
     nice = sum(one.tier == "nice" for one in found.recall.items)
     assert len(wildcards) == 2
-    assert found.told.reasons == {
+    assert found.explained.reasons == {
         "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
         f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
     }
@@ -187,7 +187,7 @@ def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: An
     said = [*many(8, MUST), graded("pears", MUST)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    (reason,) = told(desk, "c/s1/t2", "tier_first_v1").told.reasons.values()
+    (reason,) = told(desk, "c/s1/t2", "tier_first_v1").explained.reasons.values()
     assert reason.startswith("candidate 9 of tier must (0.0")
     assert "): 6 places went to that tier; text rank " in reason
     assert "wildcard" not in reason
@@ -197,7 +197,7 @@ def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: An
 def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).told.reasons == {
+    assert told(desk, "c/s1/t2", arm).explained.reasons == {
         "c/s1/t1#0": "its label is ignore, which no tier of this arm holds"
     }
 
@@ -208,7 +208,7 @@ def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, a
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
+    assert told(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
 
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
@@ -220,7 +220,7 @@ def test_gold_beyond_the_depth_of_an_untiered_arm_is_told_so_whatever_its_label(
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    (reason,) = told(desk, "c/s1/t2", arm, depth=depth).told.reasons.values()
+    (reason,) = told(desk, "c/s1/t2", arm, depth=depth).explained.reasons.values()
     assert reason.startswith(f"not among the first {depth} of this arm")
 
 
@@ -232,7 +232,7 @@ def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", arm, config=str(config))
     assert found.recall.injected == 1
-    (reason,) = found.told.reasons.values()
+    (reason,) = found.explained.reasons.values()
     assert "had filled all places" not in reason
     assert "unknown" in reason
 
@@ -241,9 +241,9 @@ def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    assert found.told.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
-    assert found.told.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
-    assert {found.told.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert found.explained.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert found.explained.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {found.explained.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
     assert found.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
 
 
@@ -328,7 +328,7 @@ def test_a_probe_from_outside_is_explained_whatever_its_id(desk: Any) -> None:
     run = desk.run("none").run
     for key in ("c/inside", "which-pears"):
         found = explain(run, key, "none")
-        assert (found.point.key, list(found.told.reasons)) == (key, ["c/s1/t1#0"])
+        assert (found.point.key, list(found.explained.reasons)) == (key, ["c/s1/t1#0"])
 
 
 def test_turns_are_found_where_one_conversation_is_named_like_the_start_of_another(desk: Any) -> None:

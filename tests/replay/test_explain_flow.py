@@ -30,11 +30,11 @@ def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: A
     desk.say("c", ("global", [("user", "note the jars", *said), *asking]))
     desk.judge("c/s1/t1#0", turn="c/s1/t4")
     found = told(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
-    assert found.told.value["flow"]["digested"]
+    assert found.explained.value["flow"]["digested"]
     assert any("working_set:global" in one for one in (json.dumps(found.recall.receipt),))
-    assert set(found.told.places) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert set(found.explained.places) == {f"c/s1/t1#{number}" for number in range(5)}
     assert sum(found.visible.values()) == 5
-    assert set(found.told.runners_up) <= set(found.told.places)
+    assert set(found.explained.runners_up) <= set(found.explained.places)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_a_stage_of_the_flow_did_to_gold_is_told(
     nightly_runs = [("global", [])] * 2
     desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", asked)]))
     desk.judge("c/s1/t1#0", turn="c/s4/t1")
-    assert told(desk, "c/s4/t1", arm, config=str(path)).told.reasons == {"c/s1/t1#0": reason}
+    assert told(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
 
 
 def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
@@ -81,10 +81,10 @@ def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
     said.append(graded("We always pick pears in autumn!", NICE))
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
     desk.judge("c/s1/t1#1", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", "quota_backbone").told.reasons == {
+    assert told(desk, "c/s1/t2", "quota_backbone").explained.reasons == {
         "c/s1/t1#1": "it says what the Working Set says already (same text)"
     }
-    assert told(desk, "c/s1/t2", "quota_repeat", out="without").told.reasons == {}
+    assert told(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
 
 
 def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
@@ -99,7 +99,7 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
     run = desk.run("quota_repeat", config=str(config)).run
     injected = [row["item_key"] for row in read_table(run.receipts("c")).to_pylist()[1:]]
     assert injected == [["c/s1/t1#0"], ["c/s1/t1#1"], ["c/s1/t1#0"], ["c/s1/t1#1"]]
-    reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").told.reasons.items()) for turn in (3, 4, 5)]
+    reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").explained.reasons.items()) for turn in (3, 4, 5)]
     lately = "it was injected lately: its score was multiplied by"
     assert reasons == [
         [("c/s1/t1#0", f"{lately} 0.650")],
@@ -117,7 +117,7 @@ def test_failing_lanes_are_told(desk: Any) -> None:
     run = desk.run("seed_full", faults=(f"fts_error={at}", f"vector_error={at}")).run
     found = explain(run, at, "seed_full")
     assert found.ask.faults == {"fts_error", "vector_error"}
-    assert found.told.reasons == {
+    assert found.explained.reasons == {
         "lane/s1/t1#0": "no lane found it, under the faults of this turn: fts_error, vector_error"
     }
     assert "faults of this turn: fts_error, vector_error" in explanation_text(found, with_text=False)

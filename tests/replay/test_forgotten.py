@@ -140,7 +140,7 @@ def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
     )
     asked = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
     run = run_replay(asked, tmp_path / "run").run
-    assert explain(run, "c/s/t3", "hybrid").told.reasons == {"c/s/t1#0": "it had been forgotten"}
+    assert explain(run, "c/s/t3", "hybrid").explained.reasons == {"c/s/t1#0": "it had been forgotten"}
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.labels import Labels, choose_labels, tell_labels
+from lab.replay.labels import Labels, choose_labels, labels_note
 
 TEXTS = ("Never push to main, we decided", "We decided to use LanceDB", "The kiln is blue", "thanks")
 
@@ -34,18 +34,18 @@ def test_the_choice_and_its_description() -> None:
 
 def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
     labels = Labels("heuristic-v1")
-    assert tell_labels(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
+    assert labels_note(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
         "which no tier holds, so the tiered arms cannot reach them"
     )
-    told = tell_labels(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
+    told = labels_note(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
     assert told is not None
     assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in told
 
 
 def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:
-    assert tell_labels(Labels("sampled"), "sampled", []) is None
-    assert tell_labels(Labels("recorded"), None, []) is None
-    assert tell_labels(Labels("sampled"), None, []) == (
+    assert labels_note(Labels("sampled"), "sampled", []) is None
+    assert labels_note(Labels("recorded"), None, []) is None
+    assert labels_note(Labels("sampled"), None, []) == (
         "the recordings have no labels, so they are drawn: must 0.10, nice 0.63, seed 0"
     )

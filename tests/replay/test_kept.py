@@ -17,7 +17,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import PASSED, code_key
+from lab.runs.code import RECEIPT_SOURCES, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -38,7 +38,7 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
 ) -> None:
     source = Path(str(lab.__file__)).parent
-    for part in PASSED:
+    for part in RECEIPT_SOURCES:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, tmp_path / part)
     ours = code_key.__wrapped__()
@@ -53,12 +53,16 @@ def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
-    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "formatting"}
+    assert parts - {part.removesuffix(".py") for part in RECEIPT_SOURCES} == {
+        "callable_package",
+        "errors",
+        "formatting",
+    }
 
 
 def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
-    asked, kept = desk.asked("hybrid"), desk.home / "cache" / "candidates"
+    asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
     fresh = run_replay(asked, desk.home / "fresh", kept=False).run
     assert not kept.exists()
     run_replay(asked, desk.home / "usual")

@@ -64,11 +64,11 @@ def garden(desk: Any) -> Any:
 )
 def test_what_cannot_be_done_is_refused_by_name(garden: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnusableInput, match=message):
-        make_plan(garden.asked(**changes))
+        make_plan(garden.request(**changes))
 
 
 def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> None:
-    plan = make_plan(garden.asked())
+    plan = make_plan(garden.request())
     assert (plan.recall_turns, plan.labels, plan.library.memories) == ("user", Labels("recorded"), "recorded")
     assert [one.conversation for one in plan.recordings] == ["garden", "kitchen"]
     assert [probe.id for one in plan.recordings for probe in plan.probes(one)] == ["garden/s1/t2", "kitchen/s1/t2"]
@@ -87,7 +87,7 @@ def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> No
     ],
 )
 def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
-    plan = make_plan(garden.asked(**changes))
+    plan = make_plan(garden.request(**changes))
     assert [one.conversation for one in plan.recordings] == names
     assert plan.comparable()["conversations"] == names
 
@@ -127,7 +127,7 @@ def test_arguments_survive_the_json_of_a_manifest() -> None:
 def test_what_decides_the_receipts_is_resolved(
     garden: Any, changes: dict[str, Any], where: set[str], comparable: bool
 ) -> None:
-    plain, changed = make_plan(garden.asked()), make_plan(garden.asked(**changes))
+    plain, changed = make_plan(garden.request()), make_plan(garden.request(**changes))
     before, after = plain.resolved(), changed.resolved()
     assert {key for key in {*before, *after} if before.get(key) != after.get(key)} == where
     assert plain.run_key() != changed.run_key()
@@ -147,11 +147,11 @@ def test_what_decides_the_receipts_is_resolved(
     ],
 )
 def test_naming_a_default_or_what_has_no_effect_is_the_same_run(garden: Any, changes: dict[str, Any]) -> None:
-    assert make_plan(garden.asked(**changes)).run_key() == make_plan(garden.asked()).run_key()
+    assert make_plan(garden.request(**changes)).run_key() == make_plan(garden.request()).run_key()
 
 
 def test_the_seed_decides_drawn_labels_and_rules_and_the_random_arm(garden: Any) -> None:
-    for asked in (garden.asked(labels="sampled"), garden.asked("random"), garden.asked(hard_rules=1)):
+    for asked in (garden.request(labels="sampled"), garden.request("random"), garden.request(hard_rules=1)):
         assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
 
 
@@ -160,19 +160,19 @@ def test_a_configuration_file_decides_by_what_it_says_and_not_by_its_name(garden
     one.write_text('{"autoRecall": {"quotas": {"mustMax": 1}}}')
     same.write_text('{ "autoRecall": {"quotas": {"mustMax": 1}} }')
     other.write_text('{"autoRecall": {"quotas": {"mustMax": 2}}}')
-    keys = [make_plan(garden.asked("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
+    keys = [make_plan(garden.request("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
     assert keys[0] == keys[1] != keys[2]
     # 2 is the default: saying so changes nothing.
-    assert keys[2] == make_plan(garden.asked("tier_quota_v1")).run_key()
+    assert keys[2] == make_plan(garden.request("tier_quota_v1")).run_key()
 
 
 def test_a_changed_recording_or_golden_set_is_another_run(garden: Any) -> None:
-    before = make_plan(garden.asked()).comparable()
+    before = make_plan(garden.request()).comparable()
     garden.judge(turn="garden/s1/t1")
-    judged = make_plan(garden.asked()).comparable()
+    judged = make_plan(garden.request()).comparable()
     assert {key for key in before if before[key] != judged[key]} == {"golden"}
     garden.say("cellar", ("global", [("user", "it is dark", ("dark", {"importance_label": "ignore"}))]))
-    grown = make_plan(garden.asked()).comparable()
+    grown = make_plan(garden.request()).comparable()
     assert {key for key in before if judged[key] != grown[key]} == {"recordings", "conversations"}
 
 
@@ -197,7 +197,7 @@ def shelved(garden: Any) -> Callable[..., Path]:
 def test_the_golden_set_beside_a_folder_of_recordings_is_found(garden: Any, shelved: Callable[..., Path]) -> None:
     folder = shelved("garden.jsonl", "garden").parent
     shelved("kitchen.jsonl", "kitchen")
-    plan = make_plan(replace(garden.asked(), path=str(folder), golden=None))
+    plan = make_plan(replace(garden.request(), path=str(folder), golden=None))
     assert [probe.id for probe in plan.library.golden.probes] == ["garden/s1/t2", "kitchen/s1/t2"]
     assert set(plan.comparable()["golden"]) == {"garden.jsonl", "kitchen.jsonl"}
 
@@ -209,7 +209,7 @@ def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
     """Whatever the file is called: the conversation is named inside."""
     shelved("garden.jsonl", "garden")
     path = shelved(file, "kitchen")
-    plan = make_plan(replace(garden.asked(), path=str(path), golden=None))
+    plan = make_plan(replace(garden.request(), path=str(path), golden=None))
     assert [one.conversation for one in plan.recordings] == ["kitchen"]
     assert [probe.id for probe in plan.library.golden.probes] == ["kitchen/s1/t2"]
 
@@ -217,7 +217,7 @@ def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
 def test_a_golden_set_that_was_named_must_fit_what_was_named(garden: Any) -> None:
     path = next(path for path in garden.folder.iterdir() if '"garden"' in path.read_text())
     with pytest.raises(UnusableInput, match="names conversation 'kitchen', which no recording has"):
-        make_plan(garden.asked(path=str(path)))
+        make_plan(garden.request(path=str(path)))
 
 
 def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path) -> None:
@@ -234,7 +234,7 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
     desk.say("c", ("global", [("user", "note this", *said)]))
     drawn = set()
     for seed in range(6):
-        plan = make_plan(desk.asked(hard_rules=2, seed=seed, labels="recorded"))
+        plan = make_plan(desk.request(hard_rules=2, seed=seed, labels="recorded"))
         hard = [row for row in rows_of(plan, plan.recordings[0]) if row.hard_rule]
         assert [row.importance_label for row in hard] == ["must_remember"] * 2
         drawn.add(tuple(row.key for row in hard))

@@ -59,7 +59,7 @@ def plan(desk: Any) -> Plan:
     desk.say("果園 east", ("orchard", turns[:6]), ("global", [*turns[6:], ("user", "thanks")]))
     desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
     (desk.home / "config.json").write_text('{"autoCapture": {"todoStaleTtlDays": 1}}')
-    return make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
+    return make_plan(desk.request(*ARMS, config=str(desk.home / "config.json")))
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ def test_drawn_hard_rules_are_must_memories_and_nested_as_their_number_grows(
 
 def test_rules_of_the_recording_stay_whatever_is_drawn(pantry: Any) -> None:
     own = {"pantry/s1/t1#1"}
-    assert rules(make_plan(pantry.asked())) == own
-    drawn = rules(make_plan(pantry.asked(hard_rules=2)))
+    assert rules(make_plan(pantry.request())) == own
+    drawn = rules(make_plan(pantry.request(hard_rules=2)))
     assert len(drawn) == 3
     assert own < drawn
 
@@ -75,7 +75,7 @@ def test_rules_of_the_recording_stay_whatever_is_drawn(pantry: Any) -> None:
 def test_hard_rules_are_counted_alike_for_every_arm_and_kept_by_those_that_know_them(pantry: Any) -> None:
     arms = ("tier_quota_v1", "quota_flow", "seed_full", "none", "recency")
     rows = pantry.rows(pantry.run(*arms, hard_rules=2))
-    hard = rules(make_plan(pantry.asked(hard_rules=2)))
+    hard = rules(make_plan(pantry.request(hard_rules=2)))
     for row in rows:
         skipped = json.loads(row["receipt"])["skipped"]
         # The flow passes over thanks, so that nothing is lost there.
@@ -99,7 +99,7 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
     desk.say("c", ("global", [("user", "note this", *said), ("user", "what about the jars")]))
     found = {}
     for categories in ("recorded", "detected"):
-        plan = make_plan(desk.asked(categories=categories))
+        plan = make_plan(desk.request(categories=categories))
         found[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
     assert found == {
         "recorded": ["fact", "preference", "preference", "fact"],

@@ -190,7 +190,7 @@ def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
 ) -> None:
     talk(desk, 3)
     heard: list[str] = []
-    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=heard.append)
     failure = {"conversation": "talk1", "phase": "replay", "reason": "the disk is on fire"}
     assert (outcome.done, outcome.failures) == (("talk0", "talk2"), (failure,))
     failures = outcome.run.path / "failures.jsonl"
@@ -223,7 +223,7 @@ def test_the_words_of_a_fault_that_nobody_foresaw_are_written_nowhere(
 
     monkeypatch.setattr("lab.replay.executors.receipts_table", table)
     heard: list[str] = []
-    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=heard.append)
     (failure,) = outcome.failures
     assert re.fullmatch(r"ValueError in test_resume\.py, line \d+", failure["reason"])
     assert not [data for data in files_of(outcome.run.path).values() if b"cannot take" in data]
@@ -283,7 +283,7 @@ def test_a_worker_that_dies_fails_its_conversations_and_the_run_can_be_finished(
                 child.kill()
                 killed.append(child.pid or 0)
 
-    outcome = run_replay(desk.asked("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
+    outcome = run_replay(desk.request("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
     assert len(killed) == 2
     assert "talk0" in outcome.done
     assert {one["conversation"] for one in outcome.failures} == {f"talk{n}" for n in range(8)} - set(outcome.done)

@@ -180,7 +180,7 @@ def test_a_folder_with_other_content_is_refused_and_left_alone(talk: Any, files_
     path = talk.home / "run" / content
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(UnusableInput, match="exists and is no run directory"):
+    with pytest.raises(UnusableInput, match="exists and is not a run directory"):
         talk.run()
     assert files_of(talk.home / "run") == {content: b"mine"}
 
@@ -202,9 +202,9 @@ def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
     ("manifest", "message"),
     [
         (None, "has no manifest.json"),
-        ("{}", "is no manifest of a run"),
-        ("[]", "is no manifest of a run"),
-        ('{"kind": "lab.other", "schema_version": 1}', "is no manifest of a run"),
+        ("{}", "is not the manifest of a run"),
+        ("[]", "is not the manifest of a run"),
+        ('{"kind": "lab.other", "schema_version": 1}', "is not the manifest of a run"),
         ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 4; `lab migrate"),
         ('{"kind": "lab.run"}', "schema_version None"),
     ],
@@ -236,7 +236,7 @@ def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> No
     [
         (lambda found: found.pop("environment"), "has no field 'environment'"),
         (lambda found: found.update(status={}), "field 'status': expected a string, found an object"),
-        (lambda found: found["resolved"].update(arms=[]), "resolved: field 'arms': holds no arm"),
+        (lambda found: found["resolved"].update(arms=[]), "resolved: field 'arms': lists no arm"),
         (lambda found: found["resolved"].update(conversations=[7]), r"'conversations'\[0\]: expected a string"),
         (lambda found: found["resolved"]["arms"][0].pop("name"), r"'arms'\[0\]: has no field 'name'"),
         (lambda found: found["resolved"]["arms"][0].update(depth="x"), "field 'depth': expected a number, found a str"),
@@ -244,8 +244,8 @@ def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> No
         (lambda found: found["resolved"]["labels"].update(must_share="x"), "field 'must_share': expected a number"),
         (lambda found: found["resolved"]["labels"].pop("mode"), "'labels': has no field 'mode'"),
         (lambda found: found.update(shard={"number": 1}), "'shard': has no field 'of'"),
-        (lambda found: found.update(recall_points={"two": 1}), "recall_points says nothing of 'one'"),
-        (lambda found: found.update(run_key="0" * 64), "run_key is not the hash of what it was resolved to"),
+        (lambda found: found.update(recall_points={"two": 1}), "recall_points lacks conversation 'one'"),
+        (lambda found: found.update(run_key="0" * 64), "run_key is not the hash of field 'resolved'"),
         (lambda found: found.update(colour="red"), "unknown key 'colour'"),
     ],
 )

@@ -37,7 +37,7 @@ def talk(desk: Any) -> Any:
 
 def shards(desk: Any, of: int = 3, *arms: str, **changes: Any) -> list[Path]:
     """Every shard, replayed."""
-    asked, folders = desk.asked(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
+    asked, folders = desk.request(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, 1):
         run_replay(asked, folder, shard=Shard(number, of))
     return folders
@@ -68,21 +68,21 @@ def test_merged_shards_are_the_bytes_of_a_run_in_one_piece(talk: Any, files_of: 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 4, 9])
 def test_every_conversation_is_in_one_shard_and_shards_are_of_like_size(talk: Any, of: int) -> None:
-    plan = make_plan(talk.asked())
+    plan = make_plan(talk.request())
     parts = [shard_of(plan, Shard(number, of)) for number in range(1, of + 1)]
     assert sorted(name for part in parts for name in part.conversations) == [f"talk{n}" for n in range(5)]
     sizes = {one.conversation: size(plan, one) for one in plan.recordings}
     totals = [sum(sizes[name] for name in part.conversations) for part in parts]
     assert max(totals) - min(totals) <= max(sizes.values())
-    assert parts == [shard_of(make_plan(talk.asked()), Shard(number, of)) for number in range(1, of + 1)]
+    assert parts == [shard_of(make_plan(talk.request()), Shard(number, of)) for number in range(1, of + 1)]
 
 
 def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
     first, *_ = shards(talk, 2)
     run = open_run(first)
-    assert run.manifest.shard == Shard(1, 2, tuple(run.own))
+    assert run.manifest.shard == Shard(1, 2, tuple(run.assigned))
     assert (run.manifest.status, str(run.shard)) == ("complete", "1/2")
-    assert set(run.own) < set(run.conversations)
+    assert set(run.assigned) < set(run.conversations)
     with pytest.raises(UnusableInput, match=r"is shard 1/2 of a run, with . of its 5 conversations; `lab merge OUT"):
         score_run(run)
     assert not (first / "scores.parquet").exists()
@@ -91,14 +91,14 @@ def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
 def test_a_shard_is_resumed_by_the_same_shard_alone(talk: Any) -> None:
     first, *_ = shards(talk, 2)
     run = open_run(first)
-    again = run_replay(talk.asked(), first, shard=Shard(1, 2))
-    assert (again.done, list(again.skipped)) == ((), run.own)
+    again = run_replay(talk.request(), first, shard=Shard(1, 2))
+    assert (again.done, list(again.skipped)) == ((), run.assigned)
     for other in (Shard(2, 2), Shard(1, 3), None):
         with pytest.raises(OtherArguments, match="was made with other shard;"):
-            run_replay(talk.asked(), first, shard=other)
+            run_replay(talk.request(), first, shard=other)
     talk.run(out="whole")
     with pytest.raises(OtherArguments, match="was made with other shard;"):
-        run_replay(talk.asked(), talk.home / "whole", shard=Shard(1, 2))
+        run_replay(talk.request(), talk.home / "whole", shard=Shard(1, 2))
 
 
 def test_a_merge_is_done_again_without_a_change_and_finishes_what_is_missing(talk: Any, files_of: Files) -> None:
@@ -148,10 +148,10 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
         merge(out, [first, talk.home / "whole"])
     with pytest.raises(NotARun, match="nothing: no such run directory"):
         merge(out, [first, talk.home / "nothing"])
-    run_replay(talk.asked(depth=7), talk.home / "deep", shard=Shard(2, 3))
+    run_replay(talk.request(depth=7), talk.home / "deep", shard=Shard(2, 3))
     with pytest.raises(UnusableInput, match=r"deep: is of another run than .*shard1: other depth"):
         merge(out, [first, talk.home / "deep", third])
-    run_replay(talk.asked(), talk.home / "half", shard=Shard(2, 2))
+    run_replay(talk.request(), talk.home / "half", shard=Shard(2, 2))
     with pytest.raises(UnusableInput, match=r"half: is shard 2/2, but .*shard1 is shard 1/3"):
         merge(out, [first, talk.home / "half", third])
     with pytest.raises(OtherArguments, match="shard1: this run was made with other shard"):
@@ -162,8 +162,8 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
 def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
     first, second = (open_run(folder) for folder in folders)
-    shutil.copy(first.receipts(first.own[0]), second.receipts(first.own[0]))
-    others = [*first.own[:1], *second.own[1:]]
+    shutil.copy(first.receipts(first.assigned[0]), second.receipts(first.assigned[0]))
+    others = [*first.assigned[:1], *second.assigned[1:]]
     resealed(folders[1], lambda manifest: manifest["shard"].update(conversations=others))
     with pytest.raises(UnusableInput, match="its shards do not hold each conversation once"):
         merge(talk.home / "merged", folders)
@@ -172,7 +172,7 @@ def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any, res
 def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
     for name in ("alike1", "alike2", "alike3"):
         talk.say(name, ("global", [("user", "pears", "a pear")]))
-    plan = make_plan(talk.asked())
+    plan = make_plan(talk.request())
     turned = replace(plan, recordings=plan.recordings[::-1])
     for number in (1, 2, 3):
         parts = [shard_of(one, Shard(number, 3)).conversations for one in (plan, turned)]
@@ -182,7 +182,7 @@ def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
 def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any, resealed: Callable[..., Any]) -> None:
     folders, out = shards(talk), talk.home / "merged"
     run = open_run(folders[1])
-    receipts = run.receipts(run.own[0])
+    receipts = run.receipts(run.assigned[0])
     data = receipts.read_bytes()
     receipts.unlink()
     with pytest.raises(Incomplete, match=r"shard2: 1 of \d conversations are missing; run the same replay again"):

@@ -156,9 +156,9 @@ def test_a_table_of_zeros_alone_is_refused(asked: Desk) -> None:
 
 def test_stored_vectors_need_a_store_and_a_known_word(asked: Desk) -> None:
     with pytest.raises(UnusableInput, match="vectors stored: needs a store to take them from; name one with --mem"):
-        make_plan(asked.asked("vector", vectors="stored"))
+        make_plan(asked.request("vector", vectors="stored"))
     with pytest.raises(UnusableInput, match="unknown vectors 'kept'; known: embed, stored"):
-        make_plan(asked.asked("vector", vectors="kept"))
+        make_plan(asked.request("vector", vectors="kept"))
 
 
 def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:

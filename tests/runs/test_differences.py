@@ -18,7 +18,7 @@ def arm(name: str = "mine", **fields: Any) -> dict[str, Any]:
     [
         ([arm()], [arm()], ""),
         ([arm("one")], [arm("two")], "one removed; two added"),
-        ([arm("one"), arm("two")], [arm("two"), arm("one")], "in the order one, two and not two, one"),
+        ([arm("one"), arm("two")], [arm("two"), arm("one")], "order: one, two -> two, one"),
         ([arm()], [arm(system="t")], 'mine: system "s" -> "t"'),
         ([arm()], [arm(version="2"), arm("new")], 'new added; mine: version "1" -> "2"'),
         ([arm()], [arm(config={"a": {"b": 2}, "list": (1, 2)})], "mine: config.a.b 1 -> 2"),

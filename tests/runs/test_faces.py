@@ -105,8 +105,8 @@ def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
     other = replace(manifest, resolved=resolved, asked=asked, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
-        "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules a conversation drawn; categories "
-        "detected; store lancedb; own configuration of mine; at most 6 items asked for; migrated from schema 3, "
+        "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
+        "categories detected; store lancedb; own configuration of mine; at most 6 items asked for; migrated from schema 3, "
         "digests taken then; not complete"
     )
 

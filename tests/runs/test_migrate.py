@@ -51,7 +51,7 @@ def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda
 def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     source = _aged(run)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
-    with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; `lab migrate .* OUT` brings it"):
+    with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; migrate it with `lab mi.* OUT`"):
         open_run(source)
     done = migrate(source, tmp_path / "new")
     brought = open_run(tmp_path / "new")
@@ -82,12 +82,12 @@ def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
     [
         (
             lambda one: one.update(schema_version=2),
-            "schema_version 2, and receipts of before schema 3 do not hold",
+            "schema_version 2; receipts before schema 3 lack",
         ),
-        (lambda one: one.update(schema_version=9), "schema_version 9, and this version knows those up to 4"),
+        (lambda one: one.update(schema_version=9), "schema_version 9; this version migrates schema 3"),
         (lambda one: one.update(schema_version=None), "schema_version None"),
-        (lambda one: one.update(kind="lab.other"), "is no manifest of a run"),
-        (lambda one: one.update(status="started"), "is not finished; finish it with the version that began it"),
+        (lambda one: one.update(kind="lab.other"), "is not the manifest of a run"),
+        (lambda one: one.update(status="started"), "is not finished; finish it with the version that made it"),
         (lambda one: one["resolved"]["arms"][0].pop("config"), r"arms\[0\]: has no field 'config'"),
         (lambda one: one["resolved"].pop("labels"), "resolved: has no field 'labels'"),
     ],

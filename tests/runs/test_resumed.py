@@ -74,7 +74,7 @@ def test_resume_elsewhere_is_tolerated_and_told(
     heard: list[str] = []
     outcome = run_replay(asked, run.path, announce=heard.append)
     assert outcome.done == (run.conversations[1],)
-    told = [line for line in heard if "goes on elsewhere than it began" in line]
+    told = [line for line in heard if "continues in another environment" in line]
     assert len(told) == sum(name in changes for name in ("platform", "machine", "python"))
     assert open_run(run.path).manifest.environment == run.manifest.environment
 
