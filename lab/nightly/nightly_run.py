@@ -259,7 +259,7 @@ def _night_of(
 
 
 def _replayed(one: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
-    outcome = run_replay(one.asked, folder, jobs=jobs, kept=kept, announce=announce)
+    outcome = run_replay(one.asked, folder, jobs=jobs, use_cache=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(

@@ -1,7 +1,7 @@
-"""Receipts on disk: one Parquet file a conversation, one row an arm and moment; timings in a file of their own.
+"""Receipts and timings of a conversation as tables, for one Parquet file each.
 
-Receipts are a function of the input alone, so two runs can be compared byte for byte. Memories appear by key and id,
-never by text.
+Receipts have one row for each arm and recall point. They are a function of the input alone, so two runs can be compared
+byte by byte. They hold keys and ids of memories, never texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KIND, VERSION = "lab.receipts", "4"
 
 
 class Listed(NamedTuple):
-    """An item as a receipt lists it; see :func:`receipts_table`."""
+    """The columns of one item in a receipt; see :func:`receipts_table`."""
 
     key: str
     id: str
@@ -38,11 +38,11 @@ class Listed(NamedTuple):
 
 
 ITEM_FIELDS = Listed._fields
-# Fields that are kept as numbers of a kind, and not as text.
+# Types of the numeric fields; all others are text.
 NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
 
 
-# Before the id of a captured item that stands for no memory of the recording.
+# Prefix of the id of a captured item that is aligned to no memory of the recording.
 OWN = "own:"
 
 
@@ -100,14 +100,17 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
-            **{name: numbers([one[place] for one in checked], "int32") for place, name in enumerate(Checked._fields)},
+            **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
 
 
 def latency_table(answers: Sequence[Answered]) -> pa.Table:
-    """Columns ``arm, turn, stage, ns, cold``; cold is the first moment of the conversation."""
+    """Return the timings of one conversation: columns ``arm, turn, stage, ns, cold``.
+
+    ``cold`` flags the first recall point of the conversation.
+    """
     import pyarrow as pa
 
     first = answers[0].point.key if answers else None
@@ -125,10 +128,10 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
 
 
 def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
-    """The columns of the items of an answer; a scope that its system does not name is that of where it came from."""
+    """Yield the columns of the items of an answer; an item without a scope gets that of its sources."""
     if one.fed:
         for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
-            # What Listed(…) does, at half its cost.
+            # Equal to Listed(…), in half the time.
             scope = scopes.get(identity) if scope is None else scope
             row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
             yield tuple.__new__(Listed, row)
@@ -136,7 +139,7 @@ def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterat
     taken: set[str] = set()
     for item in one.recall.items:
         alignment = aligned.get((one.arm, item.id))
-        # An id of the system's own says nothing of what it is: it must never be taken for a memory's key.
+        # A system's own id must never be mistaken for a memory's key.
         key = alignment.memory if alignment is not None and alignment.memory not in taken else f"{OWN}{item.id}"
         taken.add(key)
         own, label, scope, fts_rank, vec_rank, decision = item.signals
@@ -146,7 +149,7 @@ def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterat
 
 
 def _receipt(one: Answered) -> str:
-    """The receipt as the system writes it, else as JSON."""
+    """Return the receipt as the system wrote it, else as JSON."""
     import orjson
 
     recall = one.recall
@@ -154,14 +157,14 @@ def _receipt(one: Answered) -> str:
 
 
 def _hash(context: str) -> str:
-    # A budget of the plugin may have cut a character in two.
+    # A budget of the plugin may have cut a surrogate pair.
     return sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
-    return lists([len(one) for one in values], strings([text for one in values for text in one]))
+    return lists([len(texts) for texts in values], strings([text for texts in values for text in texts]))
 
 
 def listed(row: Mapping[str, Any], rank: int) -> Listed:
-    """The item at a rank (from 0) of a row read with ``to_pylist``."""
+    """Return the item at a rank (from 0) of a row read with ``to_pylist``."""
     return Listed(*(row[f"item_{name}"][rank] for name in ITEM_FIELDS))

@@ -84,7 +84,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         ),
         ((*REPLAY, "--arm", "none", "--must-share", "0.2"), "these are recorded; add --labels sampled"),
         ((*REPLAY, "--arm", "none", "--labels", "drawn"), "unknown labels 'drawn'; known: recorded, sampled"),
-        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; there are: attic, den"),
+        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; known: attic, den"),
         ((*REPLAY, "--arm", "none", "--limit", "0"), "limit 0 is not"),
         ((*REPLAY, "--arm", "none", "--depth", "0"), "depth 0 is not"),
         ((*REPLAY, "--arm", "none", "--store", "paper"), "unknown store 'paper'; known: exact, lancedb"),
@@ -110,7 +110,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),
         (
             ("explain", "run", "cellar/s01/t01"),
-            "no recall happened at 'cellar/s01/t01'; there was one for instance at attic/s01/t01",
+            "no recall happened at 'cellar/s01/t01'; recall points are, for instance, attic/s01/t01",
         ),
         (("recordings", "validate", "gone", "--format", "lab"), "gone: no such file or folder"),
         (("golden", "lint", "gone"), "gone: no such file"),
@@ -158,7 +158,7 @@ def test_a_folder_of_something_else_is_no_place_for_a_run(refused: Refused, here
 def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, here: Path, write_lines: Write) -> None:
     write_lines(here / "plain.jsonl", [HEAD, SESSION, TURN, MEMORY])
     asked = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
-    assert "labels 'recorded': this recording grades no memory; use --labels sampled" in refused(*asked)
+    assert "labels 'recorded': this recording has memories without labels; use --labels sampled" in refused(*asked)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_an_export_is_written_again_and_never_into_what_is_not_one(run: RunDirec
     [
         ("q1 0 d1", r"expected 4 fields \(query iteration document grade\), found 3"),
         ("q1 0 d1 high", "grade 'high' is not a whole number"),
-        ("q1 0 d0 2", "'d0' stands twice for query 'q1'"),
+        ("q1 0 d0 2", "'d0' occurs twice for query 'q1'"),
     ],
 )
 def test_a_bad_line_of_qrels_is_named(tmp_path: Path, line: str, message: str) -> None:

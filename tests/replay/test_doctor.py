@@ -36,7 +36,7 @@ def test_this_machine_can_measure(cache: Path) -> None:
     assert details["torch"].split("+")[0] == PINNED["torch"]
     assert details["embedder"] == "all-MiniLM-L6-v2, weights as published"
     assert details["cache"] == str(cache)
-    assert details["text index"] == "stems words and drops the small ones: roll, back, migrat"
+    assert details["text index"] == "stems words and drops stop words: roll, back, migrat"
 
 
 def test_nothing_is_left_behind_and_the_environment_is_as_before(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,20 +87,20 @@ def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: py
     first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
     for recording, found in first:
         assert isinstance(found, Replayed), found
-        save_cached(plan, recording, found.kept)
+        save_cached(plan, recording, found.cached)
     tasks = tasks_of(plan)
-    assert all(len(task.handed.vectors.of([])) == len(task.handed.vectors._matrix) == 0 for task in tasks)
+    assert all(len(task.sources.vectors.of([])) == len(task.sources.vectors._matrix) == 0 for task in tasks)
     sent = [pickle.dumps(task) for task in tasks]
     monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
     for (_, found), task in zip(first, sent, strict=True):
         again = run_task(pickle.loads(task))
         assert isinstance(again, Replayed), again
         assert again.receipts == found.receipts
-        assert again.kept == {}
+        assert again.cached == {}
     assert not (desk.home / "other").exists()
     # Another arm has to be asked for, and its task has the texts again.
     wider = make_plan(desk.request(*ARMS, "bm25"))
-    assert all(len(task.handed.vectors._matrix) for task in tasks_of(wider))
+    assert all(len(task.sources.vectors._matrix) for task in tasks_of(wider))
 
 
 def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
@@ -189,7 +189,7 @@ def test_a_worker_with_other_versions_says_so_instead_of_working() -> None:
     here = packages()
     assert _with_versions(here, lambda: "worked") == "worked"
     other = {**here, "numpy": "1.0"}
-    assert _with_versions(other, lambda: "worked") == f"a worker has numpy {here['numpy']} and not 1.0"
+    assert _with_versions(other, lambda: "worked") == f"a worker has numpy {here['numpy']}, expected 1.0"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_scheduler_that_is_none_is_told_and_the_run_can_go_on_elsewhere(
 ) -> None:
     if kind is CannotMeasure:
         pytest.importorskip("distributed", reason="Dask is not installed")
-        monkeypatch.setattr("lab.replay.executors.PATIENCE", 1)
+        monkeypatch.setattr("lab.replay.executors.TIMEOUT", 1)
     talk(desk, 2)
     with pytest.raises(kind, match=said):
         run_replay(desk.request(), desk.home / "run", dask=where)
@@ -234,7 +234,7 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     talk(desk, 2, 2, 2)
     heard: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr("lab.runs.resume.write_whole", write)
+        patched.setattr("lab.runs.resume.write_atomically", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
             run_replay(desk.request(), desk.home / "run", announce=heard.append)
     assert heard[-1] == "talk0: done (1 of 3)"

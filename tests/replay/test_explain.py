@@ -252,20 +252,20 @@ def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
     [
         (
             "orchard/s9/t1",
-            "no recall happened at 'orchard/s9/t1'; there was one for instance at empty/s1/t1, orchard/s1/t1",
+            "no recall happened at 'orchard/s9/t1'; recall points are, for instance, empty/s1/t1, orchard/s1/t1",
         ),
-        ("orchard/s2", "there was one for instance at orchard/s2/t1, orchard/s2/t2"),
+        ("orchard/s2", "recall points are, for instance, orchard/s2/t1, orchard/s2/t2"),
         ("orchard", "no recall happened at 'orchard'"),
-        ("empty/s1/t2", "no recall happened at 'empty/s1/t2'; there was one for instance at empty/s1/t1"),
+        ("empty/s1/t2", "no recall happened at 'empty/s1/t2'; recall points are, for instance, empty/s1/t1"),
         (
             "cellar/s1/t1",
-            "no recall happened at 'cellar/s1/t1'; there was one for instance at empty/s1/t1, orchard/s1/t1",
+            "no recall happened at 'cellar/s1/t1'; recall points are, for instance, empty/s1/t1, orchard/s1/t1",
         ),
         (
             "orchards/s1/t1",
-            "no recall happened at 'orchards/s1/t1'; there was one for instance at empty/s1/t1, orchard/s1/t1",
+            "no recall happened at 'orchards/s1/t1'; recall points are, for instance, empty/s1/t1, orchard/s1/t1",
         ),
-        ("", "no recall happened at ''; there was one for instance at empty/s1/t1, orchard/s1/t1"),
+        ("", "no recall happened at ''; recall points are, for instance, empty/s1/t1, orchard/s1/t1"),
     ],
 )
 def test_an_unknown_turn_is_an_error_that_names_known_ones(orchard: Any, key: str, message: str) -> None:

@@ -36,7 +36,7 @@ def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
     labels = Labels("heuristic-v1")
     assert labels_note(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
-        "which no tier holds, so the tiered arms cannot reach them"
+        "which belongs to no tier, so arms with tiers cannot recall them"
     )
     told = labels_note(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
     assert told is not None
@@ -47,5 +47,5 @@ def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:
     assert labels_note(Labels("sampled"), "sampled", []) is None
     assert labels_note(Labels("recorded"), None, []) is None
     assert labels_note(Labels("sampled"), None, []) == (
-        "the recordings have no labels, so they are drawn: must 0.10, nice 0.63, seed 0"
+        "the recordings have no labels, so labels are sampled: must 0.10, nice 0.63, seed 0"
     )

@@ -63,7 +63,7 @@ def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
 def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
     asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
-    fresh = run_replay(asked, desk.home / "fresh", kept=False).run
+    fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run
     assert not kept.exists()
     run_replay(asked, desk.home / "usual")
     plan = make_plan(asked)
@@ -74,7 +74,7 @@ def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: An
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
     before = files_of(kept)
-    again = run_replay(asked, desk.home / "again", kept=False).run
+    again = run_replay(asked, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
     # The test can fail: who reads what is kept is told the stale answer.

@@ -184,7 +184,7 @@ def test_a_recording_without_any_memory_does_not_take_the_grades_of_the_others_a
 def test_recorded_labels_without_any_recorded_are_an_error_that_names_the_way_out() -> None:
     with pytest.raises(UnusableInput) as refused:
         choose_labels("recorded", [conversation(2)], 0.1, 0.6, 0)
-    assert "grades no memory" in str(refused.value)
+    assert "memories without labels" in str(refused.value)
     assert "--labels sampled" in str(refused.value)
 
 

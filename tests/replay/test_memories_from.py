@@ -129,7 +129,7 @@ def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Wri
     assert [memory.label for memory in stored.memories] == [must, nice, must, "unknown", "unknown", must]
     assert stored.notes == (
         f"{path}: rows without a label, which count as unknown: 2",
-        f"{path}: labels that the engine does not know, replaced by that of the score: 1",
+        f"{path}: labels unknown to the engine, replaced by that of the score: 1",
     )
 
 
@@ -138,7 +138,7 @@ def test_rows_that_nobody_stored_stay_out_of_the_pool(write: Write) -> None:
     stored = read_stored(path)
     assert [memory.key for memory in stored.memories] == [uuid(1)]
     assert stored.notes == (
-        f"{path}: working-set rows, which the engine makes itself, kept out of the pool: 1",
+        f"{path}: working-set rows left out, because the engine builds them itself: 1",
         f"{path}: rows without a text left out: 1",
     )
 
@@ -174,7 +174,7 @@ def test_an_export_may_be_one_json_value(write: Write, shape: Callable[[list[Row
 def test_the_recordings_own_memories_are_set_aside_with_a_note(write: Write) -> None:
     placed = with_stored(library(5000, own=2), read_stored(write([row(1)])))
     assert (placed.memories, [memory.key for memory in placed.recordings[0].memories]) == ("stored", [uuid(1)])
-    assert placed.golden.notes == ("c: its own 2 memories are set aside",)
+    assert placed.golden.notes == ("c: its own 2 memories are ignored",)
 
 
 def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> None:
@@ -201,7 +201,7 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
         ([row(1, createdAt="2026")], ":1: field 'createdAt': expected milliseconds since 1970, found a string"),
         ([row(1, createdAt=float("nan"))], ":1: field 'createdAt': expected milliseconds since 1970"),
         ([row(1, hard_rule="yes")], ":1: field 'hard_rule': expected true or false, found a string"),
-        ([], ": holds no memory that could be recalled"),
+        ([], ": holds no memory with a text"),
     ],
 )
 def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
@@ -220,10 +220,10 @@ def test_another_json_value_is_refused(write: Write, value: Any) -> None:
 def test_a_folder_without_such_a_table_is_refused(tmp_path: Path, table: Write) -> None:
     with pytest.raises(UnusableInput, match="nowhere: no such LanceDB folder or export file"):
         read_stored(tmp_path / "nowhere")
-    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+    with pytest.raises(UnusableInput, match="is not a LanceDB folder with a table 'memories'"):
         read_stored(tmp_path)
     folder = table([row(1)], "others")
-    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+    with pytest.raises(UnusableInput, match="is not a LanceDB folder with a table 'memories'"):
         read_stored(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["others.lance"]
 
@@ -232,7 +232,7 @@ def test_a_table_named_itself_tells_which_folder_to_give(table: Write) -> None:
     folder = table([row(1)])
     with pytest.raises(UnusableInput) as caught:
         read_stored(folder / "memories.lance")
-    assert str(caught.value).endswith(f"; give the folder that holds it, {folder}")
+    assert str(caught.value).endswith(f"; give the folder that contains it, {folder}")
 
 
 def test_a_table_without_a_column_that_a_memory_needs_is_refused(table: Write) -> None:
@@ -281,13 +281,13 @@ def test_a_table_of_memory_lancedb_is_read_with_defaults_and_notes(table: Write)
     ]
     assert {(one.scope, one.trust) for one in stored.memories} == {("global", "unknown")}
     searched = (
-        "rows in which the plugin itself would find nothing until they are imported with memory_import, for its "
+        "rows that the plugin itself could not search until they are imported with memory_import, because its "
         "searches need importance_label and scope"
     )
     assert stored.notes == (
         f"{folder}: label taken from the importance in rows without an importance_label: 2",
-        f"{folder}: scope taken to be global in rows without a scope: 2",
-        f"{folder}: trust_tier taken to be unknown in rows without a trust_tier: 2",
+        f"{folder}: scope set to global in rows without a scope: 2",
+        f"{folder}: trust_tier set to unknown in rows without a trust_tier: 2",
         f"{folder}: {searched}: 2",
     )
 

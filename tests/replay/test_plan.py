@@ -45,7 +45,7 @@ def garden(desk: Any) -> Any:
         ({"depth": 0}, "depth 0"),
         ({"limit": 0}, "limit 0"),
         ({"limit": -1}, "limit -1"),
-        ({"conversation": ("cellar",)}, "no conversation 'cellar'; there are: garden, kitchen"),
+        ({"conversation": ("cellar",)}, "no conversation 'cellar'; known: garden, kitchen"),
         ({"memories": "turns"}, "has no memories 'turns'; it has: recorded"),
         ({"format": "csv"}, "unknown format 'csv'"),
         ({"profile": "downstream"}, "unknown profile 'downstream'; known: seed, upstream"),

@@ -141,7 +141,7 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
         ("--recordings", replace(pool, recordings="x")),
         ("--memories-from", replace(pool, memories_from="x")),
     ):
-        with pytest.raises(UnusableInput, match=f"x: what was pooled is not there; {option} says"):
+        with pytest.raises(UnusableInput, match=f"x: not found, but the pool was made from it; {option} says"):
             material(gone)
     rows[0]["text"] = "Another"
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")
@@ -164,6 +164,6 @@ def test_what_recall_passes_over_is_pooled_only_by_name(tmp_path: Path) -> None:
     told: list[str] = []
     found = make_pool(asked, 1, Chosen(number=9), told.append)
     assert [turn.turn for turn in found.turns] == ["pets/s1/t3", "pets/s1/t5"]
-    assert [line for line in told if line.startswith("not drawn from: 3 user turns that recall passes over")]
+    assert [line for line in told if line.startswith("not sampled: 3 user turns that recall passes over")]
     named = make_pool(asked, 1, Chosen(keys=("pets/s1/t2",)), told.append)
     assert [turn.turn for turn in named.turns] == ["pets/s1/t2"]

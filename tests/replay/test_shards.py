@@ -128,8 +128,8 @@ def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ([0, 2], r"shards are missing: 2/3; name all 3"),
-        ([1], r"shards are missing: 1/3, 3/3; name all 3"),
+        ([0, 2], r"shards are missing: 2/3; give all 3"),
+        ([1], r"shards are missing: 1/3, 3/3; give all 3"),
         ([0, 1, 2, 1], r"shard2: is shard 2/3, and so is .*shard2"),
     ],
 )
@@ -144,12 +144,12 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
     first, second, third = shards(talk)
     out = talk.home / "merged"
     talk.run(out="whole")
-    with pytest.raises(UnusableInput, match="whole: is a whole run, not a shard of one"):
+    with pytest.raises(UnusableInput, match="whole: is a complete run, not a shard"):
         merge(out, [first, talk.home / "whole"])
     with pytest.raises(NotARun, match="nothing: no such run directory"):
         merge(out, [first, talk.home / "nothing"])
     run_replay(talk.request(depth=7), talk.home / "deep", shard=Shard(2, 3))
-    with pytest.raises(UnusableInput, match=r"deep: is of another run than .*shard1: other depth"):
+    with pytest.raises(UnusableInput, match=r"deep: belongs to another run than .*shard1: other depth"):
         merge(out, [first, talk.home / "deep", third])
     run_replay(talk.request(), talk.home / "half", shard=Shard(2, 2))
     with pytest.raises(UnusableInput, match=r"half: is shard 2/2, but .*shard1 is shard 1/3"):
@@ -195,7 +195,7 @@ def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any, resea
     table = read_table(receipts)
     receipts.write_bytes(table_bytes(table.replace_schema_metadata({"kind": "another"})))
     resealed(folders[1])
-    with pytest.raises(UnusableInput, match=f"{receipts.name}: is there already and differs from the shard's"):
+    with pytest.raises(UnusableInput, match=f"{receipts.name}: is exists already and differs from the shard's"):
         merge(out, folders)
     golden = folders[2] / "golden.jsonl"
     golden.write_bytes(golden.read_bytes()[:-20])
@@ -212,7 +212,9 @@ def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any, resealed: C
     heard: list[str] = []
     merged = merge(talk.home / "merged", folders, heard.append)
     machine = open_run(folders[0]).manifest.environment.machine
-    assert merged.notes == (f"{folders[1]}: was made elsewhere than {folders[0]}: machine {machine} -> m68k",)
+    assert merged.notes == (
+        f"{folders[1]}: was made in another environment than {folders[0]}: machine {machine} -> m68k",
+    )
     assert heard[0] == merged.notes[0]
     assert merged.run.manifest.environment == open_run(folders[0]).manifest.environment
 
@@ -229,7 +231,7 @@ def test_shards_of_two_engines_are_no_one_run(
 ) -> None:
     folders = shards(talk, 2)
     resealed(folders[1], lambda manifest: change(manifest["environment"]))
-    with pytest.raises(UnusableInput, match=f"shard2: was made on another {told} than .*replay one of them again"):
+    with pytest.raises(UnusableInput, match=f"shard2: was made with another {told} than .*replay one of them again"):
         merge(talk.home / "merged", folders)
     assert not (talk.home / "merged").exists()
 

@@ -74,7 +74,7 @@ def replay(tmp_path: Path) -> Replay:
             max_items=3,
             embedder="hashing",
         )
-        runs = [run_replay(asked, place / f"run{time}", kept=kept).run for time in range(again)]
+        runs = [run_replay(asked, place / f"run{time}", use_cache=kept).run for time in range(again)]
         assert len({one.receipts("c").read_bytes() for one in runs}) == 1
         return sorted(read_table(runs[0].receipts("c")).to_pylist(), key=lambda one: one["seq"])
 

@@ -132,8 +132,11 @@ class _Other(HashingEmbedder):
 @pytest.mark.parametrize(
     ("dimension", "said"),
     [
-        (64, "5 of 5 stored vectors are not those of another (least cosine"),
-        (65, "its vectors have 64 numbers, and those of another 65; name the embedder that made them with --embedder"),
+        (64, "5 of 5 stored vectors differ from those of another (lowest cosine"),
+        (
+            65,
+            "its vectors have 64 numbers, but those of another have 65; name the embedder that made them",
+        ),
     ],
 )
 def test_vectors_of_another_embedder_are_refused(
@@ -155,7 +158,7 @@ def test_a_table_of_zeros_alone_is_refused(asked: Desk) -> None:
 
 
 def test_stored_vectors_need_a_store_and_a_known_word(asked: Desk) -> None:
-    with pytest.raises(UnusableInput, match="vectors stored: needs a store to take them from; name one with --mem"):
+    with pytest.raises(UnusableInput, match="vectors stored: needs a store; name one with --mem"):
         make_plan(asked.request("vector", vectors="stored"))
     with pytest.raises(UnusableInput, match="unknown vectors 'kept'; known: embed, stored"):
         make_plan(asked.request("vector", vectors="kept"))
@@ -213,7 +216,7 @@ def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls:
     paths = [_export(tmp_path, rows), Path(_table(tmp_path / "db", rows))]
     if vectors and len(nulls) == 8:
         for path in paths:
-            with pytest.raises(UnusableInput, match="its rows hold no field 'vector'"):
+            with pytest.raises(UnusableInput, match="its rows have no field 'vector'"):
                 read_stored(path, vectors=True)
         return
     one, other = (read_stored(path, vectors=vectors) for path in paths)
@@ -226,7 +229,7 @@ def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls:
 
 def test_an_export_without_vectors_is_told_as_such(tmp_path: Path) -> None:
     path = _export(tmp_path, [{name: row[name] for name in row if name != "vector"} for row in _rows()])
-    with pytest.raises(UnusableInput, match="its rows hold no field 'vector'; --vectors stored takes a LanceDB folder"):
+    with pytest.raises(UnusableInput, match="its rows have no field 'vector'; --vectors stored needs a LanceDB folder"):
         read_stored(path, vectors=True)
 
 

@@ -106,8 +106,8 @@ def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
         "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
-        "categories detected; store lancedb; own configuration of mine; at most 6 items asked for; migrated from schema 3, "
-        "digests taken then; not complete"
+        "categories detected; store lancedb; own configuration of mine; at most 6 items asked for; "
+        "migrated from schema 3, digests taken then; not complete"
     )
 
 

@@ -87,7 +87,7 @@ def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
         (lambda one: one.update(schema_version=9), "schema_version 9; this version migrates schema 3"),
         (lambda one: one.update(schema_version=None), "schema_version None"),
         (lambda one: one.update(kind="lab.other"), "is not the manifest of a run"),
-        (lambda one: one.update(status="started"), "is not finished; finish it with the version that made it"),
+        (lambda one: one.update(status="started"), "is not finished; finish it with the version that started it"),
         (lambda one: one["resolved"]["arms"][0].pop("config"), r"arms\[0\]: has no field 'config'"),
         (lambda one: one["resolved"].pop("labels"), "resolved: has no field 'labels'"),
     ],

@@ -37,7 +37,7 @@ def main(plan: Path) -> int:
         from lab.replay.run import run_replay
 
         for one in asked["replays"]:
-            outcome = run_replay(ReplayRequest.of_manifest(one["asked"]), Path(one["out"]), kept=False)
+            outcome = run_replay(ReplayRequest.of_manifest(one["asked"]), Path(one["out"]), use_cache=False)
             if outcome.failures:
                 # Words of an error may hold a text; its kind does not.
                 return _failed(outcome.failures[0]["reason"].partition(":")[0])
