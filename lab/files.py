@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.formatting import free_of_credentials
 from lab.shape import named
-from lab.words import free_of_credentials
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
@@ -211,7 +211,7 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
+def write_atomically(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
     """Write ``data`` through :func:`whole_file`."""
     with whole_file(path, lasting=lasting, private=private) as part:
         part.write_bytes(data)

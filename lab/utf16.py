@@ -1,4 +1,4 @@
-"""Lengths and cuts of texts in UTF-16 code units, as JavaScript counts them (spec 0.5)."""
+"""Lengths and cuts of texts in UTF-16 code units, as JavaScript counts them (E-3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE = 1 << 18
 HALF = re.compile("[\ud800-\udfff]")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
-# JavaScript's white space (spec 0.5): not quite Python's.
+# JavaScript's white space (E-3): not quite Python's.
 WHITESPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.words import milliseconds
+from lab.formatting import milliseconds
 
 MEGA = 1e6
 # A stage whose share of the turn is less is left to latency.json.

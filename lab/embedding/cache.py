@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.embedding.chunks import Chunk, read_chunk, write_chunk
 from lab.errors import CannotMeasure
-from lab.files import dump_json, private_folder, write_whole
+from lab.files import dump_json, private_folder, write_atomically
 from lab.utf16 import utf8_pieces
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class ChunkCache:
         import pyarrow as pa
 
         if self.about is not None and not (self.folder / ABOUT).exists():
-            write_whole(self.folder / ABOUT, dump_json(self.about), private=True)
+            write_atomically(self.folder / ABOUT, dump_json(self.about), private=True)
         together = [text for some, _ in parts for text in some]
         order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
         texts = [together[at] for at in order]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.latency.asked import NEVER, LatencyAsked
 from lab.latency.bench import Sample
 from lab.latency.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
+from lab.latency.request import NEVER, LatencyRequest
 from lab.latency.run import Folder
 from lab.latency.schedule import BLOCK
 from lab.latency.turns import TOTAL
@@ -21,7 +21,7 @@ WORDS = (
 )
 
 
-def summarise(asked: LatencyAsked, folder: Folder, cells: Sequence[Measured]) -> dict[str, Any]:
+def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) -> dict[str, Any]:
     """Everything that was measured, as plain values: what ``latency.json`` holds."""
     samples = [one for cell in cells for one in cell.samples]
     sizes = [cell for cell in cells if "real" in cell.about]

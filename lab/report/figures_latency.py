@@ -7,8 +7,8 @@ from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import milliseconds
 from lab.report.style import COLOURS, styled, subplots
-from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

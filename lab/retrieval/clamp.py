@@ -1,4 +1,4 @@
-"""How much of a text is embedded (spec 14.1): its head, a mark, and its tail. Stored texts are never clamped."""
+"""How much of a text is embedded (E-50): its head, a mark, and its tail. Stored texts are never clamped."""
 
 from __future__ import annotations
 

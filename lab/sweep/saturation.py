@@ -22,7 +22,7 @@ from lab.measures.repetition import selections_of
 from lab.processes import helpers
 from lab.recordings.model import LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.row import Row
 from lab.runs.tables import write_table
@@ -99,7 +99,7 @@ def saturation(
     Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
     :class:`UnusableInput` for recordings without gold.
     """
-    asked = Asked(
+    asked = ReplayRequest(
         str(path),
         format_name,
         (*policies(), *REFERENCES),
@@ -183,7 +183,7 @@ def _replayed(plan: Plan, play: Play) -> dict[str, list[list[str]]]:
     for answered in replay(play, plan.arms, infos=plan.infos):
         recall = answered.recall
         if answered.failure:
-            raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")
+            raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         chosen[answered.arm].append([item.id for item in recall.items[: recall.injected]])
     return chosen
 
@@ -194,11 +194,11 @@ def _tallies(selected: Sequence[Selected], play: Play) -> dict[Key, Tally]:
 
     known = {memory.key: memory for memory in play.memories}
     judged = [
-        (place, moment.probe.grades, [key for key in moment.probe.grades if known[key].is_visible_at(moment.seq)])
-        for place, moment in enumerate(play.moments)
-        if moment.probe is not None and moment.probe.relevant
+        (place, point.probe.grades, [key for key in point.probe.grades if known[key].is_visible_at(point.seq)])
+        for place, point in enumerate(play.recall_points)
+        if point.probe is not None and point.probe.relevant
     ]
-    recalls = [place for place, moment in enumerate(play.moments) if moment.recalls]
+    recalls = [place for place, point in enumerate(play.recall_points) if point.recalls]
     injected = [one.injected[place] for one in selected for place, _, _ in judged]
     grades = [gold for _, gold, _ in judged] * len(selected)
     nice = [{key: 1 for key in gold if one.labels.get(key) == NICE} for one in selected for _, _, gold in judged]

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli.main import app
-from lab.shelf import golden_beside, recordings_at, shipped
+from lab.set_registry import golden_beside, recordings_at, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 Write = Callable[[Path, list[dict[str, Any]]], Path]
