@@ -222,6 +222,10 @@ def test_other_arguments_in_the_same_place_are_refused(
     (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
     with pytest.raises(UnusableInput, match="is no folder of this version's latency"):
         run_latency(asked, tmp_path / "run")
+    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"resolved": [1]}))
+    with pytest.raises(UnusableInput, match="field 'resolved': expected an object, found a list"):
+        run_latency(asked, tmp_path / "run")
 
 
 @pytest.mark.usefixtures("ran")  # which embeds: without vectors the fault would be this process's own
