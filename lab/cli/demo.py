@@ -16,7 +16,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
-from lab.words import counted, duration, interval, signed
+from lab.formatting import counted, duration, interval, signed
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
@@ -49,22 +49,22 @@ def demo(
     """
     from lab.compare.paired import compare_arms
     from lab.measures.score import headlines, score_and_write, summarise
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.report.build import build_report
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.shelf import DEMO, shipped
+    from lab.set_registry import DEMO, shipped
     from lab.sweep.saturation import saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
     others = {path.stem for path in recordings.glob("*.jsonl")} - set(DEMO)
     chosen = DEMO if others and not everything else ()
-    asked = Asked(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded", conversation=chosen)
+    request = ReplayRequest(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded", conversation=chosen)
     took: dict[str, float] = {}
     with _step("replay", took):
-        run = run_replay(asked, out, jobs=jobs, announce=announce).run
+        run = run_replay(request, out, jobs=jobs, announce=announce).run
     with _step("scores", took):
         scores = score_and_write(run)
         summary = summarise(scores, read_gold(run), run.arms)
@@ -90,10 +90,8 @@ def demo(
         )
         return
     emit_trial(reasons)
-    emit_folded(
-        f"{len(run.conversations)} hand-written conversations, {summary['arms']['none']['n']} probes with gold, "
-        "labels and scopes as recorded"
-    )
+    n = summary["arms"]["none"]["n"]
+    emit(f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded")
     first = headlines(run.cutoff)
     emit_table(
         ["arm", *first],

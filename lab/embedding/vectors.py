@@ -14,7 +14,7 @@ from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformer
 from lab.embedding.endpoint import EndpointEmbedder
 from lab.errors import InUse
 from lab.files import only_writer
-from lab.words import duration
+from lab.formatting import duration
 
 if TYPE_CHECKING:
     import numpy as np

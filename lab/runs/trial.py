@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.formatting import counted
 from lab.runs.directory import RunDirectory, failed_told
 from lab.runs.manifest import COMPLETE, Manifest
-from lab.shelf import DEMO
-from lab.words import counted
+from lab.set_registry import DEMO
 
 TITLE = "trial"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli.main import main
-from lab.shelf import DEMO, shipped
+from lab.set_registry import DEMO, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 STEPS = ["replay", "scores", "saturation", "report"]
@@ -48,9 +48,9 @@ def demo(
     """Runs the demo in this process over the set in ``tmp_path``, of which ``den`` and ``mill`` are on its list."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setattr("lab.shelf.DEMO", ("den", "mill"))
+    monkeypatch.setattr("lab.set_registry.DEMO", ("den", "mill"))
     monkeypatch.setattr("lab.runs.trial.DEMO", ("den", "mill"))
-    monkeypatch.setattr("lab.shelf.shipped", lambda kind, _: tmp_path / kind / "tiny")
+    monkeypatch.setattr("lab.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")
     make_set(tmp_path, "den", "mill")
 
     def run(*words: str) -> tuple[int, str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import re
 from pathlib import Path
 
 import pytest
 
 from lab.errors import UnusableInput
-from lab.gate.selftest.faults import PACKAGE, Edit, Fault, apply, edited, read_faults, shipped_faults
+from lab.gate.selftest.faults import PACKAGE, Fault, apply, change, edited, read_faults, shipped_faults
 from lab.gate.selftest.patch import read_patch
 
 FUSE = "retrieval/fusion.py"
+FUSION = "lab.retrieval.fusion"
+FAULT = f"[[fault]]\nname = 'a'\nabout = 'a'\nin = '{FUSION}'\nchange = 'K ='\nto = '1'\n"
 
 
 def test_every_shipped_fault_still_applies_and_compiles() -> None:
@@ -31,17 +35,17 @@ def test_shipped_faults_have_names_of_their_own_and_touch_every_part_of_recall()
     touched = {Path(file).name for fault in faults for file in fault.files}
     assert touched >= {
         *("tier_quota.py", "tier_first.py", "tiers.py", "memory.py", "fusion.py", "exact.py", "lance.py", "bm25.py"),
-        *("repeat.py", "hot_lane.py", "exact_hit.py", "score.py", "backbone.py", "near_duplicate.py", "todo.py"),
+        *("repeat.py", "hot_lane.py", "exact_hit.py", "score.py", "working_set.py", "near_duplicate.py", "todo.py"),
         *("trivial.py", "scope.py", "scoped.py", "wrap.py", "budget.py", "loop.py", "working_set.py", "retrieve.py"),
     }
 
 
-def test_an_edit_changes_a_copy_and_leaves_the_lab_alone(tmp_path: Path) -> None:
+def test_apply_changes_a_copy_and_refuses_the_lab(tmp_path: Path) -> None:
     copy = tmp_path / FUSE
     copy.parent.mkdir(parents=True)
     copy.write_text((PACKAGE / FUSE).read_text("utf-8"), "utf-8")
     before = (PACKAGE / FUSE).read_bytes()
-    fault = Fault("k", "k", (Edit(FUSE, "K = 60", "K = 10"),))
+    fault = Fault("k", "k", (change(FUSION, "K =", "10"),))
     apply(tmp_path, fault)
     assert "K = 10" in copy.read_text("utf-8")
     assert (PACKAGE / FUSE).read_bytes() == before
@@ -49,16 +53,59 @@ def test_an_edit_changes_a_copy_and_leaves_the_lab_alone(tmp_path: Path) -> None
         apply(PACKAGE, fault)
 
 
+SOURCE = """
+LOW, HIGH = 1, 2
+class Scale:
+    top: int = 3
+    def at(self, place):
+        'Docs.'
+        step = place + 1
+        def inner(one):
+            return (place  +  1) * one
+        if place > 9: return step
+        # The name of a parameter is no occurrence of it.
+        self.place = inner(place + 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("within", "what", "to", "old", "new"),
+    [
+        ("", "LOW,HIGH =", "it[::-1]", "LOW, HIGH = 1, 2", "LOW, HIGH = (1, 2)[::-1]"),
+        (":Scale", "top =", "it + it", "top: int = 3", "top: int = 3 + 3"),
+        (":Scale.at", "step =", "0", "step = place + 1", "step = 0"),
+        (":Scale.at", "self.place =", "None", "self.place = inner(place + 1)", "self.place = None"),
+        (":Scale.at", "return", "-it", "return step", "return -step"),
+        (":Scale.at", "start", "place -= 1", "'Docs.'", "place -= 1; 'Docs.'"),
+        (":Scale.at.inner", "( place + 1 )", "it - one", "place  +  1", "place + 1 - one"),
+        (":Scale.at", "place > 9", "not it", "place > 9", "not place > 9"),
+    ],
+)
+def test_a_change_is_made_where_it_is_named_and_nowhere_else(
+    within: str, what: str, to: str, old: str, new: str
+) -> None:
+    assert SOURCE.count(old) == 1
+    found = change(f"lab.any{within}", what, to).change(SOURCE)
+    assert found == ast.unparse(ast.parse(SOURCE.replace(old, new)))
+
+
+def test_an_expression_is_changed_wherever_it_occurs_outside_nested_functions() -> None:
+    found = change("lab.any:Scale.at", "place + 1", "it + 1").change(SOURCE)
+    assert found.count("place + 1 + 1") == 2
+    assert "(place + 1) * one" in found
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("fault = 1", r"expected \[\[fault\]\] tables"),
         ("x = ", "not TOML"),
-        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"', "after: expected text"),
-        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"\nafter = "x"', "are the same"),
-        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefor = "x"\nafter = "y"', "unknown key 'befor'"),
-        ('[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nedits = []', "say it one way"),
-        (2 * '[[fault]]\nname = "a"\nabout = "a"\nfile = "f"\nbefore = "x"\nafter = "y"\n', "two faults are named 'a'"),
+        (FAULT.replace("to = '1'", ""), "fault 1: to: expected text"),
+        (FAULT.replace("change", "chang"), "unknown key 'chang'"),
+        (FAULT.replace("K =", "K +"), "this is not Python: K +"),
+        (FAULT.replace("'1'", "'1 +'"), "this is not Python"),
+        (FAULT.replace("lab.retrieval.fusion", "../lab"), "expected lab.MODULE or lab.MODULE:FUNCTION"),
+        (2 * FAULT, "two faults are named 'a'"),
     ],
 )
 def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
@@ -69,19 +116,18 @@ def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize(
-    ("edit", "told"),
+    ("within", "what", "told"),
     [
-        (Edit(FUSE, "there is no such text", "x"), "has its text 0 times"),
-        (Edit(FUSE, "rank", "x"), r"has its text \d\d+ times"),
-        (Edit("engine/nowhere.py", "x", "y"), r"no file engine/nowhere\.py"),
-        (Edit("../README.md", "x", "y"), "no path inside the package"),
-        (Edit("/etc/hosts", "x", "y"), "no path inside the package"),
-        (Edit(FUSE, "", "y"), "is there already"),
+        (FUSION, "NOWHERE =", f"{FUSION} has 'NOWHERE =' 0 times"),
+        (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times, and must have it"),
+        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times, and must have it once"),
+        (f"{FUSION}:melt", "return", f"there is no {FUSION}:melt"),
+        ("lab.engine.nowhere", "K =", "there is no module lab.engine.nowhere"),
     ],
 )
-def test_an_edit_that_does_not_apply_says_why(edit: Edit, told: str) -> None:
-    with pytest.raises(UnusableInput, match=told):
-        edited(PACKAGE, Fault("mine", "mine", (edit,)))
+def test_a_change_that_does_not_apply_says_why(within: str, what: str, told: str) -> None:
+    with pytest.raises(UnusableInput, match=f"fault 'mine' does not apply: .*{re.escape(told)}"):
+        edited(PACKAGE, Fault("mine", "mine", (change(within, what, "1"),)))
 
 
 def _patch(path: Path, change: str, *, name: str = f"lab/{FUSE}", context: int = 3) -> Path:

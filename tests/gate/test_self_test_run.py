@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import Swapped, draw_labels
-from lab.gate.selftest.faults import Edit, Fault, shipped_faults
+from lab.gate.selftest.draws import Swapped, sample_labels
+from lab.gate.selftest.faults import Fault, change, shipped_faults
 from lab.gate.selftest.replays import Replay, shipped_replays
 from lab.gate.selftest.run import Report, self_test
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
 from lab.gate.selftest.workshop import Workshop
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.shelf import shipped
+from lab.set_registry import shipped
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
-FUSE = "retrieval/fusion.py"
+FUSION = "lab.retrieval.fusion"
 UNSEEN = Fault(
-    "unseen",
-    "A tool is called otherwise.",
-    (Edit("systems/openclaw/tools/recall.py", "from __future__", "from  __future__"),),
+    "unseen", "Nothing, unseen.", (change("lab.systems.openclaw.tools.recall:memory_recall", "start", "pass"),)
 )
-SAME = Fault("same", "A comment.", (Edit(FUSE, "K = 60", "K = 60  # as ever"),), equivalent="it is a comment")
-UNNOTED = Fault("unnoted", "A comment that nobody noted.", (Edit(FUSE, "K = 60", "K = 60  # still"),))
+SAME = Fault(
+    "same", "A number spelt otherwise.", (change(FUSION, "K =", "it + 0"),), equivalent="it is the same number"
+)
+UNNOTED = Fault("unnoted", "The same, and nobody noted it.", (change(FUSION, "K =", "0 + it"),))
 
 
 def _traps(conversations: tuple[str, ...] = ("kiln-room",)) -> Replay:
-    asked = Asked(
+    asked = ReplayRequest(
         str(shipped("datasets", "traps")),
         "lab",
         ARMS,
@@ -76,7 +76,7 @@ def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Rep
     assert report.kill_rate == 5 / 7
     assert not report.passed
     assert [one.why for one in report.survivors] == [
-        "Equivalent: it is a comment",
+        "Equivalent: it is the same number",
         "No reason is known.",
         "No replay loads systems/openclaw/tools/recall.py.",
     ]
@@ -96,20 +96,16 @@ def test_draws_can_fail_where_a_policy_is_careless_and_are_the_same_every_time(t
     # One guard of nothing, at the level of a coin.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
     careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.5)
-    found = draw_labels(clean, [pair], careless, 40, 1)
+    found = sample_labels(clean, [pair], careless, 40, 1)
     assert 0 < found.failed <= 40
-    assert found == draw_labels(clean, [pair], careless, 40, 1)
-    assert found != draw_labels(clean, [pair], careless, 40, 2)
+    assert found == sample_labels(clean, [pair], careless, 40, 1)
+    assert found != sample_labels(clean, [pair], careless, 40, 2)
 
 
 def test_a_fault_that_hangs_is_ended(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, [_traps()], 3)
     workshop.set_up(lambda _: None)
-    forever = Fault(
-        "forever",
-        "It never ends.",
-        (Edit(FUSE, "    fts, vec = lanes.fts", "    while True: pass\n    fts, vec = lanes.fts"),),
-    )
+    forever = Fault("forever", "It never ends.", (change(f"{FUSION}:fuse", "start", "while True: pass"),))
     ended = workshop.replay("forever", forever, workshop.replays, tmp_path / "out")
     assert ended.problem in ("not done after 3 s", "ended with -24")
     assert not (tmp_path / "copies" / "forever").exists()

@@ -23,7 +23,7 @@ from lab.replay.embedders import config_note, embedder_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.manifest import ArmRecord
+from lab.systems.contract import ArmInfo
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
 from lab.systems.openclaw.config.table import PLUGIN, Knob, Section
 from tests.replay.conftest import Desk
@@ -64,12 +64,12 @@ def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
     assert model.default == EMBEDDER
 
 
-def _arm(name: str, named: str | None = None) -> ArmRecord:
-    return ArmRecord(name, "engine", 6, 6, {}, embedder=named)
+def _arm(name: str, named: str | None = None) -> ArmInfo:
+    return ArmInfo(name, "engine", 6, 6, {}, embedder=named)
 
 
 def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs(ran: RunDirectory) -> None:
-    def notes(used: str, arms: Sequence[ArmRecord], of: Sequence[str] | None = None) -> tuple[str, ...]:
+    def notes(used: str, arms: Sequence[ArmInfo], of: Sequence[str] | None = None) -> tuple[str, ...]:
         resolved = replace(ran.manifest.resolved, embedder={"model": used}, arms=tuple(arms))
         return embedder_notes(resolved, of)
 
@@ -110,11 +110,11 @@ def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirec
 
 
 def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
     heard: list[str] = []
-    run_replay(Asked.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
+    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
     assert heard[0] == NOTE
 
 

@@ -1,42 +1,54 @@
-"""Named faults: edits of the engine's source, as TOML has them.
+"""Named faults: one small change each to a function or a constant of the engine, in TOML.
 
 ::
 
     [[fault]]
     name = "nice-floor-dropped"
-    about = "No place is kept for nice memories."
-    file = "systems/openclaw/select/tier_quota.py"      # in the package
-    before = 'min(quota.nice_min, limit, size.get("nice", 0))'      # stands there exactly once
-    after = "0"
+    about = "No place is reserved for nice memories."
+    in = "lab.systems.openclaw.select.tier_quota:tier_quota_v1"
+    change = "nice ="
+    to = "0"
 
-A fault of several edits has ``edits = [{file = …, before = …, after = …}, …]`` instead. ``equivalent`` says why a
-fault that changes nothing on the shipped sets changes nothing there.
+``in`` names a module and, after a colon, one of its functions, methods or classes (``Class.method``, ``outer.inner``).
+Without a colon the module's own statements are changed. ``change`` says what ``to`` replaces:
+
+* ``NAME =``: the value that one statement assigns to a name;
+* ``return``: the value of the only ``return``;
+* ``start``: nothing; the statements in ``to`` are put before those of the function;
+* anything else is an expression, which is replaced wherever it occurs.
+
+In ``to``, ``it`` stands for the code that is replaced. Code is compared as a syntax tree, so formatting, comments and
+docstrings do not matter. A nested function is changed only where ``in`` names it. ``equivalent`` says why a fault that
+changes nothing on the shipped sets changes nothing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import lab
 from lab.errors import UnusableInput
-from lab.files import read_toml, write_whole
+from lab.files import read_toml, write_atomically
 from lab.shape import named, only_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
-_EDIT = ("file", "before", "after")
-_FAULT = ("name", "about", "edits", "equivalent", *_EDIT)
+_FAULT = ("name", "about", "in", "change", "to", "equivalent")
+_PLACE = re.compile(r"lab((?:\.\w+)+)(?::(\w+(?:\.\w+)*))?")
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Edit(NamedTuple):
-    """A text of one file of the package, and what takes its place; an empty ``before`` makes a new file."""
+    """A file of the package, and the function that makes its new text of the old one, empty for a new file."""
 
     file: str
-    before: str
-    after: str
+    change: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +93,17 @@ def require_distinct(faults: Sequence[Fault]) -> None:
 
 
 def edited(package: Path, fault: Fault) -> dict[str, str]:
-    """The files of a package as a fault leaves them, by their names in it.
+    """Return the changed files of a package by their paths in it.
 
-    Raises :class:`UnusableInput` where an edit does not apply: its text must stand in its file exactly once.
+    Raises :class:`UnusableInput` where a change does not apply.
     """
     texts: dict[str, str] = {}
     for edit in fault.edits:
-        path = _inside(package, edit.file, fault)
-        if not edit.before:
-            if path.exists() or edit.file in texts:
-                raise UnusableInput(f"fault {fault.name!r}: {edit.file} is to be a new file, and is there already")
-            texts[edit.file] = edit.after
-            continue
-        if edit.file not in texts and not path.is_file():
-            raise UnusableInput(f"fault {fault.name!r}: the package has no file {edit.file}")
-        text = texts.get(edit.file) or path.read_text("utf-8")
-        count = text.count(edit.before)
-        if count != 1:
-            raise UnusableInput(
-                f"fault {fault.name!r} does not apply: {edit.file} has its text {count} times, and must have it once: "
-                f"{edit.before.strip().splitlines()[0]}"
-            )
-        texts[edit.file] = text.replace(edit.before, edit.after)
+        path = package / edit.file
+        try:
+            texts[edit.file] = edit.change(path.read_text("utf-8") if path.is_file() else "")
+        except UnusableInput as error:
+            raise UnusableInput(f"fault {fault.name!r} does not apply: {error}") from None
     return texts
 
 
@@ -111,46 +112,92 @@ def apply(package: Path, fault: Fault) -> None:
     if package.resolve() == PACKAGE:
         raise UnusableInput(f"{package}: is the lab itself; faults are applied to copies alone")
     for name, text in edited(package, fault).items():
-        write_whole(package / name, text.encode())
+        write_atomically(package / name, text.encode())
         # Compiled code is found by size and second of its source, and an edit may change neither.
         for compiled in (package / name).parent.glob(f"__pycache__/{Path(name).stem}.*.pyc"):
             compiled.unlink()
 
 
-def _inside(package: Path, file: str, fault: Fault) -> Path:
-    pure = PurePosixPath(file)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise UnusableInput(f"fault {fault.name!r}: {file}: is no path inside the package")
-    return package / pure
+def change(within: str, what: str, to: str) -> Edit:
+    """Return the edit that the keys ``in``, ``change`` and ``to`` describe; raise :class:`UnusableInput` for others."""
+    place = _PLACE.fullmatch(within)
+    if place is None:
+        raise UnusableInput(f"in: expected lab.MODULE or lab.MODULE:FUNCTION, found {within!r}")
+    try:
+        wanted = what if what in ("start", "return") else _unformatted(what)
+        ast.parse(to, mode="exec" if what == "start" else "eval")
+    except SyntaxError as error:
+        raise UnusableInput(f"change, to: this is not Python: {error.text}") from None
+    return Edit(place[1][1:].replace(".", "/") + ".py", partial(_changed, within, place[2], wanted, to))
+
+
+def _changed(within: str, name: str | None, wanted: str, to: str, text: str) -> str:
+    """Return the source of a module after a change, without comments."""
+    if not text:
+        raise UnusableInput(f"there is no module {within.partition(':')[0]}")
+    tree = ast.parse(text)
+    scope: ast.Module | _Definition = tree
+    for part in name.split(".") if name else ():
+        found = next((one for one in ast.walk(scope) if isinstance(one, _Definition) and one.name == part), None)
+        if found is None:
+            raise UnusableInput(f"there is no {within}")
+        scope = found
+    if wanted == "start":
+        scope.body[:0] = ast.parse(to).body
+    else:
+        swap = _Swap(wanted, lambda old: _Swap("it", lambda _: old).visit(ast.parse(to, mode="eval").body))
+        swap.generic_visit(scope)
+        most = 1 if wanted == "return" or wanted.endswith(" = 0") else swap.count
+        if not 1 <= swap.count <= most:
+            raise UnusableInput(f"{within} has {wanted.removesuffix(' 0')!r} {swap.count} times, and must have it once")
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+class _Swap(ast.NodeTransformer):
+    """Replaces code outside nested definitions, and counts how often."""
+
+    def __init__(self, wanted: str, new: Callable[[ast.expr], ast.expr]) -> None:
+        self.count, self._wanted, self._new = 0, wanted, new
+
+    def visit(self, node: ast.AST) -> Any:
+        """Return what takes the place of a node."""
+        if isinstance(node, _Definition):
+            return node
+        if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) and node.value and _form(node) == self._wanted:
+            self.count += 1
+            node.value = self._new(node.value)
+            return node
+        if isinstance(node, ast.expr) and ast.unparse(node) == self._wanted:
+            self.count += 1
+            return self._new(node)
+        return self.generic_visit(node)
+
+
+def _form(node: ast.Return | ast.Assign | ast.AnnAssign) -> str:
+    """Return a statement in the form in which a fault names it."""
+    if isinstance(node, ast.Return):
+        return "return"
+    targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return ast.unparse(ast.Assign(targets, ast.Constant(0), lineno=0))
+
+
+def _unformatted(what: str) -> str:
+    return ast.unparse(ast.parse(f"{what} 0") if what.endswith("=") else ast.parse(what, mode="eval"))
 
 
 def _fault(value: Any, where: str, group: str) -> Fault:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
     only_keys(value, _FAULT, where)
-    several = value.get("edits")
-    if several is not None and any(key in value for key in _EDIT):
-        raise UnusableInput(f"{where}: has edits, and {', '.join(_EDIT)} beside them; say it one way")
-    if several is not None and (not isinstance(several, list) or not several):
-        raise UnusableInput(f"{where}: edits: expected a list of tables, found {named(several)}")
-    edits = [_edit(one, where) for one in several or [{key: value[key] for key in _EDIT if key in value}]]
+    name, about, within, what, to = (_text(value, key, where) for key in _FAULT[:5])
     why = value.get("equivalent")
     if why is not None and not isinstance(why, str):
         raise UnusableInput(f"{where}: equivalent: expected text, found {named(why)}")
-    return Fault(_text(value, "name", where), _text(value, "about", where), tuple(edits), group, why)
-
-
-def _edit(value: Any, where: str) -> Edit:
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
-    only_keys(value, _EDIT, where)
-    after = value.get("after")
-    if not isinstance(after, str):
-        raise UnusableInput(f"{where}: after: expected text, found {named(after)}")
-    before = _text(value, "before", where)
-    if before == after:
-        raise UnusableInput(f"{where}: before and after are the same")
-    return Edit(_text(value, "file", where), before, after)
+    try:
+        edit = change(within, what, to)
+    except UnusableInput as error:
+        raise UnusableInput(f"{where}: {error}") from None
+    return Fault(name, about, (edit,), group, why)
 
 
 def _text(value: Mapping[str, Any], key: str, where: str) -> str:

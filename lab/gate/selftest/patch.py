@@ -49,7 +49,7 @@ def read_patch(path: Path, package: Path) -> Fault:
 
 def _edit(name: str, package: Path, hunks: Sequence[Hunk], path: Path, *, is_new: bool) -> Edit:
     if is_new:
-        return Edit(name, "", "".join(hunks[0].after))
+        return _rewrite(name, "".join(hunks[0].after))
     source = package / name
     if not source.is_file():
         raise UnusableInput(f"{path}: the package has no file {name}")
@@ -68,7 +68,11 @@ def _edit(name: str, package: Path, hunks: Sequence[Hunk], path: Path, *, is_new
     changed = "".join(lines)
     if changed == text:
         raise UnusableInput(f"{path}: changes nothing in {name}")
-    return Edit(name, text, changed)
+    return _rewrite(name, changed)
+
+
+def _rewrite(name: str, text: str) -> Edit:
+    return Edit(name, lambda _: text)
 
 
 def _place(lines: Sequence[str], hunk: Hunk, wanted: int) -> int | None:
