@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
@@ -94,3 +95,15 @@ def test_demo_when_conversations_are_added_keeps_its_figures(
     everything = json.loads(demo("--json", "--all")[1])
     assert everything["run"] == "reports/demo-all"
     assert everything["scores"]["arms"]["none"]["n"] > after["scores"]["arms"]["none"]["n"]
+
+
+def test_demo_when_a_conversation_fails_ends_with_4(
+    demo: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        importlib.import_module("lab.replay.executors"), "run_task", lambda task: f"{task.conversation} is broken"
+    )
+    code, out, err = demo()
+    assert (code, out) == (4, "")
+    assert "den: failed: den is broken" in err
+    assert err.splitlines()[-1].startswith("error: ")
