@@ -167,20 +167,6 @@ def test_saturation_prints_its_points_and_writes_its_charts(
     assert (tmp_path / "sat" / "saturation.parquet").is_file()
 
 
-def test_the_demo_prints_its_scores_and_comparison(lab: Lab, tmp_path: Path) -> None:
-    """The real model over the shipped conversations: a quarter of a minute, more where no vectors are cached."""
-    done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert list(found) == ["run", "trial", "scores", "comparison", "files"]
-    assert (found["trial"], found["comparison"]["trial"]) == ([], [])
-    assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
-    hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
-    assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
-    assert found["comparison"]["differences"]["Success@6"]["n"] == 264
-    assert all((tmp_path / file).is_file() for file in found["files"])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

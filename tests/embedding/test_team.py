@@ -202,7 +202,7 @@ def test_prepare_tells_that_it_goes_on_while_nothing_is_done(
     assert [re.sub(r"\d+ s|\d+ a second", "n", said) for _, said in heard] == [
         "embedding 1 texts",
         "embedded 0 of 1 texts (n so far, in which the model is loaded)",
-        "embedded 1 of 1 texts (n)",
+        "embedded 1 of 1 texts in n (n)",
     ]
 
 

@@ -22,6 +22,7 @@ from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels, Migrated
 from lab.runs.trial import trial, trial_line
+from lab.set_registry import DEMO
 from lab.view.index import Index
 from lab.view.pages import Viewer
 from lab.view.recorded import Recorded
@@ -115,6 +116,11 @@ def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
     resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
     manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
     assert trial(manifest) == ()
+    demo, fewer = (
+        replace(manifest, asked={**manifest.asked, "limit": None, "conversation": list(names)})
+        for names in (DEMO, DEMO[1:])
+    )
+    assert (trial(demo), trial(fewer)) == ((), ("3 conversations, chosen by name",))
     assert trial_line(()) is None
 
 
