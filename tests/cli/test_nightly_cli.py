@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline bless`` as processes, a night and the next; what is read of them afterwards."""
+"""``lab nightly`` and ``lab baseline bless``, a night and the next; what is read of them afterwards."""
 
 from __future__ import annotations
 
