@@ -14,8 +14,15 @@ from lab.embedding.embedder import SentenceTransformerEmbedder
 
 HERE = Path(__file__).parent
 # Folders whose tests are of commands, pages and whole runs.
-SLOW = ("benchmarks", "cli", "docs", "mutants", "peers")
-BY_FIXTURE = {"browser": "browser", "installed": "process", "running": "process", "model": "model"}
+SLOW = ("benchmarks", "cli", "docs", "mutants", "nightly", "peers", "report", "sweep")
+# The shipped and the public recordings are replayed, which is no unit.
+BY_FIXTURE = {
+    **dict.fromkeys(("operators", "realmem", "locomo"), "slow"),
+    "browser": "browser",
+    "installed": "process",
+    "running": "process",
+    "model": "model",
+}
 # Which markers allow what.
 ALLOWED = {"process": {"slow", "process", "browser"}, "model": {"slow", "model"}}
 # What a run notes of its commit and its machine comes from these.

@@ -34,8 +34,6 @@ from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
 
-pytestmark = pytest.mark.slow
-
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]
 SCRIPT = "<script>alert(1)</script>"

@@ -20,8 +20,6 @@ from lab.sweep.sweep import sweep
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r'^```(\w+) title="(lab/systems/openclaw/select/[^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SCRIPT = """

@@ -18,8 +18,6 @@ from lab.runs.tables import read_table
 from lab.sweep.draws import SHARES
 from lab.sweep.saturation import Point, saturation, write_points
 
-pytestmark = pytest.mark.slow
-
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 SEEDS = 2
 

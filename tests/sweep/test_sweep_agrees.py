@@ -25,8 +25,6 @@ from lab.systems.openclaw.select.policies import MANY, POLICIES
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec
 
-pytestmark = pytest.mark.slow
-
 FAST = [name for name, policy in POLICIES.items() if policy in MANY]
 AXES: dict[str, list[Any]] = {
     "autoRecall.selectionMode": [*FAST, "tier_quota_v1", "tier_quota_v1"],
