@@ -1,4 +1,4 @@
-"""Writes the pages that say what the code says: verbs, measures, knobs, exit codes.
+"""Writes the pages that say what the code says: commands, measures, knobs, exit codes.
 
 ``python docs/generate.py`` from anywhere; a test fails where a page that is committed says something else.
 """
@@ -20,11 +20,11 @@ CLI = f"""# Commands
 
 {NOTE}
 
-Every verb has `--json` (one object on stdout, progress on stderr) and `--help`.
+Every command has `--json` (one object on stdout, progress on stderr) and `--help`.
 
 ## Exit codes
 
-What a verb ends with, and the exception of `lab.errors` behind it. A message is one line that says what is wrong,
+What a command ends with, and the exception of `lab.errors` behind it. A message is one line that says what is wrong,
 where, and what would mend it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3 inconclusive, 4
 error.
 """
@@ -49,8 +49,8 @@ nothing of the lab reads it ([what is told, and what is refused](../engine.md#no
 """
 
 
-def verbs() -> Iterator[tuple[str, Any, Any]]:
-    """Every verb with its command and the context of its help: ``gate judge``, ``replay``."""
+def commands() -> Iterator[tuple[str, Any, Any]]:
+    """Every command with its command and the context of its help: ``gate judge``, ``replay``."""
     import typer
 
     from lab.cli.main import app
@@ -67,12 +67,12 @@ def verbs() -> Iterator[tuple[str, Any, Any]]:
 
 
 def cli_page() -> str:
-    """Every verb: what it does, its arguments and options; what exit codes say."""
+    """Every command: what it does, its arguments and options; what exit codes say."""
     from lab.errors import LabError
 
     codes = [*_codes(LabError), ("0", "", "Done.")]
     lines = [CLI, _table(("code", "raised", "when"), codes, sort=True), ""]
-    for name, command, context in verbs():
+    for name, command, context in commands():
         lines += [f"## lab {name}", "", f"    {_usage(context)}", "", *_help(command.help or "")]
         records = [record for one in command.params if (record := one.get_help_record(context))]
         rows = [(f"`{' '.join(left.split())}`", " ".join(right.split())) for left, right in records]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lab.api import Options, Scored, compare, explain, judge, open_run, replay, report, score
     from lab.golden.read import read_golden
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Options": "lab.api",

@@ -1,4 +1,4 @@
-"""The lab from Python: a function a verb, of the same name, over the same code. Importing it loads nothing heavy.
+"""The lab from Python: a function a command, of the same name, over the same code. Importing it loads nothing heavy.
 
 ``read -> replay -> score -> compare -> judge -> report``; what a function returns, the next one takes. Every function
 raises the exceptions of :mod:`lab.errors`, whose exit codes the command line ends with.
@@ -80,17 +80,17 @@ def replay(
     from lab.errors import CannotMeasure
     from lab.notebook import Run
     from lab.recordings.readers import Library
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
     library = recordings if isinstance(recordings, Library) else None
     if library is not None:
         options.setdefault("memories", library.memories)
-        format = library.format.name  # noqa: A001
+        format = library.format.name  # noqa: A001 - as the parameter is called
     path = str(library.path if library is not None else recordings)
     names = tuple(one if isinstance(one, str) else one.name for one in arms)
     made = {one.name: one for one in arms if not isinstance(one, str)}
-    asked = Asked(path, format, names, **options)
+    asked = ReplayRequest(path, format, names, **options)
     outcome = run_replay(asked, Path(out), jobs=jobs, announce=announce, made=made)
     if outcome.failures:
         first = outcome.failures[0]

@@ -1,7 +1,7 @@
 """Arrow columns from plain lists and numpy arrays, and back.
 
 They are built from buffers and read from them: pyarrow's own ways load pandas at their first call, a fifth of a second
-that most verbs have no use for.
+that most commands have no use for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, and the exit code it ends a verb with.
+"""Everything that can go wrong, and the exit code it ends a command with.
 
     LabError                      4   could not measure (the default: a fault while measuring)
     ├── CheckFailed               1   the thing that was checked failed: validate, lint

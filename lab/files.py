@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.formatting import free_of_credentials
 from lab.shape import named
-from lab.words import free_of_credentials
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
@@ -211,7 +211,7 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
+def write_atomically(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
     """Write ``data`` through :func:`whole_file`."""
     with whole_file(path, lasting=lasting, private=private) as part:
         part.write_bytes(data)
@@ -325,10 +325,13 @@ def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         with path.open("rb") as file:
             # Line by line, for a file may be long; at newlines alone: JSON allows U+2028 inside a string.
-            for number, line in enumerate(file, 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            # Nothing else holds a line that was decoded, nor a text that was parsed: either may be tens of megabytes.
+            number = 0
+            while line := file.readline():
+                number += 1
+                text, line = line.decode("utf-8-sig" if number == 1 else "utf-8"), b""
                 if text and not text.isspace():
-                    value, text, line = _parse(text, path, number, pairs=_once), "", b""
+                    value, text = _parse(text, path, number, pairs=_once), ""
                     yield number, value
     except (OSError, UnicodeDecodeError):
         # It says what is wrong, and of bytes that are no text, where they are in the file.

@@ -14,11 +14,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import counted
 from lab.runs.directory import RunDirectory
 from lab.runs.directory import open_run as open_directory
 from lab.runs.manifest import Manifest
 from lab.runs.trial import trial, trial_line
-from lab.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,14 +1,18 @@
-"""Lengths and cuts of texts in UTF-16 code units, as JavaScript counts them (spec 0.5)."""
+"""Lengths and cuts of texts in UTF-16 code units, as JavaScript counts them (E-3)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+# Characters of a text that are encoded at once where only a length or a hash is wanted: a turn may be tens of megabytes
+# long, and would take as much again at each.
+PIECE = 1 << 18
 # Half of a surrogate pair, which is no character.
 HALF = re.compile("[\ud800-\udfff]")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
-# JavaScript's white space (spec 0.5): not quite Python's.
+# JavaScript's white space (E-3): not quite Python's.
 WHITESPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -24,8 +28,24 @@ def half_character(text: str) -> bool:
     return False
 
 
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text in parts of at most :data:`PIECE` characters."""
+    if len(text) <= PIECE:
+        yield text
+        return
+    for begin in range(0, len(text), PIECE):
+        yield text[begin : begin + PIECE]
+
+
+def utf8_pieces(text: str) -> Iterator[bytes]:
+    """Yield the UTF-8 of a text in parts; a lone surrogate, which JSON can carry, is encoded as it is."""
+    return (piece.encode("utf-8", "surrogatepass") for piece in pieces(text))
+
+
 def js_length(text: str) -> int:
     """Length in UTF-16 code units: an astral character counts 2."""
+    if len(text) > PIECE:
+        return sum(map(js_length, pieces(text)))
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -53,3 +73,8 @@ def js_utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return HALF.sub("\ufffd", text).encode()
+
+
+def js_utf8_length(text: str) -> int:
+    """Length in bytes of :func:`js_utf8`."""
+    return sum(len(js_utf8(piece)) for piece in pieces(text))

@@ -11,9 +11,9 @@ from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, Heard, Play, Source, Wrote, replay
-from lab.replay.moments import Moment, moments
+from lab.replay.recall_points import RecallPoint, recall_points
 from lab.replay.receipts import Listed, listed
-from lab.retrieval.found import Retrieval
+from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.systems.contract import Arm, Recall
@@ -52,14 +52,14 @@ def play(
     probes: Sequence[Probe] = (),
     *,
     recall_turns: str = "all",
-    happening: Sequence[Moment] | None = None,
+    happening: Sequence[RecallPoint] | None = None,
     store: str = "exact",
     scoping: str = "open",
     source: Source = "given",
     make: Callable[[Make], Make] = lambda live: live,
 ) -> Play:
     """A recording ready for the loop, its memories as they are; ``make`` changes how retrievers are made."""
-    asked = list(moments(recording, probes, recall_turns) if happening is None else happening)
+    asked = list(recall_points(recording, probes, recall_turns) if happening is None else happening)
     said = [one.text for one in asked] + [one.index_text for one in recording.memories]
     said += [turn.index_text or turn.said or turn.text for turn in recording.turns]
     tools = tools_for(said, store=store, scoping=scoping)

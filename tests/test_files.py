@@ -28,7 +28,7 @@ from lab.files import (
     sha256_file,
     whole_file,
     whole_folder,
-    write_whole,
+    write_atomically,
 )
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ def test_two_writers_of_one_path_do_not_mix_and_the_last_rename_wins(tmp_path: P
 
 def test_write_whole_makes_the_folders_and_a_file_that_others_can_read(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "one" / "manifest.json"
-    write_whole(path, b"{}\n")
+    write_atomically(path, b"{}\n")
     assert _contents(path.parent) == {"manifest.json": b"{}\n"}
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
@@ -123,7 +123,7 @@ def test_a_path_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, block
     (tmp_path / "file").write_bytes(b"kept")
     path = blocked(tmp_path)
     with pytest.raises(CannotMeasure, match=rf"^cannot write {re.escape(str(path))}: [^\n]+$"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["file", "folder"]
     assert (tmp_path / "file").read_bytes() == b"kept"
 
@@ -273,8 +273,8 @@ def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
     place.mkdir()
     sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("one", "in/two")}
     assert not holds_exactly(place, sums)
-    write_whole(place / "one", b"one")
-    write_whole(place / "in" / "two", b"in/two")
+    write_atomically(place / "one", b"one")
+    write_atomically(place / "in" / "two", b"in/two")
     assert holds_exactly(place, sums)
     for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
         with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import lab
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_public_name_resolves_to_a_documented_thing() -> None:
@@ -51,10 +56,11 @@ def test_the_function_is_there_before_its_package_is(name: str) -> None:
     assert done.stdout.strip() == "lab.api False"
 
 
-def test_the_version_is_that_of_the_installed_package() -> None:
-    from importlib.metadata import version
-
-    assert lab.__version__ == version("recall-lab")
+def test_version_is_that_of_the_project_and_of_the_newest_changes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert lab.__version__ == project["version"] == newest[1]
 
 
 def test_other_names_are_refused() -> None:

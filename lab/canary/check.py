@@ -1,4 +1,4 @@
-"""Whether a recall receipt is what the engine writes (spec 12.1): fields, types, and what its counts say of each other.
+"""Whether a recall receipt is what the engine writes (E-41): fields, types, and what its counts say of each other.
 
 :func:`check_recall` raises :class:`Damaged` for the first thing that is wrong.
 """
@@ -72,7 +72,7 @@ def check_recall(receipt: dict[str, Any]) -> None:
 
 
 def reserved(quota: dict[str, Any], sizes: dict[str, int], places: int) -> tuple[int, int, int]:
-    """Places that quotas reserve for must, nice and unknown candidates (spec 3.3, steps 1 to 3)."""
+    """Places that quotas reserve for must, nice and unknown candidates (E-15, steps 1 to 3)."""
     nice = min(quota["niceMin"], places, sizes.get("nice", 0))
     must = min(quota["mustMax"], max(0, places - nice), sizes.get("must", 0))
     unknown = min(quota["unknownMax"], max(0, places - nice - must), sizes.get("unknown", 0))
@@ -125,7 +125,7 @@ def _no_text(receipt: dict[str, Any]) -> None:
                 stack += [*one, *one.values()]
             elif isinstance(one, list):
                 stack += one
-            # The name of a document's section is part of its id (spec 12.9).
+            # The name of a document's section is part of its id (E-46).
             elif isinstance(one, str) and not one.startswith("docs:") and _is_text(one):
                 raise Damaged("text", f"{name if name in _KNOWN else 'an unknown field'} holds a text")
 

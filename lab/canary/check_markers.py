@@ -1,4 +1,4 @@
-"""Whether the engine's other markers (spec 12.8) hold what they should."""
+"""Whether the engine's other markers (E-44) hold what they should."""
 
 from __future__ import annotations
 

@@ -115,6 +115,6 @@ def opened(name: str) -> Iterator[MarkedLines]:
 
 
 def _unpacked(file: BinaryIO) -> Readable:
-    # Every buffered reader can peek, and reads as is wanted here; the types of the standard library do not say so.
-    packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
-    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+    # The standard library types both readers as BinaryIO, which says less than they can.
+    packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]  # both are buffered, and can peek
+    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]  # both read as Readable does

@@ -1,6 +1,6 @@
 """Two receipts of one turn: a host that runs two prompt hooks makes the engine recall twice, and inject twice.
 
-The engine registers one handler for ``before_prompt_build`` and ``before_agent_start`` (spec 4). A host that runs both
+The engine registers one handler for ``before_prompt_build`` and ``before_agent_start`` (E-23). A host that runs both
 (OpenClaw 2026.6.11) calls it twice a turn. The engine drops the second call only where session, prompt *and number of
 messages* are those of a call within 4000 ms; where the host adds a message between its hooks, both calls recall.
 

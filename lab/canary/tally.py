@@ -12,7 +12,7 @@ from lab.canary.repeats import Repeats
 from lab.canary.windows import Windows
 from lab.systems.openclaw.recall.receipt import REASONS
 
-# The name of the last tier that was searched (spec 3.5), or what the loop of tiers calls it.
+# The name of the last tier that was searched (E-17), or what the loop of tiers calls it.
 POLICY_TIERS = (
     *TIERS,
     *(f"fallback:{tier}" for tier in TIERS),

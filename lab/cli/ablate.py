@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.cli import options
-from lab.cli.asking import asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
+from lab.cli.replay_options import asks
 from lab.errors import CannotMeasure
-from lab.words import bracketed, signed
+from lab.formatting import bracketed, signed
 
 if TYPE_CHECKING:
-    from lab.compare.ablation import Step
-    from lab.replay.plan import Asked
+    from lab.compare.ablation import StepResult
+    from lab.replay.plan import ReplayRequest
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("ablate")(ablate)
 
 
@@ -43,7 +43,7 @@ def add_to(app: typer.Typer) -> None:
     fixed=True,
 )
 def ablate(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     out: options.RunFolder,
     jobs: options.Jobs = 1,
@@ -51,7 +51,7 @@ def ablate(
 ) -> None:
     """Tell what each phase adds, from tier_first_v1 to the whole.
 
-    All rungs run over one retrieval, so that the ladder costs little more than one arm.
+    All steps run over one retrieval, so that the ablation costs little more than one arm.
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
@@ -61,9 +61,9 @@ def ablate(
     from lab.report.figures_ablation import ablation_figure
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.systems.openclaw.ladder import LADDER
+    from lab.systems.openclaw.ablation import ABLATION
 
-    asked = replace(asked, arms=tuple(rung.arm for rung in LADDER))
+    asked = replace(asked, arms=tuple(step.arm for step in ABLATION))
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     if outcome.failures:
         raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
@@ -104,16 +104,16 @@ def ablate(
     emit()
     alone = len(run.conversations) == 1
     about = "one conversation: no interval" if alone else "its 95 % interval"
-    emit(f"what each rung changes, against the one before [{about}]")
+    emit(f"what each step changes, against the one before [{about}]")
     first = list(shown)[:3]
     emit_table(
         ["arm", *(shown[name] for name in first)],
         [[step.arm, *(_change(step, name) for name in first)] for step in steps[1:]],
     )
-    emit_folded(f"Chart: {files[1]}. One turn of any rung: lab explain {out} TURN --arm ARM")
+    emit_folded(f"Chart: {files[1]}. One turn of any step: lab explain {out} TURN --arm ARM")
 
 
-def _change(step: Step, name: str) -> str:
+def _change(step: StepResult, name: str) -> str:
     found = step.changes.get(name)
     if found is None:
         return "–"

@@ -1,4 +1,4 @@
-"""``lab baseline``: runs that were blessed, by name."""
+"""``lab baseline``: runs that were approved, by name."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
-    from lab.nightly.baselines import Blessed
+    from lab.nightly.baselines import Approved
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a baseline.")]
 SHOWN = 12
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Baselines: runs that were blessed, by name.")
-    group.command("bless")(bless)
+    """Register the commands."""
+    group = typer.Typer(no_args_is_help=True, help="Baselines: runs that were approved, by name.")
+    group.command("approve")(approve)
     group.command("list")(list_baselines)
     group.command("show")(show)
     group.command("rm")(remove)
@@ -30,14 +30,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def today() -> str:
-    """The day, where a verb was handed none: the edge at which the wall clock is read."""
+    """The day, where a command was handed none: the edge at which the wall clock is read."""
     return datetime.now().astimezone().date().isoformat()
 
 
-def bless(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A finished run directory, or the folder of a night.")],
+def approve(
+    run: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A finished run directory, or the folder of a nightly run.")
+    ],
     name: Annotated[
-        str | None, typer.Option(help="What the baseline is called; the sets of a night have their own names.")
+        str | None, typer.Option(help="What the baseline is called; the sets of a nightly run have their own names.")
     ] = None,
     note: Annotated[str | None, typer.Option(help="Why: a sentence that stays with the name.")] = None,
     folder: options.BaselinesFolder = options.BASELINES,
@@ -45,19 +47,19 @@ def bless(
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
-    """Keep a run, or all of a night, as what later ones are held to.
+    """Keep a run, or all of a nightly run, as what later ones are held to.
 
     A copy of its manifest, receipts and gold, named by its content. A name that meant another run remembers it.
     """
     from lab.errors import UnusableInput
-    from lab.nightly.baselines import bless as keep
-    from lab.nightly.blessed_night import is_night, runs_of_night
+    from lab.nightly.baselines import approve as keep
+    from lab.nightly.nightly_folder import is_nightly_run, runs_of_nightly_run
     from lab.runs.directory import open_run
 
-    if is_night(run):
+    if is_nightly_run(run):
         if name is not None:
-            raise UnusableInput(f"{run}: is a night, whose sets have names of their own; leave --name out")
-        runs = runs_of_night(run)
+            raise UnusableInput(f"{run}: is a nightly run, whose sets have names of their own; leave --name out")
+        runs = runs_of_nightly_run(run)
     elif name is None:
         raise UnusableInput(f"{run}: a run needs a name: --name NAME")
     else:
@@ -65,13 +67,13 @@ def bless(
     found = [keep(folder, one, called, date=date or today(), note=note) for called, one in runs.items()]
     if as_json:
         told = [one.baseline.as_json() | {"replaced": one.replaced, "changed": one.changed} for one in found]
-        emit_json({"blessed": told} if is_night(run) else told[0])
+        emit_json({"approved": told} if is_nightly_run(run) else told[0])
         return
     for one in found:
         _tell(one)
 
 
-def _tell(found: Blessed) -> None:
+def _tell(found: Approved) -> None:
     name, now = found.baseline.name, found.baseline.now.object[:SHOWN]
     if not found.changed:
         emit(f"{name} is {now} already; nothing changed")
@@ -82,7 +84,7 @@ def _tell(found: Blessed) -> None:
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """List the baselines, and whether their files are unchanged. Exit code 1 where one is not as it was blessed."""
+    """List the baselines, and whether their files are unchanged. Exit code 1 where one is not as it was approved."""
     from lab.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
@@ -103,7 +105,7 @@ def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json:
                 emit(problem)
     damaged = [one.name for one, problems in found if problems]
     if damaged:
-        raise CheckFailed(f"{folder}: not as they were blessed: {', '.join(damaged)}")
+        raise CheckFailed(f"{folder}: not as they were approved: {', '.join(damaged)}")
 
 
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli.output import Json, emit, emit_json, emit_table
 from lab.errors import CheckFailed
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.embedding.housekeeping import Held
@@ -22,7 +22,7 @@ Models = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     cache = typer.Typer(no_args_is_help=True, help="The cache of vectors, words and candidates.")
     cache.command("stat")(stat)
     cache.command("gc")(collect)

@@ -11,7 +11,7 @@ from lab.errors import CheckFailed
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("doctor")(doctor)
 
 

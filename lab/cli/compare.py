@@ -20,7 +20,7 @@ FORMATS = ("text", "markdown", "latex", "json")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     app.command("compare")(compare)
     app.command("explain")(explain)
 
@@ -98,10 +98,10 @@ def _emit_text(found: Comparison, differences: list[Difference], commands: dict[
 
 
 def _emit_markdown(found: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
+    from lab.formatting import markdown
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
     from lab.report.tables import markdown_table
     from lab.runs.trial import trial_line
-    from lab.words import markdown
 
     said = trial_line(found.trial)
     emit(f"## {markdown(found.candidate)} minus {markdown(found.baseline)}{f' ({markdown(said)})' if said else ''}\n")

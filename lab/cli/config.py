@@ -28,7 +28,7 @@ HostVersion = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     group = typer.Typer(no_args_is_help=True, help="Engine configurations: resolve them, check them.")
     group.command("show")(show)
     group.command("check")(check)

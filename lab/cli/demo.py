@@ -9,13 +9,13 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table, emit_trial
-from lab.words import interval, signed
+from lab.formatting import interval, signed
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("demo")(demo)
 
 
@@ -27,16 +27,16 @@ def demo(
     """Replay, score and chart the shipped conversations."""
     from lab.compare.paired import compare_arms
     from lab.measures.score import headlines, score_and_write, summarise
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.report.build import build_report
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.shelf import shipped
+    from lab.set_registry import shipped
     from lab.sweep.saturation import saturation, write_points
 
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
-    asked = Asked(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded")
+    asked = ReplayRequest(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded")
     outcome = run_replay(asked, out, jobs=jobs, announce=announce)
     run = outcome.run
     scores = score_and_write(run)

@@ -19,8 +19,8 @@ KEPT = ("keep", "pass", "fail")
 JUDGE = "judge"
 
 
-class Verbs(TyperGroup):
-    """A group that takes a first argument which is none of its verbs for one of :data:`JUDGE`."""
+class Commands(TyperGroup):
+    """A group that takes a first argument which is none of its commands for one of :data:`JUDGE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """``lab gate DIR`` is ``lab gate judge DIR``."""
@@ -28,18 +28,18 @@ class Verbs(TyperGroup):
 
 
 class Judge(TyperCommand):
-    """The verb that is meant where none is named: its help names the others."""
+    """The command that is meant where none is named: its help names the others."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options, and the verbs of the group."""
+        """The options, and the commands of the group."""
         super().format_options(ctx, formatter)
-        if ctx.parent is not None and isinstance(ctx.parent.command, Verbs):
+        if ctx.parent is not None and isinstance(ctx.parent.command, Commands):
             ctx.parent.command.format_commands(ctx.parent, formatter)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
-    group = typer.Typer(cls=Verbs, help="A verdict by a policy; policies, schemas.")
+    """Register the commands."""
+    group = typer.Typer(cls=Commands, help="A verdict by a policy; policies, schemas.")
     group.command(JUDGE, cls=Judge)(judge)
     group.command("policies")(policies)
     group.command("schema")(schema)

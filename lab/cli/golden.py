@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.asking import asks
 from lab.cli.golden_tables import tell_agreement, tell_differences, tell_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
+from lab.cli.replay_options import asks
 from lab.errors import CheckFailed, UnusableInput
-from lab.shelf import golden_at, recordings_at
-from lab.words import counted
+from lab.formatting import counted
+from lab.set_registry import golden_at, recordings_at
 
 if TYPE_CHECKING:
     from lab.golden.model import GoldenSet
     from lab.golden.pool import Pool
     from lab.recordings.model import Recording
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
 
 RecordingsOf = Annotated[
     Path | None,
@@ -39,10 +39,10 @@ FEW = 3
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     golden = typer.Typer(no_args_is_help=True, help="Golden sets: grow, check, compare and split them.")
-    for verb in (pool, judge, lint, diff, split, agree):
-        golden.command(verb.__name__)(verb)
+    for command in (pool, judge, lint, diff, split, agree):
+        golden.command(command.__name__)(command)
     app.add_typer(golden, name="golden")
 
 
@@ -51,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
     told="two lanes, both, recency, tiers",
 )
 def pool(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     out: Annotated[Path, typer.Option(help="The pool to write: POOL.jsonl.")],
     depth: Annotated[int, typer.Option(help="Places of each arm's ranking that are pooled.")] = 6,
@@ -320,7 +320,7 @@ def _recordings(
     from lab.recordings.readers import read_library
     from lab.replay.memories_from import read_stored, with_stored
     from lab.replay.pool import unjudged
-    from lab.shelf import datasets_beside
+    from lab.set_registry import datasets_beside
 
     try:
         library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))

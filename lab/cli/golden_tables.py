@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from lab.cli.output import emit, emit_folded, emit_list, emit_table
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.compare.agreement import Agreements

@@ -16,16 +16,16 @@ from lab.cli.judge_lines import (
     folded,
     keys_line,
     listed,
-    moment,
+    point,
     shown,
     width,
     window,
 )
 from lab.errors import UnusableInput
+from lab.formatting import counted
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
-from lab.words import counted
 
 # Before a text that was pasted.
 PASTED = "text:"
@@ -328,7 +328,7 @@ class Desk:
         memory = memories[self.cursor]
         newer = next((f"  superseded by {one.key}" for one in self.visible if memory.key in one.supersedes), "")
         where = self._session_of(memory)
-        facts = f"{moment(memory.created_at)}  {where}  {memory.category}  {memory.scope}{newer}"
+        facts = f"{point(memory.created_at)}  {where}  {memory.category}  {memory.scope}{newer}"
         note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
         text, room = folded(memory.text, columns), detail - len(note)
         if len(text) > room:

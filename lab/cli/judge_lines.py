@@ -70,7 +70,7 @@ def day(created_at: int) -> str:
     return str(datetime.fromtimestamp(created_at / 1000, UTC).date()) if 0 < created_at <= LAST_MS else "–"
 
 
-def moment(created_at: int) -> str:
+def point(created_at: int) -> str:
     """A date and a time, in UTC; a dash where no calendar has one."""
     if not 0 < created_at <= LAST_MS:
         return "–"

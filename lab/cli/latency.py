@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.asking import LABELLED, asks
 from lab.cli.latency_tables import tell
 from lab.cli.output import Json, announce, emit_folded, emit_json
+from lab.cli.replay_options import LABELLED, asks
 
 if TYPE_CHECKING:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
 
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("latency")(latency)
 
 
 @asks(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS, told="both policies and seed_full")
 def latency(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     out: Annotated[Path, typer.Option("--out", help="Its folder: new, or one made with the same arguments.")],
     memories: Annotated[
@@ -58,12 +58,12 @@ def latency(
     as_json: Json = False,
 ) -> None:
     """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
-    from lab.files import dump_json, write_whole
-    from lab.latency.asked import SIZES, LatencyAsked
+    from lab.files import dump_json, write_atomically
+    from lab.latency.request import SIZES, LatencyRequest
     from lab.latency.run import run_latency
     from lab.latency.summary import summarise
 
-    wanted = LatencyAsked(
+    wanted = LatencyRequest(
         asked,
         sizes=tuple(sorted(memories or SIZES)),
         stores=tuple(store or ("lancedb",)),
@@ -79,7 +79,7 @@ def latency(
     )
     folder, cells = run_latency(wanted, out, announce=announce)
     found = summarise(wanted, folder, cells)
-    write_whole(out / "latency.json", dump_json(found))
+    write_atomically(out / "latency.json", dump_json(found))
     files = _draw(found, out / "figures")
     if as_json:
         emit_json(found | {"figures": [str(file) for file in files]})
@@ -108,5 +108,5 @@ def _draw(found: Mapping[str, Any], folder: Path) -> list[Path]:
     files = save(size_figure(found["warm"]), folder / "latency_by_size")
     files += save(stages_figure(found["warm"]), folder / "stages")
     if found["waiting"] or found["cadence"]:
-        files += save(compaction_figure(found["waiting"], found["cadence"]), folder / "compaction")
+        files += save(compaction_figure(found["waiting"], found["cadence"], found["left_out"]), folder / "compaction")
     return files

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.words import milliseconds
+from lab.formatting import milliseconds
 
 MEGA = 1e6
 # A stage whose share of the turn is less is left to latency.json.
@@ -37,6 +37,8 @@ def tell(found: Mapping[str, Any]) -> None:
     _tell_memory(found["sizes"])
     _tell_waiting(found["waiting"])
     _tell_cadence(found)
+    if found["left_out"]:
+        emit_folded(found["left_out"])
     emit_folded(found["about"])
 
 

@@ -1,6 +1,6 @@
-"""The command ``lab``: typer verbs, each a few lines over the function of the same name.
+"""The command ``lab``: typer commands, each a few lines over the function of the same name.
 
-Nothing heavy is imported before a verb runs.
+Nothing heavy is imported before a command runs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _traced(error: Exception) -> str:
 
 
 def main() -> None:
-    """Run a verb and end with the exit code of what went wrong, if anything did."""
+    """Run a command and end with the exit code of what went wrong, if anything did."""
     set_up()
     try:
         code = app(standalone_mode=False)
@@ -135,7 +135,7 @@ def main() -> None:
             complain(f"{unforeseen(error)}; {_traced(error)}")
         sys.exit(LabError.exit_code)
     except typer.TyperException as error:
-        # A usage error knows how to show itself, with the usage of its verb; any other is a sentence.
+        # A usage error knows how to show itself, with the usage of its command; any other is a sentence.
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())
         sys.exit(error.exit_code)

@@ -12,7 +12,7 @@ from lab.errors import CannotMeasure
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("migrate")(migrate)
 
 

@@ -13,14 +13,16 @@ from lab.cli.baseline import today
 from lab.cli.output import Json, announce, command_ci, emit, emit_folded, emit_json, emit_table
 
 if TYPE_CHECKING:
-    from lab.nightly.night import Night
+    from lab.nightly.nightly_run import NightlyRun
 
 STORE = Path("reports/trend")
-Store = Annotated[Path, typer.Option(help="Where the history of nights is kept, a Parquet file a night and set.")]
+Store = Annotated[
+    Path, typer.Option(help="Where the history of nightly runs is kept, a Parquet file a nightly run and set.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     app.command("nightly")(nightly)
     app.command("trend")(trend)
 
@@ -28,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 def nightly(
     plan: Annotated[str, typer.Option(help="A plan (TOML), or the shipped one: shipped:operators.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the night. [default: below reports/nightly, by date]")
+        Path | None, typer.Option("--out", help="Folder of the nightly run. [default: below reports/nightly, by date]")
     ] = None,
     date: options.Day = None,
     folder: options.BaselinesFolder = options.BASELINES,
@@ -36,40 +38,42 @@ def nightly(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay a plan twice, and hold it against what was blessed.
+    """Replay a plan twice, and hold it against what was approved.
 
     Exit codes, the gravest of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could not
     measure (a replay that does not reproduce itself).
     """
     from lab.gate.outputs import summary, workflow_commands
-    from lab.nightly.night import run_night, write_night
+    from lab.nightly.nightly_run import run_nightly, write_nightly
     from lab.nightly.plan import read_plan
-    from lab.report.night import write_pages
+    from lab.report.nightly import write_pages
 
-    night = run_night(
+    nightly_run = run_nightly(
         read_plan(plan), out, date=date or today(), baselines=folder, store=store, jobs=jobs, announce=announce
     )
-    files = [*write_pages(night), *write_night(night)]
+    files = [*write_pages(nightly_run), *write_nightly(nightly_run)]
     step = os.environ.get("GITHUB_STEP_SUMMARY")
     if step:
         with Path(step).open("a", encoding="utf-8", errors="replace") as opened:
-            opened.write("\n".join(summary(one.verdict) for one in night.sets))
-        for one in night.sets:
+            opened.write("\n".join(summary(one.verdict) for one in nightly_run.sets))
+        for one in nightly_run.sets:
             for command in workflow_commands(one.verdict):
                 command_ci(command)
     if as_json:
-        emit_json(night.as_json() | {"folder": str(night.folder)})
+        emit_json(nightly_run.as_json() | {"folder": str(nightly_run.folder)})
     else:
-        _show(night, files)
-    raise typer.Exit(night.exit_code)
+        _show(nightly_run, files)
+    raise typer.Exit(nightly_run.exit_code)
 
 
-def _show(night: Night, files: list[Path]) -> None:
+def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
     from lab.gate.outputs import gravest_first
     from lab.runs.trial import trial_line
 
-    said = trial_line(night.trial)
-    emit_folded(f"{night.status.upper()}: night of {night.date}, plan {night.plan}{f' [{said}]' if said else ''}")
+    said = trial_line(nightly_run.trial)
+    emit_folded(
+        f"{nightly_run.status.upper()}: {nightly_run.date}, plan {nightly_run.plan}{f' [{said}]' if said else ''}"
+    )
     emit_table(
         ["set", "verdict", "not reproduced", "changed", "receipts"],
         [
@@ -80,11 +84,11 @@ def _show(night: Night, files: list[Path]) -> None:
                 one.exact.changed if one.exact else None,
                 one.again.turns if one.again else None,
             ]
-            for one in night.sets
+            for one in nightly_run.sets
         ],
         left=2,
     )
-    for one in night.sets:
+    for one in nightly_run.sets:
         lines = gravest_first(one.verdict.lines)
         for line in lines:
             if line.critical:
@@ -95,8 +99,8 @@ def _show(night: Night, files: list[Path]) -> None:
         told = sum(not line.critical for line in lines)
         if told:
             emit_folded(f"{one.name}: {told} more did not pass; the policy only tells of them (see the page)")
-    if night.bless_all:
-        emit(f"all sets at once: {night.bless_all}")
+    if nightly_run.approve_all:
+        emit(f"all sets at once: {nightly_run.approve_all}")
     emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
 
@@ -113,9 +117,9 @@ def trend(
     every: Annotated[bool, typer.Option("--all", help="List series without a step, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the history of nights: levels, and where they stepped.
+    """Show the history of nightly runs: levels, and where they stepped.
 
-    With what moved that night, and a chart (SVG and PNG).
+    With what moved that nightly run, and a chart (SVG and PNG).
     """
     from lab.measures.catalogue import canonical
     from lab.nightly.trend import history, read_store, told_step

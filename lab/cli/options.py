@@ -1,4 +1,4 @@
-"""Options that several verbs share, with one wording each."""
+"""Options that several commands share, with one wording each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.shelf import golden_at, recordings_at
+from lab.set_registry import golden_at, recordings_at
 
 Recordings = Annotated[
     Path,
@@ -77,7 +77,7 @@ HardRules = Annotated[
 Categories = Annotated[
     str, typer.Option(help="recorded, or detected: preference, decision or todo where the words say so.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of drawn labels and of the random arm.")]
+Seed = Annotated[int, typer.Option(help="Seed of sampled labels and of the random arm.")]
 Scope = Annotated[
     str,
     typer.Option(

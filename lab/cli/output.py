@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.formatting import without_credentials
 from lab.report.tables import folded, text_table
-from lab.words import without_credentials
 
 # Findings of a kind that are printed.
 SHOWN = 20

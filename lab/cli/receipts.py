@@ -9,7 +9,7 @@ import typer
 
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed
-from lab.words import counted
+from lab.formatting import counted
 
 SHOWN = 20
 # The figures that Stage B is judged by, under the names that a policy has for them, each with what it stands on.
@@ -60,7 +60,7 @@ FIGURES = (
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     receipts = typer.Typer(no_args_is_help=True, help="Receipts of a live engine: audit its logs.")
     receipts.command("audit")(audit)
     app.add_typer(receipts, name="receipts")
@@ -81,13 +81,13 @@ def audit(
     """
     from lab.canary.audit import audit as read
     from lab.canary.audit import nothing_found, require_replaceable
-    from lab.files import dump_json, write_whole
+    from lab.files import dump_json, write_atomically
 
     if out is not None:
         require_replaceable(out, logs)
     found = read(logs, listed=listed, tell=announce)
     if out is not None:
-        write_whole(out, dump_json(found))
+        write_atomically(out, dump_json(found))
     silent = nothing_found(found)
     if as_json:
         emit_json(found)

@@ -11,14 +11,14 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.recordings.inventory import Inventory
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     group = typer.Typer(no_args_is_help=True, help="Recordings: list, import, check and convert them.")
     group.command("list")(list_sets)
     group.command("import")(import_copy)

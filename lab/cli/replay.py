@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.asking import OPTIONS, asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
+from lab.cli.replay_options import OPTIONS, asks
 from lab.errors import CannotMeasure, UnusableInput
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.runs.directory import RunDirectory
 
 
@@ -24,7 +24,7 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     app.command("replay")(replay)
     app.command("merge")(merge)
     app.command("score")(score)
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 @asks(*OPTIONS, arms=ARMS)
 def replay(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     out: options.RunFolder,
     jobs: options.Jobs = 1,
@@ -184,7 +184,7 @@ def _show_means(summary: dict[str, Any], run: RunDirectory, wanted: Sequence[str
 
     _emit_means("arm", summary["arms"], wanted)
     _tell_unseen(summary["arms"])
-    if run.labels_are_drawn:
+    if run.labels_are_sampled:
         emit_folded(drawn(run.labels))
     if not asked:
         emit(f"{len(_measured(summary)) - len(wanted)} more measures: lab score -m NAME, or --json for all")

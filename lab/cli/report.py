@@ -12,7 +12,7 @@ from lab.cli.output import Json, emit, emit_json
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("report")(report)
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from lab.cli.output import SHOWN, Json, announce, emit, emit_json, emit_table
-from lab.words import counted
+from lab.formatting import counted
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     runs = typer.Typer(no_args_is_help=True, help="Run directories: list and remove them; their schema.")
     runs.command("list")(list_runs)
     runs.command("rm")(remove)
@@ -25,10 +25,10 @@ def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder to look in; runs may lie deeper.")] = Path("reports"),
     as_json: Json = False,
 ) -> None:
-    """List the runs below a folder. Those that a baseline or a night keeps are counted."""
+    """List the runs below a folder. Those that a baseline or a nightly run keeps are counted."""
     from lab.errors import Altered, UnusableInput
     from lab.nightly.baselines import is_object
-    from lab.nightly.blessed_night import night_of
+    from lab.nightly.nightly_folder import nightly_run_of
     from lab.runs.directory import open_run
     from lab.runs.trial import TITLE, trial
 
@@ -36,7 +36,7 @@ def list_runs(
         raise UnusableInput(f"{root}: no such folder")
     found: list[dict[str, object]] = []
     rows: list[list[object]] = []
-    blessed = of_nights = 0
+    approved = of_nightly_runs = 0
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
@@ -45,13 +45,13 @@ def list_runs(
         except Altered as error:
             announce(str(error))
             continue
-        night = night_of(run.path)
+        nightly_run = nightly_run_of(run.path)
         if is_object(run.path):
-            blessed += 1
+            approved += 1
             continue
-        # Who asks inside of a night wants to see what it holds.
-        if night is not None and night.resolve() not in (root.resolve(), *root.resolve().parents):
-            of_nights += 1
+        # Who asks inside of a nightly run wants to see what it holds.
+        if nightly_run is not None and nightly_run.resolve() not in (root.resolve(), *root.resolve().parents):
+            of_nightly_runs += 1
             continue
         status, done, reasons = run.manifest.status, len(run.done()), trial(run.manifest)
         told = {"run": str(run.path), "status": status, "done": done, "conversations": len(run.own), "arms": run.arms}
@@ -63,17 +63,17 @@ def list_runs(
         emit_json({"runs": found})
         return
     emit_table(["run", "status", "done", "arms"], rows, left=4)
-    if blessed:
-        emit(f"not listed: {blessed} blessed; `lab baseline list` does")
-    if of_nights:
-        emit(f"not listed: {of_nights} of nights; name the folder of a night to see its own")
+    if approved:
+        emit(f"not listed: {approved} approved; `lab baseline list` does")
+    if of_nightly_runs:
+        emit(f"not listed: {of_nightly_runs} of nightly runs; name the folder of a nightly run to see its own")
 
 
 def remove(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     as_json: Json = False,
 ) -> None:
-    """Remove a run. A folder that is no run is refused, and so is a run that was blessed.
+    """Remove a run. A folder that is no run is refused, and so is a run that was approved.
 
     Files in it that the lab did not write are left, and named.
     """

@@ -13,7 +13,7 @@ from lab.errors import UnusableInput
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("saturation")(saturation)
 
 

@@ -10,8 +10,8 @@ import typer
 from lab.cli.options import Embedder, Jobs
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
+from lab.formatting import markdown
 from lab.report.tables import markdown_table, show
-from lab.words import markdown
 
 if TYPE_CHECKING:
     from lab.gate.selftest.faults import Fault
@@ -22,7 +22,7 @@ FILES = "self-test.json", "self-test.md"
 
 
 def add_to(group: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     group.command("self-test")(self_test)
 
 
@@ -52,7 +52,7 @@ def self_test(
     random by conversation, and none of it may fail. Exit codes: 0 where 95 % of the faults are caught and no draw
     fails, 1 else.
     """
-    from lab.files import dump_json, write_whole
+    from lab.files import dump_json, write_atomically
     from lab.gate.policy import read_policy
     from lab.gate.selftest.replays import shipped_replays
     from lab.gate.selftest.run import WANTED
@@ -65,8 +65,8 @@ def self_test(
     judge = read_policy(policy)
     report = run(chosen, shipped_replays(embedder), judge, jobs=jobs, draws=draws, seed=seed, announce=announce)
     if out is not None:
-        write_whole(out / FILES[0], dump_json(report.as_json()))
-        write_whole(out / FILES[1], _markdown(report).encode())
+        write_atomically(out / FILES[0], dump_json(report.as_json()))
+        write_atomically(out / FILES[1], _markdown(report).encode())
     if as_json:
         emit_json(report.as_json())
     else:

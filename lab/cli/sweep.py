@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.asking import asks
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
+from lab.cli.replay_options import asks
 from lab.errors import UnusableInput
-from lab.words import bracketed, counted, signed
+from lab.formatting import bracketed, counted, signed
 
 if TYPE_CHECKING:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.sweep.front import Configuration
     from lab.sweep.sweep import Swept
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("sweep")(sweep)
 
 
@@ -44,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
     fixed=True,
 )
 def sweep(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the charts.")],
     grid: Annotated[
@@ -173,7 +173,7 @@ def _show(
         emit_folded(f"#{one.number}: {told}" + (f" (and {len(others)} with the same results)" if others else ""))
     emit()
     emit_folded(
-        "hit: a wanted memory is injected. over conversations: the worst and the best one. less hybrid: against "
+        "hit: a relevant memory is injected. over conversations: the worst and the best one. less hybrid: against "
         "untiered search, with the 95 % interval." + (" worst: at the draw where it is lowest." if several else "")
     )
     emit_folded(

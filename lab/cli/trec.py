@@ -15,7 +15,7 @@ SHOWN = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "Judged@10")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the commands."""
     app.command("measures")(measures)
     app.command("export")(export)
     app.command("import")(import_)

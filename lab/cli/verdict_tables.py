@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.cli.output import emit, emit_folded, emit_notes, emit_table
-from lab.words import counted, interval, signed
+from lab.formatting import counted, interval, signed
 
 if TYPE_CHECKING:
     from lab.gate.line import Line

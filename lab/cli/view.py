@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_json, emit_trial
-from lab.words import counted
+from lab.formatting import counted
 
 PORT = 8642
 # Seconds until recordings are read behind the pages: the first page would wait for it.
@@ -19,7 +19,7 @@ WARM_AFTER = 3.0
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verb."""
+    """Register the command."""
     app.command("view")(view)
 
 

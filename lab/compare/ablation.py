@@ -1,4 +1,4 @@
-"""What each rung of the ladder does: means of every rung, and its paired difference from the rung below."""
+"""What each step of the ablation does: means of every step, and its paired difference from the step below."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from lab.compare.paired import Difference, paired_differences
 from lab.runs.scores import Scores
-from lab.systems.openclaw.ladder import LADDER
+from lab.systems.openclaw.ablation import ABLATION
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One rung: the means of its arm, and differences from the rung below by measure (none at the foot)."""
+class StepResult:
+    """One step: the means of its arm, and differences from the step below by measure (none at the foot)."""
 
     arm: str
     adds: str
@@ -43,19 +43,19 @@ def measures_shown(cutoff: int) -> dict[str, str]:
     }
 
 
-def ablation(scores: Scores, means: dict[str, Any], cutoff: int) -> list[Step]:
-    """The ladder of a scored run. ``means`` is ``summarise(...)["arms"]``; rungs without an arm are left out."""
+def ablation(scores: Scores, means: dict[str, Any], cutoff: int) -> list[StepResult]:
+    """The ablation of a scored run. ``means`` is ``summarise(...)["arms"]``; steps without an arm are left out."""
     shown = measures_shown(cutoff)
-    rungs = [rung for rung in LADDER if rung.arm in means]
-    steps = []
-    for place, rung in enumerate(rungs):
-        below = paired_differences(scores, rungs[place - 1].arm, rung.arm, ()) if place else {}
-        steps.append(
-            Step(
-                rung.arm,
-                rung.adds,
-                {name: means[rung.arm]["measures"].get(name) for name in shown},
+    steps = [step for step in ABLATION if step.arm in means]
+    results = []
+    for place, step in enumerate(steps):
+        below = paired_differences(scores, steps[place - 1].arm, step.arm, ()) if place else {}
+        results.append(
+            StepResult(
+                step.arm,
+                step.adds,
+                {name: means[step.arm]["measures"].get(name) for name in shown},
                 {name: below[name] for name in shown if name in below},
             )
         )
-    return steps
+    return results

@@ -105,7 +105,7 @@ class Comparison:
     probes: int = 0
     unmeasured: tuple[tuple[str, str], ...] = ()
     slices: tuple[Slice, ...] = ()
-    drawn_labels: str | None = None
+    sampled_labels: str | None = None
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class Comparison:
             "gained": list(self.gained),
             "lost": list(self.lost),
             "probes": self.probes,
-            "drawn_labels": self.drawn_labels,
+            "sampled_labels": self.sampled_labels,
             "unmeasured": dict(self.unmeasured),
             "slices": [
                 {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
@@ -191,7 +191,7 @@ def compare_arms(
         len(changes),
         tuple((name, {"baseline": baseline, "candidate": candidate}[side]) for name, side in lacking.items()),
         _slices(base_run, [by_measure[name] for name in chosen if name in by_measure], tested_slices) if slices else (),
-        base_run.labels if base_run.labels_are_drawn else None,
+        base_run.labels if base_run.labels_are_sampled else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
         trial_of(base_run, cand_run),
     )

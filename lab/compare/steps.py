@@ -11,7 +11,7 @@ is the median of its segment. Of these fits the one is taken that minimises
     log(deviation) + beta * segments,      beta = 4 log(n) / n,
 
 the criterion of Schwarz for deviations of a Laplace distribution whose width is estimated, four times as strict, which
-is asv's choice: nights are many, and whoever is called for nothing stops listening. Noise of any size pays for itself:
+is asv's choice: there are many nightly runs, and people stop reading false alarms. Noise of any size pays for itself:
 a step must shrink the deviation of the *whole* series by a factor. Segments have :data:`SHORTEST` values or more, for a
 fit to single values has no deviation left and proves nothing.
 

@@ -1,4 +1,4 @@
-"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (spec 5 to 12)."""
+"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (E-25 to E-46)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.systems.openclaw.capture.receipt import capture_receipt
 from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
 from lab.systems.openclaw.memory import importance_score, label_of_score, normal_label, resolve_label
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
-from lab.systems.openclaw.recall.digest import normal_line, open_questions
 from lab.systems.openclaw.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
+from lab.systems.openclaw.recall.working_set import normal_line, open_questions
 from lab.systems.openclaw.recall.wrap import escape, line, wrap
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 from lab.systems.openclaw.upstream.js import round6, to_number

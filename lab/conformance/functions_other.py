@@ -1,4 +1,4 @@
-"""Adapters: what is embedded, configuration, the docs lane's input, and the sidecar's grading (spec 1, 13 to 15)."""
+"""Adapters: what is embedded, configuration, the docs lane's input, and the sidecar's grading (E-5, E-47 to E-53)."""
 
 from __future__ import annotations
 

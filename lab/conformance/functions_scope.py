@@ -1,4 +1,4 @@
-"""Adapters: prompts that are passed over, and scopes (spec 4.1, 7)."""
+"""Adapters: prompts that are passed over, and scopes (E-19, E-30, E-31)."""
 
 from __future__ import annotations
 

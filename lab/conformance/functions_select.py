@@ -1,4 +1,4 @@
-"""Adapters: the order of hits and ids, fusion, the two selection policies, scopes with their fallbacks (spec 2, 3)."""
+"""Adapters: the order of hits and ids, fusion, the two selection policies, scopes with their fallbacks (E-7, E-12)."""
 
 from __future__ import annotations
 

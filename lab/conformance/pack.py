@@ -1,4 +1,4 @@
-"""The check of ``engine_vectors.json``: a second pack, whose lanes are scripted row by row (spec, Appendix A)."""
+"""The check of ``engine_vectors.json``: a second pack, whose lanes are scripted row by row (docs/design/parity.md)."""
 
 from __future__ import annotations
 

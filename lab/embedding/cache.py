@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab.embedding.chunks import Chunk, read_chunk, write_chunk
 from lab.errors import CannotMeasure
-from lab.files import dump_json, private_folder, write_whole
+from lab.files import dump_json, private_folder, write_atomically
+from lab.utf16 import utf8_pieces
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,10 @@ def cache_folder() -> Path:
 @lru_cache(1 << 17)
 def text_key(text: str) -> bytes:
     """sha256 of a text. Lone surrogates, which JSON can carry, are hashed as they are."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    found = hashlib.sha256()
+    for piece in utf8_pieces(text):
+        found.update(piece)
+    return found.digest()
 
 
 class ChunkCache:
@@ -136,7 +140,7 @@ class ChunkCache:
         import pyarrow as pa
 
         if self.about is not None and not (self.folder / ABOUT).exists():
-            write_whole(self.folder / ABOUT, dump_json(self.about), private=True)
+            write_atomically(self.folder / ABOUT, dump_json(self.about), private=True)
         together = [text for some, _ in parts for text in some]
         order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
         texts = [together[at] for at in order]

@@ -21,7 +21,7 @@ from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json
-from lab.words import counted
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     import numpy as np

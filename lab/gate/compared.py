@@ -2,7 +2,7 @@
 
 A guarded measure passes where the interval of the difference lies above minus the margin, one-sided at the policy's
 level over conversations, and is inconclusive where it does not. It fails where that interval lies below at the policy's
-``fail_level`` and a one-sided sign-flip by conversation says the same, corrected after Holm over all that could fail.
+``fail_level`` and a one-sided sign-flip by conversation says the same, Holm-corrected over all that could fail.
 Rules that must all pass need no correction on that side; claims to be better do, and get Holm's.
 """
 
@@ -18,12 +18,12 @@ from lab.compare.equal import equal_in
 from lab.compare.paired import Pairs, by_conversation, locate, pairs_by_measure
 from lab.compare.statistics import Estimate, clustered, holm, sign_flip, t_quantile
 from lab.errors import UnusableInput
+from lab.formatting import counted, number, signed
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, score_run
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.words import counted, number, signed
 
 KINDS = ("guard", "improve", "limit")
 Groups = Mapping[str, Sequence[float]]

@@ -28,4 +28,4 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
         columns = ", ".join(f"{name} {count}" for name, count in sorted(own.columns.items(), key=lambda one: -one[1]))
         moved = "; ".join(found.moved) or "nothing that the manifests know of"
         why = f"{changed} of {own.turns} turns changed against {against.path} (columns: {columns}); moved: {moved}"
-        yield line(rule, FAIL, why, "a change that is meant is blessed: make this run the baseline", **numbers)
+        yield line(rule, FAIL, why, "a change that is meant is approved: make this run the baseline", **numbers)

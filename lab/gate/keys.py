@@ -107,7 +107,9 @@ _OF_A_RUN = {
 }
 _MEASURE = {"measure": Key(TEXT, "A measure of the run, as lab measures lists them.")}
 _DIRECTION = {
-    "direction": Key(_one_of("higher", "lower"), "Which way is better, where the measure's own is not meant.")
+    "direction": Key(
+        _one_of("higher", "lower"), "Which way is better; the opposite of the measure's own direction is refused."
+    )
 }
 _SLICES = {"slices": Key(NAMES, "Judge every value of these slices, too: exploratory, told.")}
 _BOUNDS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from lab.errors import UnusableInput
-from lab.files import dump_json, read_text, write_whole
+from lab.files import dump_json, read_text, write_atomically
+from lab.formatting import counted, markdown
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.runs.trial import trial_line
-from lab.words import counted, markdown
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 # What GitHub shows of a step, and what of a summary fits a comment as well.
@@ -38,7 +38,7 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
         if path.exists() and not _is_ours(path):
             raise UnusableInput(f"{path}: exists and is no verdict of a gate; choose another --out")
     for path, data in files.items():
-        write_whole(path, data)
+        write_atomically(path, data)
     return list(files)
 
 

@@ -40,16 +40,17 @@ Every key, and what it says, stands in :mod:`lab.gate.keys`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import read_toml
+from lab.files import read_text, read_toml
 from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
 from lab.latency.turns import TOTAL
-from lab.measures.catalogue import BY_NAME, entry_of
+from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
 from lab.measures.names import require_measure
 from lab.shape import named, only_keys
@@ -131,8 +132,9 @@ def read_policy(name: str) -> Policy:
         raise UnusableInput(
             f"{name}: no such file, and no policy of that name; there are: {', '.join(shipped_policies())}"
         )
-    value = read_toml(path)
-    return _policy(value, str(path))
+    policy = _policy(read_toml(path), str(path))
+    _require_own_direction(policy, path)
+    return policy
 
 
 def _policy(value: Mapping[str, Any], where: str) -> Policy:
@@ -218,12 +220,44 @@ def _within_range(kept: Mapping[str, Any], where: str) -> None:
 
 
 def _direction(kept: Mapping[str, Any], where: str) -> str:
-    """As the rule says, else as the catalogue does."""
-    known = BY_NAME.get(kept["measure"].partition("@")[0])
-    own = known.better if known else "higher"
+    """Return the direction that the rule states, else that of its measure."""
+    own = direction(kept["measure"])
     if "direction" not in kept and own == "neither":
         raise UnusableInput(f"{where}: {kept['measure']} is better neither high nor low; say which is meant: direction")
     return str(kept.get("direction", own))
+
+
+def _require_own_direction(policy: Policy, path: Path) -> None:
+    """Raise :class:`UnusableInput` for a rule whose direction is the opposite of its measure's own.
+
+    Such a guard would pass a candidate for being worse.
+    """
+    for kind in ("guard", "improve"):
+        for number, rule in enumerate((rule for rule in policy.rules if rule.kind == kind), 1):
+            own = direction(rule.measure)
+            if own not in ("neither", rule.direction):
+                line = _line_of(path, kind, number, "direction")
+                where = f"{path}:{line}" if line else str(path)
+                raise UnusableInput(
+                    f"{where}: {kind} {number}: direction {rule.direction!r}: {rule.measure} is better when {own}; "
+                    "remove the direction"
+                )
+
+
+def _line_of(path: Path, kind: str, number: int, key: str) -> int | None:
+    """Return the line, from 1, that gives a rule its key; None where the line alone does not, as in an inline table."""
+    lines = read_text(path).split("\n")
+    for count, line in enumerate(lines, 1):
+        if key not in line:
+            continue
+        try:
+            rules = tomllib.loads("\n".join(lines[:count])).get(kind, [])
+        except tomllib.TOMLDecodeError:
+            # The line is inside a value of several lines.
+            continue
+        if len(rules) == number and key in rules[-1]:
+            return count
+    return None
 
 
 def _within(kept: Mapping[str, Any], where: str) -> None:

@@ -19,10 +19,10 @@ from lab.canary.damage import KINDS
 from lab.canary.notes import BY_SESSION, mixed_sessions
 from lab.errors import UnusableInput
 from lab.files import read_json
+from lab.formatting import counted
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.shape import expect, field, named, optional
-from lab.words import counted
 
 ANSWERED = "recalls.answered"
 # What the counts of an audit count.

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
+from lab.formatting import counted
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile
 from lab.latency.turns import warm_times
 from lab.runs.directory import RunDirectory
-from lab.words import counted
 
 # Milliseconds of warm turns, by stage.
 Times = Mapping[str, Sequence[float]]

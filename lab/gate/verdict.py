@@ -68,7 +68,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """What the verb ends with."""
+        """What the command ends with."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:

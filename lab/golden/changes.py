@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import digest
+from lab.formatting import counted
 from lab.golden.model import GoldenSet, Probe
-from lab.words import counted
 
 FORBIDDEN, UNLISTED = "forbidden", "–"
 TYPE = "type"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.files import dump_json, read_json_lines, sha256_file, write_whole
+from lab.files import dump_json, read_json_lines, sha256_file, write_atomically
 from lab.golden.model import NOTHING, Judgement, Probe
 from lab.golden.pool import Pool
 from lab.golden.write import golden_bytes
@@ -175,8 +175,8 @@ class Judging:
         }
         lines: list[dict[str, Any]] = [header]
         lines += [{name: one for name, one in decision._asdict().items() if one} for decision in self.decisions]
-        write_whole(side_file(self.out), b"".join(dump_json(line, indent=None) for line in lines))
-        write_whole(self.out, golden)
+        write_atomically(side_file(self.out), b"".join(dump_json(line, indent=None) for line in lines))
+        write_atomically(self.out, golden)
         self._written = after
 
     def progress(self) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import counted
 from lab.golden.changes import marks
 from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
 from lab.golden.model import GoldenSet, Probe
-from lab.words import counted
 
 if TYPE_CHECKING:
     from lab.recordings.model import Recording, Turn

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import cannot_write, dump_json, holds_exactly, whole_folder, write_whole
+from lab.files import cannot_write, dump_json, holds_exactly, whole_folder, write_atomically
 from lab.golden.model import Judgement, Probe
 
 
@@ -28,7 +28,7 @@ def write_new(path: Path, data: bytes) -> None:
     try:
         before = path.read_bytes()
     except FileNotFoundError:
-        write_whole(path, data)
+        write_atomically(path, data)
         return
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -41,7 +41,7 @@ def write_new_folder(path: Path, files: dict[str, bytes]) -> None:
     if not holds_exactly(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
         with whole_folder(path) as folder:
             for name, data in files.items():
-                write_whole(folder / name, data)
+                write_atomically(folder / name, data)
 
 
 def _line(probe: Probe) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from lab.replay.plan import Plan
 from lab.replay.seat import Given, Seat
 from lab.replay.sources import Sources
 from lab.retrieval.contract import Query, Store
-from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, embedded_text, make_store, row_vectors
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import words_under
@@ -149,7 +149,7 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
     return Tools("latency", sources.embedder, vectors, live, live, plan.asked.seed, plan.scoping, sources.prepared)
 
 
-class Asked(NamedTuple):
+class TimedRecall(NamedTuple):
     """One timed turn: nanoseconds by stage, ``total`` among them, and what came of it."""
 
     timings: dict[str, int]
@@ -161,7 +161,7 @@ class Asked(NamedTuple):
         return self.recall.status == "skipped"
 
 
-def ask(subject: Subject, question: Question) -> Asked:
+def ask(subject: Subject, question: Question) -> TimedRecall:
     """Ask an arm about a turn, and time it."""
     shelf, seat = subject.shelf, subject.seat
     shelf.tools.clock.now_ms = question.ask.now_ms
@@ -172,7 +172,7 @@ def ask(subject: Subject, question: Question) -> Asked:
     recall = _answer(seat, question, found)
     ended = time.perf_counter_ns()
     retrieved = {"retrieve": ready - started} if searched else {}
-    return Asked(retrieved | recall.timings | {TOTAL: ended - started}, recall)
+    return TimedRecall(retrieved | recall.timings | {TOTAL: ended - started}, recall)
 
 
 def ask_together(shelf: Shelf, seats: Sequence[Seat], question: Question) -> int:
@@ -208,19 +208,19 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
     """``count`` turns, spread evenly over all recordings; where there are fewer, they are asked again."""
     retrieval = retrieval_of(plan)
-    happening = [moment for recording in plan.recordings for moment in plan.moments_of(recording)]
+    happening = [point for recording in plan.recordings for point in plan.recall_points_of(recording)]
     some = min(count, len(happening))
     chosen = [happening[place * len(happening) // some] for place in range(some)]
-    texts = [moment.text for moment in chosen]
+    texts = [point.text for point in chosen]
     vectors = sources.vectors.of([embedded_text(text, retrieval.clamp) for text in texts], QUERY)
     known = sources.words.get(retrieval.text) or words_under(retrieval.text)
     known.prepare(texts)
     words = known.of(texts)
     once = []
-    for moment, tokens, vector in zip(chosen, words, vectors, strict=True):
-        plain = ask_of(moment, plan.scoping, plan.faults)
-        told = replace(plain, grades=moment.probe.grades if moment.probe else {})
-        once.append(Question(plain, told, Query(moment.text, tokens, vector)))
+    for point, tokens, vector in zip(chosen, words, vectors, strict=True):
+        plain = ask_of(point, plan.scoping, plan.faults)
+        told = replace(plain, grades=point.probe.grades if point.probe else {})
+        once.append(Question(plain, told, Query(point.text, tokens, vector)))
     return [once[place % some] for place in range(count)]
 
 

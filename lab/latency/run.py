@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_whole
-from lab.latency.asked import Cell, LatencyAsked, LatencyPlan, plan_latency
+from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_atomically
+from lab.formatting import Announce, silent
 from lab.latency.bench import Sample
+from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.latency.work import Job, Measured, measure, measure_cold
 from lab.processes import helpers
 from lab.replay.sources import open_sources, prepare
@@ -25,7 +26,6 @@ from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table
-from lab.words import Announce, silent
 
 KIND, VERSION = "lab.latency", 1
 # Not the kind of a replay's timings, whose columns are others (:mod:`lab.runs.shapes`).
@@ -44,7 +44,7 @@ class Folder:
         return self.path / "samples" / f"{cell.name}.parquet"
 
 
-def run_latency(asked: LatencyAsked, out: Path, *, announce: Announce = silent) -> tuple[Folder, list[Measured]]:
+def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent) -> tuple[Folder, list[Measured]]:
     """Measure what was asked into ``out``, and return its cells in order: those that were there and those made now.
 
     ``announce`` must be a function that a process can be handed.
@@ -95,7 +95,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
         "resolved": resolved,
         "environment": to_json(environment()) | {"cores": os.cpu_count()},
     }
-    write_whole(manifest_path, dump_json(manifest))
+    write_atomically(manifest_path, dump_json(manifest))
     return Folder(path, manifest)
 
 

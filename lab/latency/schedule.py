@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Nanoseconds from some point."""
         ...
 
-    def wait_until(self, moment: int) -> None:
+    def wait_until(self, point: int) -> None:
         """Return at ``moment`` or later; at once if it has passed."""
         ...
 
@@ -30,9 +30,9 @@ class MonotonicClock:
         """Nanoseconds from some point."""
         return time.perf_counter_ns()
 
-    def wait_until(self, moment: int) -> None:
+    def wait_until(self, point: int) -> None:
         """Sleep until ``moment``."""
-        while (left := moment - time.perf_counter_ns()) > 0:
+        while (left := point - time.perf_counter_ns()) > 0:
             time.sleep(left / 1e9)
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.latency.asked import NEVER, LatencyAsked
 from lab.latency.bench import Sample
 from lab.latency.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
+from lab.latency.request import NEVER, LatencyRequest
 from lab.latency.run import Folder
 from lab.latency.schedule import BLOCK
 from lab.latency.turns import TOTAL
@@ -21,7 +21,7 @@ WORDS = (
 )
 
 
-def summarise(asked: LatencyAsked, folder: Folder, cells: Sequence[Measured]) -> dict[str, Any]:
+def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) -> dict[str, Any]:
     """Everything that was measured, as plain values: what ``latency.json`` holds."""
     samples = [one for cell in cells for one in cell.samples]
     sizes = [cell for cell in cells if "real" in cell.about]
@@ -40,10 +40,33 @@ def summarise(asked: LatencyAsked, folder: Folder, cells: Sequence[Measured]) ->
         "waiting": [_waiting(cell, arm) for cell in growth for arm in _arms(cell.samples)],
         "cadence": [_cadence(cell, arm) for cell in sweep for arm in _arms(cell.samples)],
         "cheapest_cadence": _cheapest(sweep),
+        "left_out": left_out(sizes, growth, sweep),
         "rate": asked.rate,
         "cells": [cell.about for cell in cells],
         "manifest": folder.manifest,
     }
+
+
+def left_out(sizes: Sequence[Measured], growth: Sequence[Measured], sweep: Sequence[Measured]) -> str | None:
+    """Return, in a sentence, which arms are missing in which parts; None where no arm is missing.
+
+    Cold turns open the shared table again, rows are appended to it, and one view of it is shared. An arm that does not
+    search it has no part in these.
+    """
+    alone = list(dict.fromkeys(arm for cell in sizes for arm in cell.about["alone"]))
+    parts = {
+        "cold turns": any("cold" in cell.about for cell in sizes),
+        "turns over one view": any(one.part == "shared" for cell in sizes for one in cell.samples),
+        "waiting rows": bool(growth),
+        "compaction cadences": bool(sweep),
+    }
+    measured = [name for name, there in parts.items() if there]
+    if not alone or not measured:
+        return None
+    return (
+        f"Not measured with {', '.join(measured)}: {', '.join(alone)}, "
+        f"which {'does' if len(alone) == 1 else 'do'} not search the table that arms share."
+    )
 
 
 def about(values: Iterable[int]) -> dict[str, Any]:

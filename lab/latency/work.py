@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.latency.asked import WAITING_TURNS, Cell, LatencyPlan
+from lab.formatting import Announce
 from lab.latency.bench import (
-    Asked,
     Question,
     Sample,
     Shelf,
     Subject,
+    TimedRecall,
     ask,
     ask_together,
     feed,
@@ -30,6 +30,7 @@ from lab.latency.bench import (
     tools_over,
 )
 from lab.latency.memories import Pool, PoolWords
+from lab.latency.request import WAITING_TURNS, Cell, LatencyPlan
 from lab.latency.schedule import MonotonicClock, abba, open_loop, stretches
 from lab.latency.turns import TOTAL
 from lab.replay.sources import Sources, open_sources
@@ -37,7 +38,6 @@ from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.quiet import import_lancedb
 from lab.retrieval.retrievers import make_store
-from lab.words import Announce
 
 if TYPE_CHECKING:
     import numpy as np
@@ -302,7 +302,7 @@ def _sampled(
     memories: int,
     turn: int,
     place: int,
-    answer: Asked,
+    answer: TimedRecall,
     appended: int = 0,
     waiting: int = 0,
 ) -> list[Sample]:

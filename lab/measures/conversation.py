@@ -40,8 +40,8 @@ class Turns:
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text stands in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
       budget dropped, NaN where no receipt says.
-    * ``future``, ``twins``, ``unescaped``, ``stale``: memories that the turn could not know yet, that repeat the text
-      of one before them, whose markup stands unescaped, that stand before or without what supersedes them;
+    * ``future``, ``duplicate_items``, ``unescaped``, ``stale``: memories that the turn could not know yet, that repeat
+      the text of one before them, whose markup stands unescaped, that stand before or without what supersedes them;
       ``superseded``: how many are superseded by now.
     """
 
@@ -58,7 +58,7 @@ class Turns:
     tokens: Floats
     evicted: Floats
     future: Floats
-    twins: Floats
+    duplicate_items: Floats
     unescaped: Floats
     stale: Floats
     superseded: Floats
@@ -82,7 +82,7 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
         tokens=block["tokens"],
         evicted=block["evicted"],
         future=block["future"],
-        twins=block["twins"],
+        duplicate_items=block["twins"],
         unescaped=block["raw"],
         stale=block["stale"],
         superseded=block["outdated"],

@@ -97,9 +97,9 @@ def _corpus(plan: Plan) -> Iterator[str]:
 
 def _queries(plan: Plan, gold: dict[str, Gold]) -> Iterator[str]:
     for recording in plan.recordings:
-        for moment in plan.moments_of(recording):
-            if moment.probe is not None and moment.probe.id in gold:
-                yield _line({"_id": safe(moment.probe.id), "text": moment.text})
+        for point in plan.recall_points_of(recording):
+            if point.probe is not None and point.probe.id in gold:
+                yield _line({"_id": safe(point.probe.id), "text": point.text})
 
 
 def _line(value: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from lab.measures.model import RankMeasure
 NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
 
 
-class Asked(NamedTuple):
+class ParsedMeasure(NamedTuple):
     """A rank measure, the grade from which on a memory is relevant to it, and its cutoff."""
 
     measure: RankMeasure
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     k: int
 
 
-def parse(name: str) -> Asked:
+def parse(name: str) -> ParsedMeasure:
     """Return ``nDCG@10`` as a measure and its cutoff; without one, the cutoff is beyond every ranking.
 
     Raises :class:`UnusableInput` for a name that is no rank measure's.
@@ -33,7 +33,7 @@ def parse(name: str) -> Asked:
     if matched:
         stem, level, cutoff = matched.groups()
         if stem in (RANKED if cutoff else whole) and (not level or stem in graded):
-            return Asked(RANKED[stem], int(level or 1), int(cutoff or sys.maxsize))
+            return ParsedMeasure(RANKED[stem], int(level or 1), int(cutoff or sys.maxsize))
     raise UnusableInput(
         f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(RANKED)}; without: {', '.join(whole)}; "
         f"with a level, as in P(rel=2)@10: {', '.join(graded)}"

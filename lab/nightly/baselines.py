@@ -1,13 +1,13 @@
-"""Baselines: finished runs that somebody blessed, by name, kept as they were.
+"""Baselines: finished runs that somebody approved, by name, kept as they were.
 
 ::
 
-    objects/<sha256>/      manifest.json, golden.jsonl, receipts/…: a run that every verb reads, without its timings
+    objects/<sha256>/      manifest.json, golden.jsonl, receipts/…: a run that every command reads, without its timings
                      object.json    the sha256 of each file; the object's name is the sha256 of this list
     names/<name>.json      which object a name means, since when, why, and which ones it meant before
 
 An object is written file by file and its list last, so what was killed is no object yet and is finished by the next
-blessing. Nothing in an object is ever changed. The folder can be committed, or lie on a share.
+approval. Nothing in an object is ever changed. The folder can be committed, or lie on a share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lab.files import (
     read_json,
     remove_leftovers,
     sha256_file,
-    write_whole,
+    write_atomically,
 )
 from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.shape import field
@@ -38,7 +38,7 @@ from lab.shape import field
 KIND, VERSION = "lab.baseline", 1
 
 
-class Blessing(NamedTuple):
+class Approval(NamedTuple):
     """When a name was given to which object, and why."""
 
     object: str
@@ -52,8 +52,8 @@ class Baseline:
 
     folder: Path
     name: str
-    now: Blessing
-    before: tuple[Blessing, ...]
+    now: Approval
+    before: tuple[Approval, ...]
 
     @property
     def path(self) -> Path:
@@ -71,15 +71,15 @@ class Baseline:
         }
 
 
-class Blessed(NamedTuple):
-    """What a blessing did: the baseline, the object its name meant until now (None: none), whether that is another."""
+class Approved(NamedTuple):
+    """What a approval did: the baseline, the object its name meant until now (None: none), whether that is another."""
 
     baseline: Baseline
     replaced: str | None
     changed: bool
 
 
-def bless(folder: Path, run: RunDirectory, name: str, *, date: str, note: str | None = None) -> Blessed:
+def approve(folder: Path, run: RunDirectory, name: str, *, date: str, note: str | None = None) -> Approved:
     """Keep a finished run under a name.
 
     ``date`` is a day as YYYY-MM-DD. The same run twice is the same object, and changes nothing; a name that meant
@@ -94,11 +94,11 @@ def bless(folder: Path, run: RunDirectory, name: str, *, date: str, note: str | 
         before = find(folder, name)
         key = keep_run(folder, run)
         if before is not None and before.now.object == key:
-            return Blessed(before, key, changed=False)
+            return Approved(before, key, changed=False)
         past = () if before is None else (before.now, *before.before)
-        baseline = Baseline(folder, name, Blessing(key, date, note), past)
+        baseline = Baseline(folder, name, Approval(key, date, note), past)
         write_name(baseline)
-    return Blessed(baseline, before.now.object if before else None, changed=True)
+    return Approved(baseline, before.now.object if before else None, changed=True)
 
 
 def keep_run(folder: Path, run: RunDirectory) -> str:
@@ -108,7 +108,7 @@ def keep_run(folder: Path, run: RunDirectory) -> str:
 
 def write_name(baseline: Baseline) -> None:
     """Write what a name means and meant."""
-    write_whole(_name(baseline.folder, baseline.name), dump_json(baseline.as_json()))
+    write_atomically(_name(baseline.folder, baseline.name), dump_json(baseline.as_json()))
 
 
 def baselines(folder: Path) -> list[Baseline]:
@@ -138,7 +138,7 @@ def remove(folder: Path, name: str) -> list[str]:
         path = _name(folder, name)
         try:
             path.unlink(missing_ok=True)
-            wanted = {blessing.object for one in baselines(folder) for blessing in (one.now, *one.before)}
+            wanted = {approval.object for one in baselines(folder) for approval in (one.now, *one.before)}
             gone = sorted(one.name for one in (folder / "objects").glob("*") if one.name not in wanted)
             for key in gone:
                 # The list goes first: what is left of a removal that was killed is no object.
@@ -150,10 +150,10 @@ def remove(folder: Path, name: str) -> list[str]:
 
 
 def open_baseline(baseline: Baseline) -> RunDirectory:
-    """The run of a baseline, every file checked; :class:`CannotMeasure` names one that is not as it was blessed."""
+    """The run of a baseline, every file checked; :class:`CannotMeasure` names one that is not as it was approved."""
     for problem in damage(baseline):
         raise CannotMeasure(
-            f"{problem}; bring back {baseline.path} from where it is kept, or bless a run as {baseline.name!r} again"
+            f"{problem}; bring back {baseline.path} from where it is kept, or approve a run as {baseline.name!r} again"
         )
     return open_run(baseline.path)
 
@@ -171,7 +171,7 @@ def require_no_object(run: Path) -> None:
     names = [one.name for one in baselines(folder) if key in (each.object for each in (one.now, *one.before))]
     kept = f"as {', '.join(map(repr, names))}" if names else "in a folder of baselines"
     command = join(["lab", "baseline", "rm", names[0] if names else "NAME", "--baselines", str(folder)])
-    raise UnusableInput(f"{run}: was blessed {kept}; `{command}` forgets a baseline, and removes what none means")
+    raise UnusableInput(f"{run}: was approved {kept}; `{command}` forgets a baseline, and removes what none means")
 
 
 def damage(baseline: Baseline) -> list[str]:
@@ -193,7 +193,7 @@ def damage(baseline: Baseline) -> list[str]:
         if not file.is_file():
             found.append(f"{file}: missing")
         elif sha256_file(file) != wanted:
-            found.append(f"{file}: damaged (its sha256 is not the one that was blessed)")
+            found.append(f"{file}: damaged (its sha256 is not the one that was approved)")
     return found
 
 
@@ -226,10 +226,10 @@ def _keep(folder: Path, files: Mapping[str, Path]) -> str:
     for name, path in files.items():
         copy = there / name
         if not copy.is_file() or sha256_file(copy) != sums[name]:
-            write_whole(copy, path.read_bytes())
+            write_atomically(copy, path.read_bytes())
     listed = there / "object.json"
     if not listed.is_file() or listed.read_bytes() != dump_json(sums):
-        write_whole(listed, dump_json(sums))
+        write_atomically(listed, dump_json(sums))
     return key
 
 
@@ -238,18 +238,18 @@ def _read(folder: Path, path: Path) -> Baseline:
     try:
         if (value["kind"], value["schema_version"]) != (KIND, VERSION):
             raise UnusableInput(f"{path}: is no baseline of this version")
-        now, *before = (_blessing(one, str(path)) for one in (value, *field(value, "before", list, str(path))))
+        now, *before = (_approval(one, str(path)) for one in (value, *field(value, "before", list, str(path))))
         return Baseline(folder, field(value, "name", str, str(path)), now, tuple(before))
     except (KeyError, TypeError) as error:
         raise UnusableInput(f"{path}: is no baseline: {error}") from None
 
 
-def _blessing(value: Any, where: str) -> Blessing:
+def _approval(value: Any, where: str) -> Approval:
     key, date = (field(value, name, str, where) for name in ("object", "date"))
     if not _is_key(key):
         raise UnusableInput(f"{where}: names an object that is none: {key!r}")
     note = value.get("note")
-    return Blessing(key, date, None if note is None else field(value, "note", str, where))
+    return Approval(key, date, None if note is None else field(value, "note", str, where))
 
 
 def _is_key(text: str) -> bool:

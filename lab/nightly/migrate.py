@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import only_writer, read_toml, write_whole
+from lab.files import only_writer, read_toml, write_atomically
 from lab.gate.policy import read_policy
-from lab.nightly.baselines import Baseline, Blessing, baselines, damage, keep_run, write_name
+from lab.nightly.baselines import Approval, Baseline, baselines, damage, keep_run, write_name
 from lab.nightly.plan import read_plan
 from lab.runs.directory import MANIFEST, open_run
 from lab.runs.manifest import Manifest
@@ -51,7 +51,7 @@ def _text(source: Path, out: Path) -> Brought:
         read_policy(str(source))
     if out.exists():
         raise UnusableInput(f"{out}: exists; name a new file")
-    write_whole(out, source.read_bytes())
+    write_atomically(out, source.read_bytes())
     about = "its form has not changed: it is taken as it is" + ("; paths count from its folder" if is_plan else "")
     return Brought("plan" if is_plan else "policy", (str(out),), (about,))
 
@@ -79,9 +79,9 @@ def _baselines(source: Path, out: Path) -> Brought:
     return Brought("baselines", tuple(names), tuple(notes), tuple(refused))
 
 
-def _object(baseline: Baseline, blessing: Blessing, out: Path) -> Blessing:
+def _object(baseline: Baseline, approval: Approval, out: Path) -> Approval:
     """One object of a baseline, brought forward; one of this version is copied."""
-    meant = replace(baseline, now=blessing)
+    meant = replace(baseline, now=approval)
     for problem in damage(meant):
         raise CannotMeasure(problem)
     with TemporaryDirectory(dir=out, prefix=".migrate-") as scratch:
@@ -89,4 +89,4 @@ def _object(baseline: Baseline, blessing: Blessing, out: Path) -> Blessing:
             run = open_run(meant.path)
         except UnusableInput:
             run = migrate_run(meant.path, Path(scratch) / "run")
-        return blessing._replace(object=keep_run(out, run))
+        return approval._replace(object=keep_run(out, run))

@@ -1,9 +1,9 @@
-"""What a night runs: a plan in TOML, read and checked whole before anything is replayed.
+"""What a nightly run runs: a plan in TOML, read and checked whole before anything is replayed.
 
 ::
 
     name = "operators"
-    about = "one sentence on what these nights guard"
+    about = "one sentence on what these nightly runs guard"
     policy = "nightly"                     # judges each arm against its baseline; its [[exact]] rule, any change
 
     [[set]]
@@ -14,7 +14,7 @@
     scope = "recorded"                     # and every other option of `lab replay`, with _ for -
     baseline = "operators"                 # the set's name where it is left out
 
-    [[set.compare]]                        # two arms of the night, any number of times
+    [[set.compare]]                        # two arms of the nightly run, any number of times
     baseline = "tier_first_v1"
     candidate = "tier_quota_v1"
     policy = "rollout"
@@ -32,9 +32,9 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
+from lab.set_registry import recordings_at
 from lab.shape import named, only_keys
-from lab.shelf import recordings_at
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"
@@ -51,7 +51,7 @@ _COMPARE = ("baseline", "candidate", "policy", "critical")
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """A comparison of two arms of one night by a policy."""
+    """A comparison of two arms of one nightly run by a policy."""
 
     baseline: str
     candidate: str
@@ -60,23 +60,23 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
-class NightSet:
-    """One set of recordings through its arms, the name of its baseline, and what is compared within the night."""
+class NightlySet:
+    """One set of recordings through its arms, the name of its baseline, and what is compared within the nightly run."""
 
     name: str
-    asked: Asked
+    asked: ReplayRequest
     baseline: str
     compare: tuple[Within, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NightPlan:
+class NightlyPlan:
     """A plan: its sets in the order of its file ``where``, and the policy that holds a set against its baseline."""
 
     name: str
     about: str
     policy: Policy
-    sets: tuple[NightSet, ...]
+    sets: tuple[NightlySet, ...]
     where: str
 
 
@@ -85,7 +85,7 @@ def shipped_plans() -> list[str]:
     return [f"shipped:{path.stem}" for path in sorted(SHIPPED.glob("*.toml"))]
 
 
-def read_plan(name: str) -> NightPlan:
+def read_plan(name: str) -> NightlyPlan:
     """A shipped plan (``shipped:NAME``) or one in a file; :class:`UnusableInput` names what is wrong and where."""
     path = SHIPPED / f"{name.removeprefix('shipped:')}.toml" if name in shipped_plans() else Path(name)
     if path.is_dir():
@@ -96,12 +96,12 @@ def read_plan(name: str) -> NightPlan:
     return _plan(value, path)
 
 
-def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
+def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
     where = str(path)
     only_keys(value, _TOP, where)
     given = value.get("set", [])
     if not isinstance(given, list) or not given:
-        raise UnusableInput(f"{where}: has no [[set]]; a night that replays nothing passes everything")
+        raise UnusableInput(f"{where}: has no [[set]]; a nightly run that replays nothing passes everything")
     policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
     sets = tuple(_set(one, path, f"{where}: set {number}") for number, one in enumerate(given, 1))
     for what in ("name", "baseline"):
@@ -109,7 +109,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
         double = next((name for name in names if names.count(name) > 1), None)
         if double is not None:
             raise UnusableInput(f"{where}: two sets have the {what} {double!r}")
-    return NightPlan(
+    return NightlyPlan(
         _text(value, "name", where),
         _text(value, "about", where),
         policy,
@@ -118,7 +118,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightPlan:
     )
 
 
-def _set(value: Any, path: Path, where: str) -> NightSet:
+def _set(value: Any, path: Path, where: str) -> NightlySet:
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected a table, found {named(value)}")
     only_keys(value, _SET, where)
@@ -131,13 +131,13 @@ def _set(value: Any, path: Path, where: str) -> NightSet:
     options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
-    assert options.keys() <= {field.name for field in fields(Asked)}  # noqa: S101 - a slip of ours, and no user's
+    assert options.keys() <= {field.name for field in fields(ReplayRequest)}  # noqa: S101 - a slip of ours, and no user's
     recordings = _text(value, "recordings", where)
     try:
         source = path.parent / recordings_at(recordings).expanduser()
     except UnusableInput as error:
         raise UnusableInput(f"{where}: recordings: {error}") from None
-    asked = Asked(
+    asked = ReplayRequest(
         str(source),
         _text(value, "format", where),
         tuple(_arm(one, path) for one in arms),
@@ -148,7 +148,7 @@ def _set(value: Any, path: Path, where: str) -> NightSet:
         raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {named(given)}")
     known = [one.partition("=")[0] for one in arms]
     compare = tuple(_within(one, known, path, f"{where}: compare {number}") for number, one in enumerate(given, 1))
-    return NightSet(name, asked, _text(value, "baseline", where, name), compare)
+    return NightlySet(name, asked, _text(value, "baseline", where, name), compare)
 
 
 def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:

@@ -1,7 +1,7 @@
-"""The history of nights: what every measure of every arm was, a Parquet file a night and set.
+"""The history of nightly runs: what every measure of every arm was, a Parquet file a nightly run and set.
 
-A night that is run again replaces its own file, so a history never counts one twice; files are whole or absent, so two
-nights may write one store.
+A nightly run that is repeated replaces its own file, so that the history never counts it twice. Files are whole or
+absent, so that two nightly runs may write one store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 1e15
 
 
 class Point(NamedTuple):
-    """One measure of one arm on one night.
+    """One measure of one arm on one nightly run.
 
     ``primary`` are the measures that were declared beforehand. From ``lab`` on: what could explain another value.
     """
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One measure of one arm of one set of one plan over the nights, and where it stepped.
+    """One measure of one arm of one set of one plan over the nightly runs, and where it stepped.
 
     ``set`` is the name of the set, with that of the plan before it where several plans have one of that name.
     """
@@ -69,7 +69,7 @@ _KINDS = {"primary": "int8", "mean": "float64", "n": "int32", "conversations": "
 
 
 def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: str, verdict: str) -> list[Point]:
-    """What a night's run adds to the history: means over all places, with errors clustered by conversation."""
+    """What a nightly run's run adds to the history: means over all places, with errors clustered by conversation."""
     resolved, environment = run.manifest.resolved, run.manifest.environment
     first = headlines(run.cutoff)
     known = {"embedder": resolved.embedder_model, **environment.packages}
@@ -107,7 +107,7 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
 
 
 def append(store: Path, points: Sequence[Point]) -> Path:
-    """Add one night of one set to the store, or replace what that night had; return the file."""
+    """Add one nightly run of one set to the store, or replace what that nightly run had; return the file."""
     import pyarrow as pa
 
     first = points[0]
@@ -128,7 +128,7 @@ def read_store(store: Path) -> list[Point]:
     """
     files = sorted(store.glob("*.parquet"))
     if not files:
-        raise UnusableInput(f"{store}: holds no nights; `lab nightly` writes them")
+        raise UnusableInput(f"{store}: holds no nightly runs; `lab nightly` writes them")
     found = []
     for file in files:
         for row in read_table(file, Point._fields).to_pylist():
@@ -150,7 +150,7 @@ def history(
         for one in wanted:
             if one not in known:
                 raise UnusableInput(f"no {what} {one!r} in this history; it has: {', '.join(known)}")
-    # A measure that is primary on one night is shown on all.
+    # A measure that is primary on one nightly run is shown on all.
     shown = set(measures) or {point.measure for point in points if point.primary}
     found: dict[tuple[str, str, str, str], list[Point]] = {}
     plans: dict[str, set[str]] = {}
@@ -163,13 +163,13 @@ def history(
         name = bare if len(plans[bare]) == 1 else f"{plan}/{bare}"
         own = sorted(own, key=lambda point: point.date)
         kept = [point for point in own if math.isfinite(point.mean)]
-        # A night is kept where its replay reproduced itself alone.
+        # A nightly run is kept where its replay reproduced itself alone.
         series.append(Series(name, arm, measure, tuple(kept), tuple(steps([one.mean for one in kept], exact=True))))
     return series
 
 
 def told_step(series: Series, step: Step) -> dict[str, Any]:
-    """A step with the nights on either side of it, and what moved between them."""
+    """A step with the nightly runs on either side of it, and what moved between them."""
     last, first = series.points[step.at - 1], series.points[step.at]
     return {
         "set": series.set,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lab.recordings.readers import Library
 
 
-def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002
+def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the name of the option
     """Read a recording, or a folder of them; ``format`` is one of ``lab recordings list``.
 
     ``memories`` chooses what counts as a memory, where a format offers more than one thing. Raises

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from lab.errors import UnusableInput
 from lab.files import read_text
+from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.words import counted
 
 IGNORED = ("README.md",)
 HISTORY = ".aider.chat.history.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import holds_exactly, whole_folder, write_whole
+from lab.files import holds_exactly, whole_folder, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
@@ -53,7 +53,7 @@ def convert(
     if not there:
         with whole_folder(out) as folder:
             for place, data in files.items():
-                write_whole(folder / place, data)
+                write_atomically(folder / place, data)
             try:
                 _check(library, folder, called)
             except UnusableInput as error:

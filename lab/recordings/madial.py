@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import read_json, read_json_lines, read_text
+from lab.formatting import counted
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field
-from lab.words import counted
 
 PATTERN = "**/*dialogue*.json*"
 IGNORED = ("*setting*",)

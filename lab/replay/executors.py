@@ -130,7 +130,7 @@ def task_of(plan: Plan, recording: Recording, sources: Sources, *, kept: bool = 
 
 def size(plan: Plan, recording: Recording) -> int:
     """How much work a conversation is, roughly: a turn has its cost, and looks at every memory."""
-    return len(plan.moments_of(recording)) * (2000 + len(recording.memories))
+    return len(plan.recall_points_of(recording)) * (2000 + len(recording.memories))
 
 
 def _results(tasks: Iterable[Task], workers: Workers) -> Iterator[tuple[str, Replayed | str]]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from lab.errors import CannotMeasure, UnusableInput
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
 from lab.replay.loop import Answered, Heard, replay
-from lab.replay.moments import Moment
 from lab.replay.plan import Plan, plan_of
+from lab.replay.recall_points import RecallPoint
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Recall
@@ -27,7 +27,7 @@ class Explanation:
     ``texts`` are the memories that the explanation may speak of, by id; ``visible`` is how many are in reach by label.
     """
 
-    moment: Moment
+    point: RecallPoint
     arm: ArmInfo
     recall: Recall
     ask: Ask
@@ -38,7 +38,7 @@ class Explanation:
     @property
     def grades(self) -> Mapping[str, int]:
         """What is wanted at this turn."""
-        return self.moment.probe.grades if self.moment.probe else {}
+        return self.point.probe.grades if self.point.probe else {}
 
 
 def explain(
@@ -55,32 +55,32 @@ def explain(
     )
     if arm is None or info is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
-    recording, moment = _find(plan, key)
+    recording, point = _find(plan, key)
     # The exact store answers as LanceDB does and is here at once.
     plan = replace(plan, asked=replace(plan.asked, store="exact"), arms=(arm,), infos=(info,))
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     if not info.stateful:
-        play = replace(play, moments=[moment])
+        play = replace(play, recall_points=[point])
     heard: list[Heard] = []
     with closing(replay(play, [arm], heard=heard.append)) as answers:
-        answered = next(one for one in answers if one.moment.key == key)
+        answered = next(one for one in answers if one.point.key == key)
         if answered.failure:
             raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
         return _tell(play.memories, answered, heard[-1], info, detail or Detail())
 
 
-def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
+def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
     # A key begins with its conversation: that one is looked through before all the others are.
     for recording in (one for one in plan.recordings if key.startswith(one.conversation)):
-        known = {moment.key: moment for moment in plan.moments_of(recording)}
+        known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
     alike: list[str] = []
     others: list[str] = []
     for recording in plan.recordings:
-        known = {moment.key: moment for moment in plan.moments_of(recording)}
+        known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
         alike += [other for other in known if key and other.startswith(key)]
@@ -91,20 +91,20 @@ def _find(plan: Plan, key: str) -> tuple[Recording, Moment]:
 
 
 def _tell(memories: Sequence[Memory], answered: Answered, heard: Heard, info: ArmInfo, detail: Detail) -> Explanation:
-    moment, recall, system = answered.moment, answered.recall, heard.system
+    point, recall, system = answered.point, answered.recall, heard.system
     known = {memory.key: memory for memory in memories}
-    wanted = list(moment.probe.grades) if moment.probe else []
-    there = [key for key in wanted if key in known and known[key].is_visible_at(moment.seq)]
+    wanted = list(point.probe.grades) if point.probe else []
+    there = [key for key in wanted if key in known and known[key].is_visible_at(point.seq)]
     told = Explained()
     if isinstance(system, Explains):
         told = system.explain(heard.ask, heard.found, recall, there, detail)
-    unseen = {key: _unseen(known[key], moment.seq) for key in wanted if key in known and key not in there}
+    unseen = {key: _unseen(known[key], point.seq) for key in wanted if key in known and key not in there}
     reasons = {key: (unseen.get(key) or told.reasons[key]) for key in wanted if key in told.reasons or key in unseen}
     scope = heard.ask.scope
-    reachable = [one for one in memories if one.is_visible_at(moment.seq) and (scope is None or one.scope == scope)]
+    reachable = [one for one in memories if one.is_visible_at(point.seq) and (scope is None or one.scope == scope)]
     visible = {label: sum((one.label or UNKNOWN) == label for one in reachable) for label in LABELS}
     texts = {memory.key: memory.text for memory in memories} | {item.id: item.text for item in recall.items}
-    return Explanation(moment, info, recall, heard.ask, texts, visible, replace(told, reasons=reasons))
+    return Explanation(point, info, recall, heard.ask, texts, visible, replace(told, reasons=reasons))
 
 
 def _unseen(memory: Memory, seq: int) -> str:

@@ -20,7 +20,7 @@ from lab.systems.sidecar.heuristic import grade_observation
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)
 MUST_SHARE = 0.10
-# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim under test.
+# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim evaluated.
 NICE_OF_REST = 0.70
 # "independent" says what a sampled label is: independent of relevance.
 ALIASES = {"independent": "sampled"}
@@ -32,7 +32,7 @@ class Labels:
 
     ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown,
     in the proportion that the shares give) and lets the pool grow from the others. ``heuristic-v1`` grades the text of
-    each memory as the sidecar would a note of it (spec 15.2): an observation with no tool and no kind.
+    each memory as the sidecar would a note of it (E-52): an observation with no tool and no kind.
     """
 
     mode: str = "recorded"

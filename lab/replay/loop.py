@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
-from lab.replay.moments import Moment
+from lab.replay.recall_points import RecallPoint
 from lab.replay.seat import Failure, Given, Seat, booked
 from lab.replay.shared import Retrieved, SharedSearch
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
     ``fed``: its memories came from outside.
     """
 
-    moment: Moment
+    point: RecallPoint
     arm: str
     recall: Recall
     visible: int
@@ -75,7 +75,7 @@ class Play:
 
     recording: Recording
     memories: Sequence[Memory]
-    moments: Sequence[Moment]
+    recall_points: Sequence[RecallPoint]
     tools: Tools
     source: Source = "given"
     faults: FaultPlan = field(default_factory=FaultPlan)
@@ -172,20 +172,20 @@ def replay(
     ]
     stage = _Stage(play, seats, reach, heard)
     watching = [seat for seat in seats if seat.watches]
-    by_turn: dict[int, list[Moment]] = {}
-    for moment in play.moments:
-        by_turn.setdefault(moment.seq, []).append(moment)
+    by_turn: dict[int, list[RecallPoint]] = {}
+    for point in play.recall_points:
+        by_turn.setdefault(point.seq, []).append(point)
     try:
-        stage.expect(play.moments)
+        stage.expect(play.recall_points)
         for turn in play.recording.turns:
             injected: dict[str, str] = {}
             play.tools.clock.now_ms = turn.time_ms
             here = by_turn.get(turn.seq, ())
             if here or captured:
                 stage.advance(turn.seq)
-            for moment in here:
-                for answered in stage.answer(moment):
-                    if moment.recalls:
+            for point in here:
+                for answered in stage.answer(point):
+                    if point.recalls:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
                             wrote(Wrote(answered.arm, turn, answered.recall.writes, ""))
@@ -194,10 +194,10 @@ def replay(
                 writes = seat.observe(turn)
                 if writes:
                     wrote(Wrote(seat.name, turn, writes, injected.get(seat.name, "")))
-        for moment in by_turn.get(len(play.recording.turns), ()):
-            play.tools.clock.now_ms = moment.now_ms
-            stage.advance(moment.seq)
-            yield from stage.answer(moment)
+        for point in by_turn.get(len(play.recording.turns), ()):
+            play.tools.clock.now_ms = point.now_ms
+            stage.advance(point.seq)
+            yield from stage.answer(point)
     finally:
         stage.close()
 
@@ -215,9 +215,9 @@ class _Stage:
             if shared is not None and shared.retrieval_key not in self._searches:
                 self._searches[shared.retrieval_key] = SharedSearch(shared)
 
-    def expect(self, moments: Sequence[Moment]) -> None:
+    def expect(self, recall_points: Sequence[RecallPoint]) -> None:
         """Say what will be asked."""
-        texts = [moment.text for moment in moments]
+        texts = [point.text for point in recall_points]
         for search in self._searches.values():
             search.expect(texts)
 
@@ -238,14 +238,14 @@ class _Stage:
                 seat.forget(keys)
             self._reach.remove(gone)
 
-    def answer(self, moment: Moment) -> Iterator[Answered]:
+    def answer(self, point: RecallPoint) -> Iterator[Answered]:
         """Ask every arm."""
-        ask = ask_of(moment, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
-        told = replace(ask, grades=moment.probe.grades) if self._told and moment.probe else ask
+        ask = ask_of(point, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
+        told = replace(ask, grades=point.probe.grades) if self._told and point.probe else ask
         asked: dict[Hashable, Retrieved] = {}
         reachable, nice, rules = self._reach.of(ask.scope)
         # Where scopes are not enforced, the recorded one still says what is a turn's own.
-        home = ask.scope or moment.scope or GLOBAL
+        home = ask.scope or point.scope or GLOBAL
         for seat in self._seats:
             shared = seat.shared
             key = shared.retrieval_key if shared is not None else None
@@ -265,7 +265,7 @@ class _Stage:
                 kept = sum(rule in said for rule in bound)
             held = (reachable, nice) if seat.fed else (0, 0)
             reach = held[0] + len(seat.own), held[1]
-            yield Answered(moment, seat.name, recall, *reach, home, len(bound), kept, failure, seat.fed)
+            yield Answered(point, seat.name, recall, *reach, home, len(bound), kept, failure, seat.fed)
 
     def close(self) -> None:
         """Close everything."""
@@ -275,24 +275,24 @@ class _Stage:
             search.close()
 
 
-def ask_of(moment: Moment, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:
+def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:
     """What is asked at a moment.
 
     A probe from outside has no recorded scope, so it is asked of all; under ``tags`` its own words decide.
     """
     scope, how = None, "open"
     if scoping == "tags":
-        scope, how = resolve_scope(None, moment.text, ScopePolicy())[1].scope, scoping
-    elif scoping == "given" and moment.scope is not None:
-        scope, how = moment.scope, scoping
+        scope, how = resolve_scope(None, point.text, ScopePolicy())[1].scope, scoping
+    elif scoping == "given" and point.scope is not None:
+        scope, how = point.scope, scoping
     return Ask(
-        moment.key,
-        moment.text,
-        moment.now_ms,
+        point.key,
+        point.text,
+        point.now_ms,
         scope,
-        moment.session,
-        not moment.recalls,
+        point.session,
+        not point.recalls,
         how,
-        faults.at(moment.key) if faults.asked else NO_FAULTS,
+        faults.at(point.key) if faults.asked else NO_FAULTS,
         items_only,
     )

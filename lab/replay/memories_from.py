@@ -1,6 +1,6 @@
 """The memories of a store in place of a recording's own: what an agent remembers, against what was said to it.
 
-A store is the folder of the plugin's LanceDB, or an export of it (spec 0.2, 11.4). OpenClaw's own memory-lancedb keeps
+A store is the folder of the plugin's LanceDB, or an export of it (E-1, E-39). OpenClaw's own memory-lancedb keeps
 a table of fewer columns: what is missing has a default, and a note says so. A table is opened to be read and nothing of
 it is written. Texts are embedded anew, unless the vectors of the store are asked for; a row whose vector is zero or
 empty, or null where other rows have vectors, was stored without an embedding. A memory's key is the id of its row. It
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TABLE, VECTOR = "memories", "vector"
 REQUIRED = ("id", "text", "createdAt")
-# What a row is taken to have where its table or line has no such field (spec 0.3).
+# What a row is taken to have where its table or line has no such field (E-2).
 DEFAULTS = {"category": "other", "importance_label": "", "scope": "global", "trust_tier": "unknown"}
 # The columns that every search of the plugin's recall names.
 SEARCHED = ("importance_label", "scope")
@@ -43,7 +43,7 @@ NOT_SEARCHED = (
     "rows in which the plugin itself would find nothing until they are imported with memory_import, for its searches "
     "need importance_label and scope"
 )
-# The score may be absent (spec 0.2); the flag is the lab's own (spec 16.5).
+# The score may be absent (E-1); the flag is the lab's own (E-58).
 OPTIONAL = ("importance", "hard_rule")
 # Rows that are read at a time with their vectors.
 BATCH = 1024
@@ -197,7 +197,7 @@ class _Rows:
         """The label of a row.
 
         One that the table has no column for comes from the score, as where the plugin imports such rows. One that is
-        blank is unknown, whatever the score: recall looks at the label alone (spec 20.17).
+        blank is unknown, whatever the score: recall looks at the label alone (E-64).
         """
         score = row.get("importance")
         if score is not None and (isinstance(score, bool) or not isinstance(score, int | float | str)):

@@ -22,14 +22,14 @@ from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
 from lab.replay.memories_from import read_stored, with_stored
-from lab.replay.moments import RECALL_TURNS, Moment, moments
+from lab.replay.recall_points import RECALL_TURNS, RecallPoint, recall_points
 from lab.retrieval.faults import FaultPlan
-from lab.retrieval.found import Retrieval
+from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import STORES
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import resolved_of
 from lab.runs.records import to_json
-from lab.shelf import golden_beside
+from lab.set_registry import golden_beside
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
@@ -43,7 +43,7 @@ SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayRequest:
     """The arguments of ``lab replay`` as they were given; None where the default is to be found."""
 
     path: str
@@ -73,7 +73,7 @@ class Asked:
     source: str = "given"
 
     @classmethod
-    def of_manifest(cls, values: Mapping[str, Any]) -> Asked:
+    def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
         """The arguments as a manifest keeps them: JSON has lists where these are tuples."""
         given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
         return cls(**given)
@@ -83,7 +83,7 @@ class Asked:
 class Plan:
     """A replay ready to run. ``vectors`` are those of the store that memories come from, where they are used."""
 
-    asked: Asked
+    asked: ReplayRequest
     library: Library
     recordings: tuple[Recording, ...]
     specs: tuple[ArmSpec, ...]
@@ -146,9 +146,9 @@ class Plan:
             for memory in recording.memories
         )
 
-    def moments_of(self, recording: Recording) -> list[Moment]:
+    def recall_points_of(self, recording: Recording) -> list[RecallPoint]:
         """The recalls of one conversation in order."""
-        return list(moments(recording, self.probes(recording), self.recall_turns))
+        return list(recall_points(recording, self.probes(recording), self.recall_turns))
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what the receipts hold. Equal values, equal receipts."""
@@ -191,11 +191,11 @@ class Plan:
 
     def recall_points(self) -> dict[str, int]:
         """How many recalls each conversation has."""
-        return {recording.conversation: len(self.moments_of(recording)) for recording in self.recordings}
+        return {recording.conversation: len(self.recall_points_of(recording)) for recording in self.recordings}
 
 
 def make_plan(
-    asked: Asked,
+    asked: ReplayRequest,
     *,
     judged: bool = True,
     arms: Sequence[Mapping[str, Any]] | None = None,
@@ -251,15 +251,15 @@ def make_plan(
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
     if asked.faults:
-        each = (moments(one, library.golden.of(one.conversation), recall_turns) for one in recordings)
-        FaultPlan(asked.faults).require({moment.key for happening in each for moment in happening})
+        each = (recall_points(one, library.golden.of(one.conversation), recall_turns) for one in recordings)
+        FaultPlan(asked.faults).require({point.key for happening in each for point in happening})
     labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     embedder = embedder_named(asked.embedder)
     return Plan(asked, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
 
 
-def with_options(specs: Sequence[ArmSpec], asked: Asked) -> tuple[ArmSpec, ...]:
+def with_options(specs: Sequence[ArmSpec], asked: ReplayRequest) -> tuple[ArmSpec, ...]:
     """The specs under the options of a replay."""
     return tuple(
         replace(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
@@ -275,7 +275,7 @@ def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:
     )
 
 
-def _require_source(asked: Asked, library: Library, infos: Sequence[ArmInfo]) -> None:
+def _require_source(asked: ReplayRequest, library: Library, infos: Sequence[ArmInfo]) -> None:
     """Refuse a source that these recordings do not have, or that none of the arms can do with."""
     if asked.source == "captured" and not any(info.writes for info in infos):
         raise UnusableInput("source captured: none of these arms captures memories; verbatim is one that does")
@@ -291,7 +291,7 @@ def plan_of(run: RunDirectory) -> Plan:
     a manifest may be somebody else's, and names the address that texts and key would be sent to.
     """
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
-    plan = make_plan(Asked.of_manifest(run.manifest.asked), arms=arms)
+    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms)
     if plan.run_key() != run.manifest.run_key:
         raise UnusableInput(
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "

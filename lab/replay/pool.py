@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lab.draw import draw
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest
+from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
@@ -21,10 +22,9 @@ from lab.recordings.readers import Library, read_library
 from lab.replay.labels import tell_labels
 from lab.replay.loop import births, replay
 from lab.replay.memories_from import read_stored, with_stored
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
 from lab.systems.openclaw.recall.trivial import is_trivial
-from lab.words import counted
 
 ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")
 TURNS = 30
@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
     number: int | None = None
 
 
-def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lambda _: None) -> Pool:
+def make_pool(asked: ReplayRequest, depth: int, chosen: Chosen, announce: Announce = lambda _: None) -> Pool:
     """Replay what was asked and pool the first ``depth`` places of each arm at the chosen turns.
 
     Raises :class:`UnusableInput` for what cannot be replayed, and where no turn is left to judge.
@@ -62,10 +62,10 @@ def make_pool(asked: Asked, depth: int, chosen: Chosen, announce: Announce = lam
         found: dict[str, dict[str, dict[str, int]]] = {key: {} for key in wanted[recording.conversation]}
         for answer in replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms):
             if answer.failure:
-                raise CannotMeasure(f"{answer.moment.key}: arm {answer.arm} failed: {answer.failure}")
-            if answer.moment.key in found:
+                raise CannotMeasure(f"{answer.point.key}: arm {answer.arm} failed: {answer.failure}")
+            if answer.point.key in found:
                 for rank, item in enumerate(answer.recall.items[:depth], 1):
-                    found[answer.moment.key].setdefault(item.id, {})[answer.arm] = rank
+                    found[answer.point.key].setdefault(item.id, {})[answer.arm] = rank
         turns += [PooledTurn(key, _shuffled(key, items, asked.seed)) for key, items in found.items()]
         announce(f"{recording.conversation}: {counted(len(found), 'turn')} pooled")
     return _pool(plan, depth, turns)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.columns import booleans, lists, numbers, strings
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
-from lab.replay.promises import Checked, Promises, tokens
+from lab.replay.safety_checks import Checked, SafetyChecks, tokens
 from lab.replay.writes import Aligned
 from lab.utf16 import js_length
 
@@ -58,15 +58,15 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
     * ``evicted``: what the budget dropped; null where no receipt tells
     * ``future``: injected or pinned memories that are born after the moment, or forgotten before it
-    * ``twins``: injected memories that say, but for case and spaces, what an earlier one of the block says
+    * ``duplicates``: injected memories that say, but for case and spaces, what an earlier one of the block says
     * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
     * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none
       that supersedes them stands; ``outdated``: memories of the conversation that are superseded by then
     """
     import pyarrow as pa
 
-    promises = Promises(recording)
-    checked = [promises.check(one.recall, one.moment.seq, fed=one.fed) for one in answers]
+    safety_checks = SafetyChecks(recording)
+    checked = [safety_checks.check(one.recall, one.point.seq, fed=one.fed) for one in answers]
     recalls = [one.recall for one in answers]
     counts = [len(recall.items) for recall in recalls]
     scopes = {turn.key: turn.scope for turn in recording.turns} | {one.key: one.scope for one in recording.memories}
@@ -79,11 +79,11 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     table = pa.table(
         {
             "arm": strings([one.arm for one in answers]),
-            "turn": strings([one.moment.key for one in answers]),
-            "seq": numbers([one.moment.seq for one in answers], "int32"),
+            "turn": strings([one.point.key for one in answers]),
+            "seq": numbers([one.point.seq for one in answers], "int32"),
             "scope": strings([one.scope for one in answers]),
-            "recalls": booleans([one.moment.recalls for one in answers]),
-            "probe": strings([one.moment.probe.id if one.moment.probe else None for one in answers]),
+            "recalls": booleans([one.point.recalls for one in answers]),
+            "probe": strings([one.point.probe.id if one.point.probe else None for one in answers]),
             "status": strings([recall.status for recall in recalls]),
             "failure": strings([str(one.failure) if one.failure else None for one in answers]),
             "injected": numbers([recall.injected for recall in recalls], "int32"),
@@ -110,15 +110,15 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     """Columns ``arm, turn, stage, ns, cold``; cold is the first moment of the conversation."""
     import pyarrow as pa
 
-    first = answers[0].moment.key if answers else None
+    first = answers[0].point.key if answers else None
     timed = [(one, stage, spent) for one in answers for stage, spent in one.recall.timings.items()]
     table = pa.table(
         {
             "arm": strings([one.arm for one, _, _ in timed]),
-            "turn": strings([one.moment.key for one, _, _ in timed]),
+            "turn": strings([one.point.key for one, _, _ in timed]),
             "stage": strings([stage for _, stage, _ in timed]),
             "ns": numbers([spent for _, _, spent in timed], "int64"),
-            "cold": booleans([one.moment.key == first for one, _, _ in timed]),
+            "cold": booleans([one.point.key == first for one, _, _ in timed]),
         }
     )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer
+from lab.formatting import free_of_credentials
 from lab.replay.candidates import served
 from lab.replay.embedders import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import tell_labels
-from lab.replay.moments import moments
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.recall_points import recall_points
 from lab.replay.shards import shard_of
 from lab.replay.sources import Announce, open_sources, prepare
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Shard, resolved_of
 from lab.runs.resume import Fresh, create_or_resume, finish, keep
 from lab.systems.contract import Arm
-from lab.words import free_of_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def run_replay(
-    asked: Asked,
+    asked: ReplayRequest,
     out: Path,
     *,
     jobs: int = 1,
@@ -124,8 +124,8 @@ def gold_of(plan: Plan) -> bytes:
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
         known = {memory.key: memory for memory in recording.memories}
-        for moment in moments(recording, plan.probes(recording), "none"):
-            probe = moment.probe
+        for point in recall_points(recording, plan.probes(recording), "none"):
+            probe = point.probe
             if probe is None:
                 continue
             relevant = [
@@ -133,7 +133,7 @@ def gold_of(plan: Plan) -> bytes:
                     "memory": one.memory,
                     "grade": one.grade,
                     "label": labels[one.memory],
-                    "visible": known[one.memory].is_visible_at(moment.seq),
+                    "visible": known[one.memory].is_visible_at(point.seq),
                 }
                 for one in probe.relevant
             ]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, only_writer
+from lab.formatting import counted
 from lab.replay.executors import size
 from lab.replay.plan import Plan
 from lab.runs.directory import GOLDEN, RunDirectory, open_run
@@ -21,7 +22,6 @@ from lab.runs.environment import decisive, tolerated
 from lab.runs.manifest import Shard
 from lab.runs.records import to_json
 from lab.runs.resume import Fresh, finish, keep, resume_or_begin
-from lab.words import counted
 
 
 class Merged(NamedTuple):

@@ -18,7 +18,7 @@ from lab.recordings.model import Recording
 from lab.replay.loop import Play
 from lab.replay.plan import Plan
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.found import Retrieval
+from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
 from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Prepares
@@ -87,7 +87,9 @@ def tools_of(
 
 def play_of(plan: Plan, recording: Recording, tools: Tools) -> Play:
     """What the loop needs to replay one conversation."""
-    return Play(recording, plan.memories_of(recording), plan.moments_of(recording), tools, plan.source, plan.faults)
+    return Play(
+        recording, plan.memories_of(recording), plan.recall_points_of(recording), tools, plan.source, plan.faults
+    )
 
 
 def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
@@ -113,7 +115,7 @@ def texts_of(plan: Plan, recording: Recording) -> list[str]:
 
 
 def _asked_of(plan: Plan, recording: Recording) -> list[str]:
-    return [moment.text for moment in plan.moments_of(recording)]
+    return [point.text for point in plan.recall_points_of(recording)]
 
 
 def _kept_of(plan: Plan, recording: Recording) -> list[str]:

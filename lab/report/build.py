@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
-from lab.files import dump_json, write_whole
+from lab.files import dump_json, write_atomically
+from lab.formatting import counted, markdown, number
 from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
 from lab.measures.score import headlines, score_run, summarise
 from lab.replay.embedders import embedder_notes
@@ -29,7 +30,6 @@ from lab.report.tables import markdown_table
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.trial import trial_line, trial_of
-from lab.words import counted, markdown, number
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 
@@ -88,7 +88,7 @@ def build_report(
         run.path / "report.json": dump_json(data),
     }
     for path, content in outputs.items():
-        write_whole(path, content)
+        write_atomically(path, content)
     return [*outputs, *(file for files in drawn.values() for file in files)]
 
 

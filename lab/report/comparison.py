@@ -8,10 +8,10 @@ from itertools import groupby
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import smallest_p
+from lab.formatting import counted, interval, number, p_value, signed
 from lab.measures.catalogue import entry_of, is_better
 from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line
-from lab.words import counted, interval, number, p_value, signed
 
 LEVEL = 0.05
 # Of fewer probes a thousandth would be told that nobody has seen.
@@ -101,8 +101,8 @@ def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool =
     if reach:
         legend += " could find: the smallest true difference that would be found four times in five."
     said = [legend, *_harms(found)]
-    if found.drawn_labels:
-        said.append(f"{drawn(found.drawn_labels)}.")
+    if found.sampled_labels:
+        said.append(f"{drawn(found.sampled_labels)}.")
     said += sliced_over(dict.fromkeys(one.difference.measure for one in found.slices))
     least = smallest_p(conversations, found.family)
     if found.family and conversations > 1 and least > LEVEL:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.compare.paired import Comparison, Slice
+from lab.formatting import counted, milliseconds
 from lab.latency.turns import TOTAL, Stage, stages
 from lab.report import figures
 from lab.report.comparison import shown, worse
@@ -14,7 +15,6 @@ from lab.report.material import Places, busiest, places, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
-from lab.words import counted, milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,11 +25,11 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
     recall, told, grades = found.recall, found.told, found.grades
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
     lines = [
-        f"{found.arm.name} at {found.moment.key}" + (f"  ({told.about})" if told.about else ""),
+        f"{found.arm.name} at {found.point.key}" + (f"  ({told.about})" if told.about else ""),
         f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:
-        lines.append(f"asked: {_short(found.moment.text, WIDTH - 7)}")
+        lines.append(f"asked: {_short(found.point.text, WIDTH - 7)}")
     if found.ask.faults:
         lines += wrap(f"faults of this turn: {', '.join(sorted(found.ask.faults))}", WIDTH)
     lines += [*told.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
@@ -72,7 +72,7 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     told, grades = found.told, found.grades
     keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *told.runners_up, *grades]))
     value: dict[str, Any] = {
-        "turn": found.moment.key,
+        "turn": found.point.key,
         "arm": to_json(found.arm),
         "visible": found.visible,
         "injected": [_item_json(item) for item in found.recall.items[: found.recall.injected]],
@@ -85,7 +85,7 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
     }
     if with_text:
         value |= {
-            "text": found.moment.text,
+            "text": found.point.text,
             "context": found.recall.context,
             "texts": {key: found.texts.get(key, "") for key in keys},
         }

@@ -1,17 +1,18 @@
-"""The ablation chart: one panel a measure, one mark a rung, the first one on top."""
+"""The ablation chart: one panel a measure, one mark a step, the first one on top."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.compare.ablation import Step
+from lab.formatting import number
 from lab.measures.catalogue import is_better
 from lab.report.style import MARKS, styled, subplots
-from lab.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from lab.compare.ablation import StepResult
 
 PANELS = {
     "Success": "hit@{k}: a wanted\nmemory is an item",
@@ -22,8 +23,8 @@ PANELS = {
 
 
 @styled
-def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
-    """Means of every rung; the colour says whether it is decidedly better or worse than the rung before."""
+def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
+    """Means of every step; the colour says whether it is decidedly better or worse than the step before."""
     figure, (row,) = subplots(1, len(PANELS), (13, 1.8 + 0.42 * len(steps)))
     for place, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
         name = f"{stem}@{cutoff}" if stem == "Success" else stem
@@ -41,11 +42,11 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
         axes.set_xlim(left=0)
         labels = [step.adds if at else step.arm for at, step in enumerate(steps)]
         axes.set_yticks(range(len(steps)), labels if place == 0 else [""] * len(steps))
-    figure.suptitle("What each phase does, one rung at a time", fontsize=13, fontweight="bold")
+    figure.suptitle("What each phase does, one step at a time", fontsize=13, fontweight="bold")
     figure.text(
         0.5,
         0.01,
-        "Against the rung before: blue circle, decidedly better; orange square, decidedly worse; grey diamond, open.",
+        "Against the step before: blue circle, decidedly better; orange square, decidedly worse; grey diamond, open.",
         ha="center",
         fontsize=9,
     )
@@ -53,7 +54,7 @@ def ablation_figure(steps: Sequence[Step], cutoff: int) -> Figure:
     return figure
 
 
-def _verdict(step: Step, name: str) -> tuple[str, str]:
+def _verdict(step: StepResult, name: str) -> tuple[str, str]:
     change = step.changes.get(name)
     if change is None or change.estimate.low is None or change.estimate.high is None:
         return MARKS[None]

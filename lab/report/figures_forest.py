@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.compare.paired import Difference, Slice
+from lab.formatting import counted, signed
 from lab.measures.catalogue import direction, is_better
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
-from lab.words import counted, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

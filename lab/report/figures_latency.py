@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import milliseconds
 from lab.report.style import COLOURS, styled, subplots
-from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,14 +98,19 @@ def stages_figure(warm: Turns) -> Figure:
 
 
 @styled
-def compaction_figure(waiting: Turns, cadence: Turns) -> Figure:
-    """Left, a turn over a table with rows waiting; right, what an append and a recall cost under each cadence."""
+def compaction_figure(waiting: Turns, cadence: Turns, note: str | None = None) -> Figure:
+    """Left, a turn over a table with rows waiting; right, what an append and a recall cost under each cadence.
+
+    ``note`` is a sentence under both.
+    """
     figure, (row,) = subplots(1, 2, (12, 5.2))
     colours = _colours([*waiting, *cadence])
     _waiting_panel(row[0], waiting, colours)
     _cadence_panel(row[1], cadence)
     figure.suptitle("What rows that wait for compaction cost", fontsize=13, fontweight="bold")
-    figure.tight_layout()
+    if note:
+        figure.text(0.5, 0.01, fill(note, 160), ha="center", va="bottom", fontsize=8)
+    figure.tight_layout(rect=(0, 0.06 if note else 0, 1, 1))
     return figure
 
 

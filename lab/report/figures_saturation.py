@@ -39,7 +39,7 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     )
     figure, grid = slide(2, 3, words)
     panels = (
-        ("hit", "hit@6: a wanted memory"),
+        ("hit", "hit@6: a relevant memory"),
         ("gold_nice", "GoldNice@6: a wanted nice one"),
         ("repeat", "repeat rate, last 6 turns"),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lab.formatting import milliseconds
 from lab.report.figures_latency import REST, STAGES
 from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled
-from lab.words import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lab.formatting import number
 from lab.report.style import COLOURS, styled, subplots
 from lab.sweep.front import Configuration
-from lab.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHOWN = {"Success": "hit: a wanted memory\nis injected", "RepeatRate": "repeat rate", "InjectedChars": "characters"}
+SHOWN = {"Success": "hit: a relevant memory\nis injected", "RepeatRate": "repeat rate", "InjectedChars": "characters"}
 
 
 @styled
@@ -57,7 +57,7 @@ def front_figure(found: Sequence[Configuration], reference: Mapping[str, float |
                 label="hybrid (no tiers)",
             )
         axes.set(xlabel=title)
-    row[0].set_ylabel("hit: a wanted memory is injected")
+    row[0].set_ylabel("hit: a relevant memory is injected")
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4)
     figure.suptitle(f"{len(found)} configurations: up and to the left is better", fontsize=13, fontweight="bold")

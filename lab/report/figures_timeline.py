@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.formatting import counted
 from lab.report.style import MIDDLE, SLIDE, TIERS, Words, slide, styled
-from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

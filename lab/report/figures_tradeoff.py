@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from lab.formatting import counted
 from lab.report.style import MOST_NAMES, SOFT, Words, colour_of, name_at_right, slide, styled
-from lab.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The chart of a history: every measure over the nights, with its steps."""
+"""The chart of a history: every measure over the nightly runs, with its steps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_DATES = 8
 def trend_figure(series: Sequence[Series]) -> Figure:
     """A row a measure and a column a set; a line an arm, its level between steps, and a mark where it stepped.
 
-    Nights stand at equal distances, for some are missing.
+    Nightly runs stand at equal distances, for some are missing.
     """
     if not series:
-        raise UnusableInput("no nights to draw: this history has no series of that kind")
+        raise UnusableInput("no nightly runs to draw: this history has no series of that kind")
     measures = list(dict.fromkeys(one.measure for one in series))
     sets = list(dict.fromkeys(one.set for one in series))
     arms = list(dict.fromkeys(one.arm for one in series))

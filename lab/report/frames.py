@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
-PROMISES = ("future", "twins", "raw", "superseded", "stale", "outdated")
-TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *PROMISES, "block")
+SAFETY_COLUMNS = ("future", "twins", "raw", "superseded", "stale", "outdated")
+TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
 FEW = ("tier", "label", "decision")
 LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
@@ -46,7 +46,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     hard_rules, hard_kept                    int32    hard rules in reach, and those that the block holds
     pinned                                   int32    memories that the digest holds whole
     duplicates, evicted                      float64  injected twice beside the digest; dropped by the budget
-    future, twins, raw                       int32    broken promises (see :mod:`lab.replay.promises`)
+    future, duplicates, raw                       int32    broken promises (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     ======================================== ======== ==================================================

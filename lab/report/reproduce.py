@@ -9,7 +9,7 @@ from shlex import join
 from typing import NamedTuple
 
 from lab.files import digest
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.runs.directory import RunDirectory
 
 # Arguments whose options have other names.
@@ -22,7 +22,7 @@ def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:
 
 
 def _options(asked: Mapping[str, object]) -> Iterator[str]:
-    for field in fields(Asked):
+    for field in fields(ReplayRequest):
         value = asked.get(field.name)
         default = () if field.default is MISSING else field.default
         if field.name == "path" or value is None or value == default or value == list(_listed(default)):

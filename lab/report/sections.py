@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
+from lab.formatting import milliseconds, number
 from lab.gate.line import FAIL
 from lab.gate.outputs import deciding_first, headline, reason, rollback
 from lab.gate.recorded import VERDICT, read_verdict, why_stale
@@ -16,11 +17,10 @@ from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of
 from lab.report.comparison import SLICED, sliced
 from lab.runs.directory import RunDirectory
-from lab.words import milliseconds, number
 
 # What an engine promises, or is told of every block; the rest of the measures are in the table of the arms.
 CONTRACT = (
-    *("Future", "Twins", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
+    *("Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
     *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
 )
 MOST_LINES, MOST_SLICES = 40, 30

@@ -13,8 +13,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
-from lab.files import write_whole
-from lab.words import counted
+from lab.files import write_atomically
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -234,7 +234,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     files = []
     for kind in ("svg", "png"):
         file = path.with_name(f"{path.name}.{kind}")
-        write_whole(file, rendered(figure, kind))
+        write_atomically(file, rendered(figure, kind))
         files.append(file)
     return files
 

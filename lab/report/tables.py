@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-from lab.words import markdown, number
+from lab.formatting import markdown, number
 
 _LATEX = str.maketrans(
     {one: f"\\{one}" for one in "&%$#_{}"}
@@ -63,7 +63,7 @@ def text_table(
 
 
 def show(value: object) -> str:
-    """A cell: floats as :func:`lab.words.number` has them, None as a dash."""
+    """A cell: floats as :func:`lab.formatting.number` has them, None as a dash."""
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 

@@ -18,7 +18,7 @@ from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of
 from lab.files import whole_file
 from lab.retrieval.contract import Filter, Hit, Lanes, View, vector_score
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 
@@ -51,9 +51,9 @@ class Candidates:
     def __len__(self) -> int:
         return len(self._answers.keys() | self._read.keys())
 
-    def get(self, moment: int, where: Filter, limit: int) -> Lanes | None:
+    def get(self, point: int, where: Filter, limit: int) -> Lanes | None:
         """The first ``limit`` hits of each lane; None where that is not known."""
-        answer = self._answer(moment, where)
+        answer = self._answer(point, where)
         if answer is None or limit > answer.limit:
             return None
         if limit == answer.limit:
@@ -61,11 +61,11 @@ class Candidates:
         fts, vec, nanoseconds = answer.lanes
         return Lanes(fts[:limit], vec[:limit], nanoseconds)
 
-    def keep(self, moment: int, where: Filter, limit: int, lanes: Lanes) -> None:
+    def keep(self, point: int, where: Filter, limit: int, lanes: Lanes) -> None:
         """Note an answer; a deeper one stays."""
-        before = self._answer(moment, where)
+        before = self._answer(point, where)
         if before is None or before.limit < limit:
-            self._answers[moment, where] = Answer(limit, lanes)
+            self._answers[point, where] = Answer(limit, lanes)
             self.changed = True
 
     def serve(self, who: Iterable[str]) -> None:
@@ -73,15 +73,15 @@ class Candidates:
         self.changed |= not self.served.issuperset(who)
         self.served.update(who)
 
-    def _answer(self, moment: int, where: Filter) -> Answer | None:
-        found = self._answers.get((moment, where))
+    def _answer(self, point: int, where: Filter) -> Answer | None:
+        found = self._answers.get((point, where))
         if found is None:
-            place = self._read.get((moment, where))
+            place = self._read.get((point, where))
             if place is None:
                 return None
             limit, nanoseconds, fts, fts_end, vec, vec_end = place
             rows, scores, near, similar, distances = self._columns
-            found = self._answers[moment, where] = Answer(
+            found = self._answers[point, where] = Answer(
                 limit,
                 Lanes(
                     list(map(_hit, zip(rows[fts:fts_end], scores[fts:fts_end], repeat(0.0), strict=False))),
@@ -99,7 +99,7 @@ class Candidates:
         import pyarrow as pa
 
         keys = sorted(self._answers.keys() | self._read.keys(), key=_in_order)
-        answers = [found for moment, where in keys if (found := self._answer(moment, where)) is not None]
+        answers = [found for point, where in keys if (found := self._answer(point, where)) is not None]
 
         def listed(lane: Sequence[Sequence[Hit]], field: int, kind: str) -> pa.Array:
             return lists([len(hits) for hits in lane], numbers([hit[field] for hits in lane for hit in hits], kind))
@@ -108,7 +108,7 @@ class Candidates:
         labels = [where.labels for _, where in keys]
         return pa.table(
             {
-                "moment": numbers([moment for moment, _ in keys], "int32"),
+                "moment": numbers([point for point, _ in keys], "int32"),
                 "scope": strings([where.scope for _, where in keys]),
                 # No labels at all and labels that nothing has are two things.
                 "any_label": booleans([one is None for one in labels]),
@@ -142,8 +142,8 @@ class Candidates:
 
 def _in_order(key: tuple[int, Filter]) -> tuple[int, bool, str, bool, tuple[str, ...]]:
     """A total order: a set has none of its own, and None is neither the empty scope nor no labels."""
-    moment, (scope, labels) = key
-    return moment, scope is not None, scope or "", labels is not None, labels or ()
+    point, (scope, labels) = key
+    return point, scope is not None, scope or "", labels is not None, labels or ()
 
 
 def read_candidates(path: Path, score: Callable[[Any], Any] = vector_score) -> Candidates:
@@ -166,10 +166,10 @@ def read_candidates(path: Path, score: Callable[[Any], Any] = vector_score) -> C
     made: dict[tuple[str | None, tuple[str, ...] | None], Filter] = {}
     names = ("moment", "scope", "any_label", "labels", "limit", "ns")
     told = zip(*(table[name].to_pylist() for name in names), strict=True)
-    for at, (moment, scope, any_label, labels, limit, nanoseconds) in enumerate(told):
+    for at, (point, scope, any_label, labels, limit, nanoseconds) in enumerate(told):
         key = (scope, None if any_label else tuple(labels))
         where = made.setdefault(key, Filter(*key))
-        found._read[moment, where] = (limit, nanoseconds, fts[at], fts[at + 1], vec[at], vec[at + 1])
+        found._read[point, where] = (limit, nanoseconds, fts[at], fts[at + 1], vec[at], vec[at + 1])
     return found
 
 
@@ -275,8 +275,8 @@ class KeptRetriever:
 class KeptView:
     """A view of one moment."""
 
-    def __init__(self, retriever: KeptRetriever, moment: int, text: str, faults: Faults) -> None:
-        self._retriever, self._moment, self._text, self._faults = retriever, moment, text, faults
+    def __init__(self, retriever: KeptRetriever, point: int, text: str, faults: Faults) -> None:
+        self._retriever, self._moment, self._text, self._faults = retriever, point, text, faults
         self._view: View | None = None
 
     def search(self, where: Filter, limit: int) -> Lanes:

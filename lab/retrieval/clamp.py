@@ -1,4 +1,4 @@
-"""How much of a text is embedded (spec 14.1): its head, a mark, and its tail. Stored texts are never clamped."""
+"""How much of a text is embedded (E-50): its head, a mark, and its tail. Stored texts are never clamped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.utf16 import WHITESPACE, js_length, js_slice, js_tail, js_utf8
+from lab.utf16 import WHITESPACE, js_length, js_slice, js_tail, js_utf8_length
 
 MARK = "\n...\n"
 _TOO_LONG = re.compile(
@@ -47,10 +47,12 @@ def clamp(text: str, limits: Clamp) -> Clamped:
     """
     limits = _whole(limits)
     kept = _cut_units(text, limits)
-    if limits.max_bytes is not None and _bytes(kept) > limits.max_bytes:
+    if limits.max_bytes is not None and js_utf8_length(kept) > limits.max_bytes:
         kept = _cut_bytes(kept, limits.max_bytes, with_head=limits.head_chars > 0)
     kept = js_tail(kept, limits.max_chars)
-    return Clamped(kept, kept != text, js_length(text), js_length(kept), _bytes(text), _bytes(kept), limits)
+    return Clamped(
+        kept, kept != text, js_length(text), js_length(kept), js_utf8_length(text), js_utf8_length(kept), limits
+    )
 
 
 def is_too_long(message: str) -> bool:
@@ -81,7 +83,7 @@ def _cut_bytes(text: str, limit: int, *, with_head: bool) -> str:
         return _longest(text, limit, js_tail)
     room = limit - len(MARK)
     head = _longest(parts[0], room if room > 0 else limit, js_slice)
-    rest = room - _bytes(head)
+    rest = room - js_utf8_length(head)
     return head + MARK + _longest(parts[1], rest, js_tail) if rest > 0 else head
 
 
@@ -90,9 +92,5 @@ def _longest(text: str, limit: int, cut: Callable[[str, int], str]) -> str:
     low, high = 0, js_length(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _bytes(cut(text, middle)) <= limit else (low, middle - 1)
+        low, high = (middle, high) if js_utf8_length(cut(text, middle)) <= limit else (low, middle - 1)
     return cut(text, low)
-
-
-def _bytes(text: str) -> int:
-    return len(js_utf8(text))

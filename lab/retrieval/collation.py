@@ -1,4 +1,4 @@
-"""The order of ids where scores tie: JavaScript's ``localeCompare``, which is the ICU root collation (spec 0.5.4).
+"""The order of ids where scores tie: JavaScript's ``localeCompare``, which is the ICU root collation (E-4).
 
 Ids of the usual kinds (UUIDs, ``working_set:global``) are printable ASCII and need one table. Any other goes through
 the Unicode Collation Algorithm (pyuca), whose weights are laid between those of the ASCII characters, so that all keys

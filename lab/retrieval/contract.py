@@ -20,7 +20,7 @@ LANES = 16
 class Hit(NamedTuple):
     """A row in one lane's ranking.
 
-    ``distance`` is squared L2 in the vector lane and 0 in the text lane (spec 2.2, 2.3).
+    ``distance`` is squared L2 in the vector lane and 0 in the text lane (E-8, E-9).
     """
 
     row: int
@@ -106,7 +106,7 @@ class Store(Protocol):
 
 
 def vector_score(distance: np.ndarray) -> np.ndarray:
-    """``1 / (1 + squared L2)`` (spec 2.2), rounded to 1e-6: the last bits of a sum must not decide an order."""
+    """``1 / (1 + squared L2)`` (E-8), rounded to 1e-6: the last bits of a sum must not decide an order."""
     import numpy as np
 
     return np.round(1.0 / (1.0 + distance), 6)

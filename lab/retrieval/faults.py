@@ -1,4 +1,4 @@
-"""Faults to be had on purpose: what recall does when a part of it fails (spec 2.5, 13.1, 14.1)."""
+"""Faults to be had on purpose: what recall does when a part of it fails (E-11, E-47, E-50)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FaultyView:
         self._view, self._faults = view, frozenset(faults)
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Both lanes, less those that fail: an error and no match look alike to the engine (spec 2.3)."""
+        """Both lanes, less those that fail: an error and no match look alike to the engine (E-9)."""
         found = self._view.search(where, limit)
         return Lanes(
             [] if "fts_error" in self._faults else found.fts,

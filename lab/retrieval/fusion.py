@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion of the two lanes (spec 2.4), k = 60."""
+"""Reciprocal rank fusion of the two lanes (E-10), k = 60."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class VectorIndex:
 
 
 def schema(dimension: int) -> pa.Schema:
-    """The columns of spec 0.2, and ``index_text``, which is searched in place of ``text`` where a reader gives one."""
+    """The columns of E-1, and ``index_text``, which is searched in place of ``text`` where a reader gives one."""
     import pyarrow as pa
 
     return pa.schema(

@@ -12,8 +12,8 @@ from lab.retrieval.clamp import Clamp, clamp
 from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
-from lab.retrieval.found import Found
 from lab.retrieval.lance import LanceStore
+from lab.retrieval.query_context import Found
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
 
@@ -142,7 +142,7 @@ def row_vectors(
 
 
 def embedded_text(text: str, limits: Clamp) -> str:
-    """What of a text is embedded (spec 14.1). What is stored and injected is never clamped."""
+    """What of a text is embedded (E-50). What is stored and injected is never clamped."""
     # A character takes two units at most, so most texts need no counting.
     if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
         return text

@@ -12,7 +12,7 @@ from lab.recordings.model import GLOBAL, UNKNOWN
 class Row:
     """One memory as the engine stores it. ``key`` is the lab's name for it, ``id`` the engine's.
 
-    ``hard_rule`` is a column of the lab's own (spec 16.5): the public table has none. ``place`` orders the rows of the
+    ``hard_rule`` is a column of the lab's own (E-58): the public table has none. ``place`` orders the rows of the
     table that this one was read from (None: it was added after those that are there); ``embedded`` is False where it
     was stored without an embedding.
     """

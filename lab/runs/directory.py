@@ -16,10 +16,10 @@ from urllib.parse import quote
 from lab.columns import codes_of
 from lab.errors import Altered, Incomplete, NotARun, UnusableInput
 from lab.files import digest, read_json, read_json_lines, sha256_file
+from lab.formatting import counted
 from lab.runs.manifest import Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
 from lab.systems.contract import ArmInfo
-from lab.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class RunDirectory:
         return str(self.manifest.resolved.labels)
 
     @property
-    def labels_are_drawn(self) -> bool:
+    def labels_are_sampled(self) -> bool:
         """Whether another seed would draw other labels."""
         return self.manifest.resolved.labels.are_sampled
 

@@ -95,5 +95,5 @@ def _git() -> Git | None:
 
 def _run(folder: Path, *command: str) -> str:
     """What a command prints. The words are ours; which git it is, is the user's choice."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603 - see above
     return done.stdout.strip()

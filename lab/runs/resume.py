@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.errors import Altered, OtherArguments, UnusableInput
-from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_whole
+from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_atomically
+from lab.runs.differences import arms_differences
 from lab.runs.directory import (
     DIGESTS,
     FAILURES,
@@ -97,7 +98,7 @@ def resume_or_begin(
     begun = replace(manifest, status=STARTED, recall_points=dict(points), files={GOLDEN: sha256_bytes(golden)})
     run = RunDirectory(path, begun)
     _write_manifest(run)
-    write_whole(path / GOLDEN, golden)
+    write_atomically(path / GOLDEN, golden)
     return run
 
 
@@ -108,7 +109,7 @@ def _taken_up(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
         data = fresh().golden
         if sha256_bytes(data) != run.digests.get(GOLDEN):
             raise Altered(f"{path}: is missing, and cannot be made again as it was; choose another --out")
-        write_whole(path, data)
+        write_atomically(path, data)
     run.check(path)
     for conversation in run.done():
         files = [one for one in run.files(conversation) if run.name_of(one) in run.digests]
@@ -146,6 +147,8 @@ def require_same_arguments(path: Path, before: Mapping[str, object], now: Mappin
     names = {*before, *now}
     differs = sorted(name for name in names if digest(before.get(name)) != digest(now.get(name)))
     if differs:
+        arms = arms_differences(before.get("arms"), now.get("arms")) if "arms" in differs else ""
+        differs = [f"arms ({arms})" if name == "arms" and arms else name for name in differs]
         raise OtherArguments(
             f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or {remedy}"
         )
@@ -156,10 +159,10 @@ def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> N
     last = run.receipts(conversation)
     for path, data in files.items():
         if path != last:
-            write_whole(path, data)
+            write_atomically(path, data)
     found = {run.name_of(path): sha256_bytes(data) for path, data in files.items()}
-    write_whole(run.recorded(conversation), dump_json(found), lasting=False)
-    write_whole(last, files[last])
+    write_atomically(run.recorded(conversation), dump_json(found), lasting=False)
+    write_atomically(last, files[last])
     run.digests.update(found)
 
 
@@ -190,7 +193,7 @@ def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> Non
 def _put_failures(path: Path, data: bytes) -> None:
     if data:
         if not path.is_file() or sha256_file(path) != sha256_bytes(data):
-            write_whole(path, data)
+            write_atomically(path, data)
     elif path.exists():
         try:
             path.unlink()
@@ -199,4 +202,4 @@ def _put_failures(path: Path, data: bytes) -> None:
 
 
 def _write_manifest(run: RunDirectory) -> None:
-    write_whole(run.path / MANIFEST, dump_json(run.manifest.as_json()))
+    write_atomically(run.path / MANIFEST, dump_json(run.manifest.as_json()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, float_column, numbers_of, text_column
 from lab.errors import CannotMeasure
-from lab.files import digest, write_whole
+from lab.files import digest, write_atomically
 from lab.runs.code import sources_key
 from lab.runs.directory import FAILURES, LATENCY, RunDirectory
 from lab.runs.records import to_json
@@ -134,7 +134,7 @@ def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -
     about = {"kind": KIND, "schema_version": VERSION, "made_from": made_from(run), "checksum": _checksum(scores)}
     path, data = run.path / SCORES, table_bytes(table.replace_schema_metadata(about))
     if not (path.exists() and path.read_bytes() == data):
-        write_whole(path, data)
+        write_atomically(path, data)
 
 
 def read_scores(run: RunDirectory) -> Scores | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import CannotMeasure
-from lab.files import write_whole
+from lab.files import write_atomically
 from lab.runs.shapes import misshapen
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def table_bytes(table: pa.Table) -> bytes:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a Parquet file whole or not at all."""
-    write_whole(path, table_bytes(table))
+    write_atomically(path, table_bytes(table))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.formatting import counted
 from lab.runs.directory import RunDirectory, failed_told
 from lab.runs.manifest import COMPLETE, Manifest
-from lab.words import counted
 
 TITLE = "trial"
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import parse_json, read_text, read_toml
+from lab.formatting import free_of_credentials
 from lab.shape import laid_over, named
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
-from lab.words import free_of_credentials
 
 MOST = 20_000
 DEFAULT: dict[str, Any] = {

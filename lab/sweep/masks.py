@@ -8,8 +8,8 @@ from lab.errors import CannotMeasure
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import LabelledView
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.growing import Growing
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.systems.kit import Search

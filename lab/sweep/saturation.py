@@ -22,8 +22,8 @@ from lab.measures.repetition import selections_of
 from lab.processes import helpers
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.loop import replay
-from lab.replay.moments import Moment
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.recall_points import RecallPoint
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.tables import write_table
 from lab.sweep.draws import Draw, saturating
@@ -89,7 +89,7 @@ def saturation(
     Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
     :class:`UnusableInput` for recordings without gold.
     """
-    asked = Asked(
+    asked = ReplayRequest(
         str(path),
         format_name,
         (*policies(), *REFERENCES),
@@ -167,29 +167,29 @@ def _replayed(
     for answered in replay(play, plan.arms, infos=plan.infos):
         recall = answered.recall
         if answered.failure:
-            raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")
+            raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         chosen[answered.arm].append([item.id for item in recall.items[: recall.injected]])
     memories = play.memories if drawn else [replace(memory, label=None) for memory in play.memories]
     for name, selections in chosen.items():
-        yield name, _tally(selections, play.moments, memories)
+        yield name, _tally(selections, play.recall_points, memories)
 
 
-def _tally(selections: Sequence[Sequence[str]], happening: Sequence[Moment], memories: Sequence[Memory]) -> Tally:
+def _tally(selections: Sequence[Sequence[str]], happening: Sequence[RecallPoint], memories: Sequence[Memory]) -> Tally:
     import numpy as np
 
     known = {memory.key: memory for memory in memories}
     injected, grades, nice = [], [], []
-    for moment, keys in zip(happening, selections, strict=True):
-        if moment.probe is None or not moment.probe.relevant:
+    for point, keys in zip(happening, selections, strict=True):
+        if point.probe is None or not point.probe.relevant:
             continue
-        gold = moment.probe.grades
+        gold = point.probe.grades
         injected.append(keys)
         grades.append(gold)
-        nice.append({key: 1 for key in gold if known[key].label == NICE and known[key].is_visible_at(moment.seq)})
+        nice.append({key: 1 for key in gold if known[key].label == NICE and known[key].is_visible_at(point.seq)})
     hits = success(judge(injected, grades), ANY)
     nice_hits = gold_nice(judge(injected, nice), ANY)
     rates = repeat_rates(
-        selections_of([ids for moment, ids in zip(happening, selections, strict=True) if moment.recalls])
+        selections_of([ids for point, ids in zip(happening, selections, strict=True) if point.recalls])
     )
     return Tally(
         float(hits.sum()),

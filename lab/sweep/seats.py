@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered
-from lab.replay.moments import Moment
+from lab.replay.recall_points import RecallPoint
 from lab.systems.contract import (
     Arm,
     ArmInfo,
@@ -51,7 +51,7 @@ def grouped(arms: Sequence[Arm]) -> tuple[Group, ...]:
 class Heard(NamedTuple):
     """A moment, and how many hard rules were in reach."""
 
-    moment: Moment
+    point: RecallPoint
     hard_rules: int
 
 
@@ -145,7 +145,7 @@ class Writer:
         import numpy as np
 
         book, recall = self._books[answered.arm], answered.recall
-        book.heard.append(Heard(answered.moment, answered.hard_rules))
+        book.heard.append(Heard(answered.point, answered.hard_rules))
         if isinstance(book.arm, Together):
             return
         number = self._number

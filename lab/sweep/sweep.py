@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, unforeseen
-from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_whole
+from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.formatting import free_of_credentials
 from lab.processes import helpers
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.embedders import other_embedders
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, make_plan, with_options
+from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.directory import file_name
 from lab.runs.environment import made_on
@@ -36,7 +37,6 @@ from lab.sweep.grid import Grid, flat, knobs_of
 from lab.sweep.seats import Group, Writer, grouped, seated
 from lab.sweep.tally import MEASURES, Tallies, tally
 from lab.systems.registry import info_of, make_arm
-from lab.words import free_of_credentials
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,13 @@ class Job:
 
 
 def sweep(
-    asked: Asked, grid: Grid, out: Path, *, saturated: int = 0, jobs: int = 1, announce: Announce = lambda _: None
+    asked: ReplayRequest,
+    grid: Grid,
+    out: Path,
+    *,
+    saturated: int = 0,
+    jobs: int = 1,
+    announce: Announce = lambda _: None,
 ) -> Swept:
     """Sweep a grid into ``out``; what is there already is not done again.
 
@@ -110,7 +116,7 @@ def sweep(
     return read_sweep(out)
 
 
-def plan_sweep(asked: Asked, grid: Grid) -> Plan:
+def plan_sweep(asked: ReplayRequest, grid: Grid) -> Plan:
     """The plan of every configuration of a grid, and of the reference behind them."""
     if asked.source == "captured":
         raise UnusableInput("source captured: a sweep scores memories that are given; replay the arms that capture")
@@ -196,7 +202,7 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     writer = Writer(books, play.memories)
     for answered in replay(play, [book.arm for book in books]):
         if answered.failure:
-            raise CannotMeasure(f"{answered.moment.key}: arm {answered.arm} failed: {answered.failure}")
+            raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         writer.take(answered)
     save_kept(plan, recording, kept)
     sums = np.zeros((len(plan.arms), len(MEASURES)))
@@ -218,7 +224,7 @@ def _part_table(found: Tallies) -> pa.Table:
     return table.replace_schema_metadata({"kind": KIND, "schema_version": str(VERSION)})
 
 
-def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence[Draw]) -> None:
+def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: Sequence[Draw]) -> None:
     """Write the manifest of a new sweep, or hold the one that is there against these arguments."""
     resolved = plan.comparable() | {
         "lab": __version__,
@@ -252,7 +258,7 @@ def open_folder(out: Path, asked: Asked, grid: Grid, plan: Plan, draws: Sequence
         "conversations": [recording.conversation for recording in plan.recordings],
         "measures": list(MEASURES),
     }
-    write_whole(path, dump_json(manifest))
+    write_atomically(path, dump_json(manifest))
 
 
 def read_manifest(out: Path) -> dict[str, Any]:

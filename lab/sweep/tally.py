@@ -60,14 +60,14 @@ def tally(
     none = len(memories)
     number = {memory.key: at for at, memory in enumerate(memories)}
     for at, one in enumerate(heard):
-        if one.moment.probe is not None and one.moment.probe.relevant:
+        if one.point.probe is not None and one.point.probe.relevant:
             own = carried[at] if carried else ()
-            wanted = (memories[number[key]] for key in one.moment.probe.grades)
+            wanted = (memories[number[key]] for key in one.point.probe.grades)
             nice = [
-                number[memory.key] for memory in wanted if memory.label == NICE and memory.is_visible_at(one.moment.seq)
+                number[memory.key] for memory in wanted if memory.label == NICE and memory.is_visible_at(one.point.seq)
             ]
-            _probe(one.moment.probe, recalls[at].injected, number, none, nice, places, own, add)
-    turns = [at for at, one in enumerate(heard) if one.moment.recalls]
+            _probe(one.point.probe, recalls[at].injected, number, none, nice, places, own, add)
+    turns = [at for at, one in enumerate(heard) if one.point.recalls]
     repeats = _Repeats(count, none)
     for at in turns:
         rows = recalls[at].injected

@@ -62,7 +62,7 @@ class Ask:
     ``tags`` of the text, or nowhere (``open``). ``session`` None: asked from outside any session. A ``probe`` is a
     question that belongs to no conversation, and must leave no trace. ``faults`` are the failures that the lab plays
     (:mod:`lab.retrieval.faults`). ``items_only``: nobody will read the block, the receipt or the log, and a system may
-    leave them out. ``grades`` maps wanted memories to grades, where :attr:`ArmInfo.needs_gold` says so.
+    leave them out. ``grades`` maps relevant memories to grades, where :attr:`ArmInfo.needs_gold` says so.
     """
 
     turn: str
@@ -204,7 +204,7 @@ class MemorySystem(Protocol):
 class Candidates(Protocol):
     """What a retriever found for one question: a view to be searched further, and not a list.
 
-    :class:`lab.retrieval.found.Found` is the toolkit's.
+    :class:`lab.retrieval.query_context.Found` is the toolkit's.
     """
 
 
@@ -254,8 +254,8 @@ class SharedRetrieval(Protocol):
 class Searches(Protocol):
     """An arm of which is known how it searches, so that texts are embedded and split into words in one go.
 
-    ``retrieval`` is a :class:`lab.retrieval.found.Retrieval`; ``shares``: its systems share their search with it as
-    their key, so that candidates may be kept from run to run.
+    ``retrieval`` is a :class:`lab.retrieval.query_context.Retrieval`. ``shares``: its systems share their search, with
+    it as their key, so that candidates may be kept from run to run.
     """
 
     @property

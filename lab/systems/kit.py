@@ -13,7 +13,7 @@ from typing import Protocol
 from lab.embedding.embedder import Embedder
 from lab.recordings.model import Memory
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask

@@ -20,8 +20,8 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
 from lab.systems.contract import Arm, ArmInfo
+from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import locate, read_value
-from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -30,7 +30,7 @@ GROUP = "recall_lab.systems"
 # Items that an arm may inject or rank: more are a mistake.
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
-_OPENCLAW = (*POLICIES, *RUNGS, RECOMMENDED, "engine")
+_OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
 # Name -> module, and what makes the arm in it.
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {

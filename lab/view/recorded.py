@@ -11,9 +11,9 @@ from typing import TypeVar
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.explain import explain
-from lab.replay.moments import Moment
 from lab.replay.plan import Plan, plan_of
-from lab.replay.promises import Promises
+from lab.replay.recall_points import RecallPoint
+from lab.replay.safety_checks import SafetyChecks
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
 from lab.systems.contract import Detail
@@ -89,14 +89,14 @@ class Told:
 
     def __init__(self, plan: Plan, recording: Recording) -> None:
         self.recording = recording
-        self.moments: dict[str, Moment] = {one.key: one for one in plan.moments_of(recording)}
+        self.recall_points: dict[str, RecallPoint] = {one.key: one for one in plan.recall_points_of(recording)}
         self.texts = {memory.key: memory.text for memory in recording.memories}
-        self.promises = Promises(recording)
+        self.safety_checks = SafetyChecks(recording)
 
     def before(self, key: str, most: int) -> list[tuple[str, str]]:
         """Who said what in the turns before one of the conversation, at most so many of the same session."""
-        moment = self.moments[key]
-        said = [one for one in self.recording.turns[: moment.seq] if one.session == moment.session]
+        point = self.recall_points[key]
+        said = [one for one in self.recording.turns[: point.seq] if one.session == point.session]
         return [(one.speaker or one.role, one.text) for one in said[-most:]]
 
 

@@ -54,7 +54,7 @@ class Shown:
 
 
 class Lost(NamedTuple):
-    """A wanted memory that was not injected: its grade, where it stood, and its text where texts are shown."""
+    """A relevant memory that was not injected: its grade, where it stood, and its text where texts are shown."""
 
     key: str
     grade: int
@@ -131,8 +131,8 @@ class Reader:
         gold = self._index.gold.get(probe) if probe else None
         replaced = any(row["superseded"] for _, row in found)
         told = self._told() if self._with_text or replaced else None
-        moment = told.moments.get(key) if told else None
-        text = self._with_text and told is not None and moment is not None
+        point = told.recall_points.get(key) if told else None
+        text = self._with_text and told is not None and point is not None
         return TurnView(
             number,
             self.conversation,
@@ -140,7 +140,7 @@ class Reader:
             next((row["scope"] for _, row in found), ""),
             _asks(gold) if gold else None,
             tuple(self._side(number, place, row, gold, told) for place, row in found),
-            moment.text if text and moment else None,
+            point.text if text and point else None,
             tuple(told.before(key, SAID_BEFORE)) if text and told and before else (),
         )
 
@@ -148,7 +148,7 @@ class Reader:
         arm, grades = row["arm"], gold.grades if gold else {}
         items = [listed(row, rank) for rank in range(row["injected"])]
         keys = [one.key for one in items]
-        moment = told.moments.get(row["turn"]) if told else None
+        point = told.recall_points.get(row["turn"]) if told else None
         again = self._again.get(place, {})
         texts = told.texts if told and self._with_text else {}
         shown = []
@@ -158,8 +158,8 @@ class Reader:
                 marks.append("forbidden")
             if row["recalls"] and one.scope not in (row["scope"], GLOBAL):
                 marks.append("wrong scope")
-            if told and moment and told.promises.superseded(one.key, moment.seq):
-                bare = told.promises.unreplaced(one.key, (*row["pinned"], *keys[:rank]))
+            if told and point and told.safety_checks.superseded(one.key, point.seq):
+                bare = told.safety_checks.unreplaced(one.key, (*row["pinned"], *keys[:rank]))
                 marks.append("stale" if bare else "superseded")
             shown.append(
                 Shown(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytrec_eval
 
-from lab.files import dump_json, write_whole
+from lab.files import dump_json, write_atomically
 from lab.measures.batch import evaluate
 
 # Ours, and what the others call it. All three have these ten.
@@ -111,7 +111,7 @@ def main(probes: int, items: int, rounds: int, out: Path | None) -> None:
     sys.stdout.write(f"{'largest difference from pytrec_eval':<52}{difference:9.1e}\n")
     if out:
         asked = {"probes": probes, "items": items, "rounds": rounds, "measures": list(MEASURES)}
-        write_whole(
+        write_atomically(
             out, dump_json(asked | {"seconds": spent, "median": medians, "ratios": ratios, "difference": difference})
         )
 

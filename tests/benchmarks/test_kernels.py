@@ -14,7 +14,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from lab.measures.score import score_run
 from lab.recordings.model import LABELS, MUST, NICE
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter
 from lab.retrieval.exact import BAND, Lane, Members
@@ -125,7 +125,7 @@ def test_scan_words(benchmark: BenchmarkFixture) -> None:
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A conversation of the shipped set, replayed by both policies."""
-    asked = Asked(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("kernels") / "run").run
 
 

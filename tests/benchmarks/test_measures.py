@@ -29,7 +29,7 @@ Grades = list[dict[str, int]]
 
 @pytest.fixture(scope="module")
 def probes() -> tuple[Rankings, Grades]:
-    """Ten thousand rankings with one to four wanted memories each."""
+    """Ten thousand rankings with one to four relevant memories each."""
     source = random.Random(1)
     pools = [[f"m{number}.{place}" for place in range(ITEMS * 5 // 4)] for number in range(PROBES)]
     grades = [{key: source.randint(1, 3) for key in source.sample(pool, source.randint(1, 4))} for pool in pools]

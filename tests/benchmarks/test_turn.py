@@ -16,9 +16,9 @@ from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Query, Store
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.found import Found, Retrieval
 from lab.retrieval.fusion import fuse
 from lab.retrieval.lance import LanceStore
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 
@@ -62,7 +62,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "".join(json.dumps(line) + "\n" for line in lines(conversation))
             (folder / name / "set" / f"{place}.jsonl").write_text(text, "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1", "recency", "none")
-    asked = Asked(
+    asked = ReplayRequest(
         str(folder / "datasets/set"),
         "lab",
         arms,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import typer
 
-from lab.systems.openclaw.ladder import LADDER
+from lab.systems.openclaw.ablation import ABLATION
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
-ARMS = [rung.arm for rung in LADDER]
+ARMS = [step.arm for step in ABLATION]
 ASKED = ("--format", "lab", "--out", "run", "--hard-rules", "2", "--categories", "detected", "--scope", "recorded")
 
 
@@ -22,7 +22,7 @@ ASKED = ("--format", "lab", "--out", "run", "--hard-rules", "2", "--categories",
 def climbed(
     lab: Lab, operators: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """One shipped conversation up the ladder, with the real model: some seconds."""
+    """One shipped conversation up the ablation, with the real model: some seconds."""
     folder = tmp_path_factory.mktemp("ablate")
     return folder, lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
 
@@ -34,7 +34,7 @@ def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
     found = json.loads(done.stdout)
     assert list(found) == ["run", "trial", "steps", "figures"]
     assert (found["run"], found["trial"]) == ("run", ["2 hard rules a conversation drawn", "categories detected"])
-    assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(rung.arm, rung.adds) for rung in LADDER]
+    assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(step.arm, step.adds) for step in ABLATION]
     assert found["steps"][0]["changes"] == {}
     assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])
     assert found["steps"][-1]["means"]["HardRules"] == 1.0
@@ -91,14 +91,14 @@ def test_shared_options_have_one_wording() -> None:
 
     commands = typer.main.get_command(app).commands
     helps = {
-        verb: {name: one.help for one in commands[verb].params for name in one.opts if name.startswith("--")}
-        for verb in ("replay", "ablate", "saturation")
+        command: {name: one.help for one in commands[command].params for name in one.opts if name.startswith("--")}
+        for command in ("replay", "ablate", "saturation")
     }
     # What a sweep writes is no run.
     assert helps["saturation"].pop("--out") != helps["replay"]["--out"]
-    for verb in ("ablate", "saturation"):
-        shared = helps[verb].keys() & helps["replay"].keys()
-        assert {name: helps[verb][name] for name in shared} == {name: helps["replay"][name] for name in shared}
+    for command in ("ablate", "saturation"):
+        shared = helps[command].keys() & helps["replay"].keys()
+        assert {name: helps[command][name] for name in shared} == {name: helps["replay"][name] for name in shared}
         assert shared >= {"--format", "--golden", "--scope", "--jobs", "--json"}
     assert helps["ablate"].keys() <= helps["replay"].keys()
 

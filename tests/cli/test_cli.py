@@ -1,4 +1,4 @@
-"""The command as people and programs use it: verbs, outputs, exit codes."""
+"""The command as people and programs use it: commands, outputs, exit codes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_version_is_that_of_the_package(installed: Lab, tmp_path: Path) -> None:
                 "gained",
                 "lost",
                 "probes",
-                "drawn_labels",
+                "sampled_labels",
                 "unmeasured",
                 "slices",
             ],

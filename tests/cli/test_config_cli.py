@@ -132,11 +132,11 @@ def test_a_configuration_is_read_from_standard_input(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_ends_with_2(
-    lab: Lab, tmp_path: Path, verb: str, text: str | None, arguments: tuple[str, ...], message: str
+    lab: Lab, tmp_path: Path, command: str, text: str | None, arguments: tuple[str, ...], message: str
 ) -> None:
     if text is not None:
         (tmp_path / "my.json").write_text(text)
-    done = lab("config", verb, "my.json", *arguments, cwd=tmp_path)
+    done = lab("config", command, "my.json", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
 
@@ -144,11 +144,11 @@ def test_what_cannot_be_read_ends_with_2(
 def test_what_the_lab_lacks_is_listed_once_or_refused(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "live.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "gbrainMirror": true}')
     (tmp_path / "own.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "lab": {"arm": "engine"}}')
-    for verb in ("show", "check"):
-        told = lab("config", verb, "live.json", cwd=tmp_path)
+    for command in ("show", "check"):
+        told = lab("config", command, "live.json", cwd=tmp_path)
         assert (told.returncode, told.stderr) == (0, "")
         assert told.stdout.count("not implemented here: autoCapture, gbrainMirror\n") == 1
-        found = json.loads(lab("config", verb, "live.json", "--json", cwd=tmp_path).stdout)
+        found = json.loads(lab("config", command, "live.json", "--json", cwd=tmp_path).stdout)
         assert found["missing"] == ["autoCapture", "gbrainMirror"]
     refused = lab("config", "show", "own.json", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")

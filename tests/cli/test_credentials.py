@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli.main import app, main
-from lab.words import without_credentials
+from lab.formatting import without_credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = ("hunter2", "sk-live", "s3cret")

@@ -17,7 +17,7 @@ from lab.cli.main import main
 # Those of the run that is there.
 ARMS = tuple(word for arm in ("tier_first_v1", "tier_quota_v1", "hybrid", "none") for word in ("--arm", arm))
 REPLAY = ("replay", "datasets/tiny", "--format", "lab", "--embedder", "hashing")
-# Every verb that writes; DISK is a folder on the disk in question, with the run that it may write into.
+# Every command that writes; DISK is a folder on the disk in question, with the run that it may write into.
 VERBS: dict[str, tuple[str, ...]] = {
     "replay": (*REPLAY, "--arm", "recency", "--out", "DISK/new"),
     "replay in two processes": (*REPLAY, "--arm", "recency", "--jobs", "2", "--out", "DISK/new"),
@@ -99,8 +99,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def verb(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a verb in this process, in a folder with ``datasets/tiny`` and a finished ``run`` of it."""
+def command(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process, in a folder with ``datasets/tiny`` and a finished ``run`` of it."""
     monkeypatch.chdir(place)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
@@ -160,27 +160,29 @@ def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_on_a_full_disk_a_verb_says_so_and_goes_on_when_there_is_room(
-    prepared: Path, disk: Disk, verb: Run, name: str
+    prepared: Path, disk: Disk, command: Run, name: str
 ) -> None:
     lay_out(disk, prepared)
     disk.fill()
     before = files(disk)
-    refused(verb(*VERBS[name], disk=disk.path), "No space left on device")
+    refused(command(*VERBS[name], disk=disk.path), "No space left on device")
     assert_kept(before, files(disk))
     disk.free()
     # The demo goes on as a replay does, and takes longer.
-    assert name == "demo" or verb(*VERBS[name], disk=disk.path)[0] == 0
+    assert name == "demo" or command(*VERBS[name], disk=disk.path)[0] == 0
 
 
 @pytest.mark.parametrize("pages", range(1, 10))
-def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(prepared: Path, disk: Disk, verb: Run, pages: int) -> None:
+def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(
+    prepared: Path, disk: Disk, command: Run, pages: int
+) -> None:
     disk.fill(pages)
     words = (*REPLAY, *ARMS, "--out", "DISK/new")
-    code, _, said = verb(*words, disk=disk.path)
+    code, _, said = command(*words, disk=disk.path)
     assert (code, "Traceback" in said) == (0 if code == 0 else 4, False), said
     done = set(files(disk))
     disk.free()
-    assert verb(*words, disk=disk.path)[0] == 0
+    assert command(*words, disk=disk.path)[0] == 0
     whole = {path.name: path.read_bytes() for path in (prepared / "run" / "receipts").iterdir()}
     # The manifest takes in the digests of conversations once all are done.
     passing = {name for name in done if name.startswith("new/digests/")}
@@ -191,12 +193,12 @@ def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(prepared: Path, dis
 
 @pytest.mark.parametrize("name", VERBS)
 def test_on_a_read_only_disk_a_verb_says_so_and_goes_on_when_it_is_not(
-    prepared: Path, disk: Disk, verb: Run, name: str
+    prepared: Path, disk: Disk, command: Run, name: str
 ) -> None:
     lay_out(disk, prepared)
     before = files(disk)
     disk.close()
-    refused(verb(*VERBS[name], disk=disk.path), "Read-only file system")
+    refused(command(*VERBS[name], disk=disk.path), "Read-only file system")
     disk.open()
     assert files(disk) == before
 
@@ -204,11 +206,11 @@ def test_on_a_read_only_disk_a_verb_says_so_and_goes_on_when_it_is_not(
 @pytest.mark.parametrize("name", CACHED)
 @pytest.mark.parametrize("what", ["full", "read-only"])
 def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
-    prepared: Path, disk: Disk, verb: Run, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+    prepared: Path, disk: Disk, command: Run, monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
     disk.fill() if what == "full" else disk.close()
-    code, out, said = verb(*CACHED[name], disk=disk.path)
+    code, out, said = command(*CACHED[name], disk=disk.path)
     reason = "No space left on device" if what == "full" else "Read-only file system"
     assert "Traceback" not in said
     if name == "doctor":
@@ -222,28 +224,28 @@ def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
 
 
 def test_a_warm_cache_and_a_finished_run_may_be_read_only(
-    prepared: Path, disk: Disk, verb: Run, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, disk: Disk, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
     words = (*REPLAY, "--arm", "recency", "--arm", "none", "--out")
-    assert verb(*words, "DISK/run", disk=disk.path)[0] == 0
+    assert command(*words, "DISK/run", disk=disk.path)[0] == 0
     compare = ("compare", "DISK/run", "--baseline", "recency", "--candidate", "none")
     disk.close()
-    unscored = verb(*compare, disk=disk.path)
+    unscored = command(*compare, disk=disk.path)
     disk.open()
-    assert verb("score", "DISK/run", disk=disk.path)[0] == 0
+    assert command("score", "DISK/run", disk=disk.path)[0] == 0
     disk.close()
-    assert verb("score", "DISK/run", disk=disk.path)[0] == 0
-    assert verb(*compare, disk=disk.path)[:2] == unscored[:2]
+    assert command("score", "DISK/run", disk=disk.path)[0] == 0
+    assert command(*compare, disk=disk.path)[:2] == unscored[:2]
     assert unscored[0] == 0
-    code, out, _ = verb(*words, "DISK/run", disk=disk.path)
+    code, out, _ = command(*words, "DISK/run", disk=disk.path)
     assert (code, "0 done, 2 skipped, 0 failed" in out) == (0, True)
-    assert verb("explain", str(disk.path / "run"), "den/s02/t01", disk=disk.path)[0] == 0
-    assert verb(*words, "elsewhere", disk=disk.path)[0] == 0
-    code, _, said = verb("runs", "rm", "DISK/run", disk=disk.path)
+    assert command("explain", str(disk.path / "run"), "den/s02/t01", disk=disk.path)[0] == 0
+    assert command(*words, "elsewhere", disk=disk.path)[0] == 0
+    code, _, said = command("runs", "rm", "DISK/run", disk=disk.path)
     assert (code, "Read-only file system" in said, "Traceback" in said) == (4, True, False)
     disk.open()
-    assert verb("runs", "rm", "DISK/run", disk=disk.path)[0] == 0
+    assert command("runs", "rm", "DISK/run", disk=disk.path)[0] == 0
     shutil.rmtree(prepared / "elsewhere")
 
 

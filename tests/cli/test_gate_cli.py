@@ -124,7 +124,7 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
 
 
 def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -> None:
-    """The gate's own help names the other verbs; what they print can be used; a folder may be called like one."""
+    """The gate's own help names the other commands; what they print can be used; a folder may be called like one."""
     shown = lab("gate", "--help", cwd=place)
     assert shown.returncode == 0
     words = shown.stdout.split()

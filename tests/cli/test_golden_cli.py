@@ -17,7 +17,7 @@ from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.readers import not_among
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def place(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(place: Path) -> Path:
     recordings = str(place / "datasets" / "mine")
-    asked = Asked(recordings, "lab", ("hybrid", "recency"), scope="recorded", embedder="hashing")
+    asked = ReplayRequest(recordings, "lab", ("hybrid", "recency"), scope="recorded", embedder="hashing")
     return run_replay(asked, place / "run").run.path
 
 

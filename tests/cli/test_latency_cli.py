@@ -40,3 +40,27 @@ def test_tables_of_80_columns_and_the_same_numbers_as_json(installed: Callable[.
     assert (other.returncode, other.stdout) == (2, "")
     assert "this run was made with other resampling" in other.stderr
     assert "choose another --out, or remove the folder" in other.stderr
+
+
+def test_arm_without_a_part_in_the_shared_table_is_told(lab: Callable[..., object], home: Path) -> None:
+    few = (
+        "--memories",
+        "20",
+        "--turns",
+        "2",
+        "--warm-up",
+        "0",
+        "--cold",
+        "1",
+        "--appends",
+        "0",
+        "--embedder",
+        "hashing",
+    )
+    arms = ("--arm", "tier_first_v1", "--arm", "verbatim", "--out", "alone")
+    command = ("latency", "datasets/tiny", "--format", "lab", *few, *arms)
+    said = "Not measured with cold turns: verbatim, which does not search the table that arms share."
+    done = lab(*command, cwd=home)
+    assert (done.returncode, said in " ".join(done.stdout.split())) == (0, True), done.stderr
+    found = json.loads(lab(*command, "--json", cwd=home).stdout)
+    assert (found["left_out"], [one["arm"] for one in found["cold"]]) == (said, ["tier_first_v1"])

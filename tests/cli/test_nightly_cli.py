@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline bless``, a night and the next; what is read of them afterwards."""
+"""``lab nightly`` and ``lab baseline approve``: two nightly runs, and what is read of them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
         line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  would settle it: ")
     ]
     # What it says is to be done can be done.
-    blessed = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
-    assert blessed.returncode == 0, blessed.stderr
-    assert json.loads(blessed.stdout)["name"] == "lamps"
+    approved = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
+    assert approved.returncode == 0, approved.stderr
+    assert json.loads(approved.stdout)["name"] == "lamps"
     again = lab(*monday, "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["status"] == "pass"
@@ -60,7 +60,7 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     tuesday = lab("nightly", "--plan", "plan.toml", "--date", "2026-03-03", "--out", "tuesday", cwd=tmp_path)
     assert tuesday.returncode == 1, tuesday.stderr
     assert "config.autoRecall.quotas.mustMax 2 -> 0" in " ".join(tuesday.stdout.split())
-    assert (tmp_path / "tuesday" / "night.html").is_file()
+    assert (tmp_path / "tuesday" / "nightly.html").is_file()
     monkeypatch.chdir(tmp_path)
     diff = CliRunner().invoke(app, ["diff", "monday/sets/lamps/run", "tuesday/sets/lamps/run"])
     assert diff.exit_code == 1
@@ -80,13 +80,13 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
     # What is kept is no run of one's own, and is not removed as one.
     listed = CliRunner().invoke(app, ["runs", "list", "."])
-    assert "not listed: 1 blessed" in listed.stdout
-    assert "not listed: 6 of nights" in listed.stdout
+    assert "not listed: 1 approved" in listed.stdout
+    assert "not listed: 6 of nightly runs" in listed.stdout
     inside = json.loads(CliRunner().invoke(app, ["runs", "list", "monday", "--json"]).stdout)["runs"]
     assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
     kept = next(Path("reports/baselines/objects").iterdir())
     refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
-    assert "was blessed as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    assert "was approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
     far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
     shutil.copytree("monday/sets/lamps/run", far)
     head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()

@@ -57,8 +57,8 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
     assert listed["part1"]["conversations"] + listed["part2"]["conversations"] == 3
     assert "shard" not in listed["merged"]
     assert "complete (shard 2/2, trial)" in lab("runs", "list", ".", cwd=parts).stdout
-    for verb in ("score", "report"):
-        refused = lab(verb, "part1", cwd=parts)
+    for command in ("score", "report"):
+        refused = lab(command, "part1", cwd=parts)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert "part1: is shard 1/2 of a run, with " in refused.stderr
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 
@@ -21,7 +21,7 @@ def make_run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeR
     made: dict[str, RunDirectory] = {}
 
     def make(*arms: str, **arguments: Any) -> RunDirectory:
-        asked = Asked(str(operators), "lab", arms, embedder="hashing", **arguments)
+        asked = ReplayRequest(str(operators), "lab", arms, embedder="hashing", **arguments)
         if repr(asked) not in made:
             made[repr(asked)] = run_replay(asked, tmp_path_factory.mktemp("run") / "run").run
         return made[repr(asked)]

@@ -1,4 +1,4 @@
-"""The ladder of a scored run: means of every rung, and what each changes against the rung below."""
+"""The ablation of a scored run: means of every step, and what each changes against the step below."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from lab.compare.ablation import Step, ablation, measures_shown
+from lab.compare.ablation import StepResult, ablation, measures_shown
 from lab.compare.paired import compare_arms
 from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
-from lab.systems.openclaw.ladder import LADDER
+from lab.systems.openclaw.ablation import ABLATION
 
 MakeRun = Callable[..., RunDirectory]
-ARMS = tuple(rung.arm for rung in LADDER)
+ARMS = tuple(step.arm for step in ABLATION)
 
 
 @pytest.fixture(scope="module")
 def run(make_run: MakeRun) -> RunDirectory:
-    """Every rung over three conversations, with hard rules and decisions to be found."""
+    """Every step over three conversations, with hard rules and decisions to be found."""
     return make_run(*ARMS, limit=3, hard_rules=1, categories="detected")
 
 
@@ -35,20 +35,20 @@ def scored(run: RunDirectory) -> tuple[Scores, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def steps(scored: tuple[Scores, dict[str, Any]]) -> list[Step]:
-    """Its ladder."""
+def steps(scored: tuple[Scores, dict[str, Any]]) -> list[StepResult]:
+    """Its ablation."""
     return ablation(*scored, 6)
 
 
 def test_rungs_stand_in_their_order_whatever_the_order_of_the_arms(
-    scored: tuple[Scores, dict[str, Any]], steps: list[Step]
+    scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]
 ) -> None:
     scores, means = scored
-    assert [(step.arm, step.adds) for step in steps] == [(rung.arm, rung.adds) for rung in LADDER]
+    assert [(step.arm, step.adds) for step in steps] == [(step.arm, step.adds) for step in ABLATION]
     assert ablation(scores, dict(reversed(means.items())), 6) == steps
 
 
-def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[Step]) -> None:
+def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]) -> None:
     for step in steps:
         assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
     # What only the digest has is missing below it.
@@ -58,7 +58,7 @@ def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps
     assert all(step.means["HardRules"] is not None for step in steps)
 
 
-def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory, steps: list[Step]) -> None:
+def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory, steps: list[StepResult]) -> None:
     assert steps[0].changes == {}
     for below, step in pairwise(steps):
         compared = {one.measure: one for one in compare_arms(run, below.arm, step.arm).differences}
@@ -97,7 +97,7 @@ def test_measures_follow_the_cutoff(scored: tuple[Scores, dict[str, Any]]) -> No
     assert [(step.means["Success@7"], "Success@7" in step.changes) for step in odd] == [(None, False)] * len(ARMS)
 
 
-def test_a_step_is_plain_json(steps: list[Step]) -> None:
+def test_a_step_is_plain_json(steps: list[StepResult]) -> None:
     values = json.loads(json.dumps([step.as_json() for step in steps]))
     assert [list(one) for one in values] == [["arm", "adds", "means", "changes"]] * len(ARMS)
     change = values[1]["changes"]["Success@6"]

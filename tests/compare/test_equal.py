@@ -15,7 +15,7 @@ from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.recordings.equal import equal_conversations
 from lab.recordings.readers import read_library
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 
@@ -49,7 +49,7 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(clones: Path) -> RunDirectory:
-    asked = Asked(str(clones / "datasets/clones"), "lab", ARMS, embedder="hashing", scope="recorded")
+    asked = ReplayRequest(str(clones / "datasets/clones"), "lab", ARMS, embedder="hashing", scope="recorded")
     return run_replay(asked, clones / "run").run
 
 
@@ -92,7 +92,7 @@ def test_gate_over_ten_copies_is_inconclusive(run: RunDirectory, tmp_path: Path)
 def test_other_conversations_are_compared_as_before(tmp_path: Path) -> None:
     for kind in ("datasets", "golden"):
         shutil.copytree(ROOT / kind / "traps", tmp_path / kind / "traps")
-    asked = Asked(str(tmp_path / "datasets/traps"), "lab", ARMS, embedder="hashing", scope="recorded")
+    asked = ReplayRequest(str(tmp_path / "datasets/traps"), "lab", ARMS, embedder="hashing", scope="recorded")
     run = run_replay(asked, tmp_path / "run").run
     found = compare_arms(run, *ARMS)
     assert max(one.conversations for one in found.differences) == 3

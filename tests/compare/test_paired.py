@@ -167,7 +167,7 @@ def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> Non
     value = found.as_json()
     assert list(value) == [
         *("trial", "baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
-        *("probes", "drawn_labels", "unmeasured", "slices"),
+        *("probes", "sampled_labels", "unmeasured", "slices"),
     ]
     one = _by_measure(found)["R@6"]
     assert value["differences"]["R@6"] == {

@@ -61,7 +61,7 @@ def test_rounding_is_no_change() -> None:
 def test_without_noise_every_change_is_a_step_on_its_first_night() -> None:
     assert steps([1.0, 1.0, 1.0, 2.0]) == [Step(3, 1.0, 2.0)]
     assert steps([1.0] * 9 + [2.0] * 3 + [1.5] * 9) == [Step(9, 1.0, 2.0), Step(12, 2.0, 1.5)]
-    # A night that differs, and goes back: both are told.
+    # A nightly run that differs, and goes back: both are told.
     assert steps([1.0] * 9 + [2.0] + [1.0] * 9) == [Step(9, 1.0, 2.0), Step(10, 2.0, 1.0)]
 
 

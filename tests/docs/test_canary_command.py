@@ -108,7 +108,7 @@ def _block(*lines: str) -> str:
 def test_replay_of_the_canary_page_is_the_live_plugin(
     pages: dict[str, str],
     home: Path,
-    running: Endpoint,  # noqa: F811
+    running: Endpoint,  # noqa: F811 - the fixture, by its name
 ) -> None:
     words = _replays(pages["canary.md"])[0]
     assert words[words.index("--vectors") + 1] == "stored"
@@ -126,7 +126,7 @@ def test_replay_of_the_canary_page_is_the_live_plugin(
 def test_replay_of_a_change_on_the_canary_page_runs_both_files(
     pages: dict[str, str],
     home: Path,
-    running: Endpoint,  # noqa: F811
+    running: Endpoint,  # noqa: F811 - the fixture, by its name
 ) -> None:
     rows = {(row["arm"], row["scope"]): row for row in _run(_replays(pages["canary.md"])[1], home, running)}
     assert set(rows) == {(arm, scope) for arm in ("engine", "new") for scope in ("kiln", "global")}

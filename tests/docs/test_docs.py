@@ -64,7 +64,7 @@ def _problem(words: list[str]) -> str | None:
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):
         if JUDGE not in command.commands:
-            return None if not rest or rest[0] in ("--help", "--version") else f"no verb {rest[0]}"
+            return None if not rest or rest[0] in ("--help", "--version") else f"no command {rest[0]}"
         command = command.commands[JUDGE]
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest:
@@ -98,8 +98,8 @@ def test_commands_are_found_where_they_stand() -> None:
         ["score", "DIR", "-m", "X"],
     ]
     assert [_problem(words) for words in found] == [None] * 4
-    assert _problem(["scroe", "b"]) == "no verb scroe"
-    assert _problem(["cache", "sweep"]) == "no verb sweep"
+    assert _problem(["scroe", "b"]) == "no command scroe"
+    assert _problem(["cache", "sweep"]) == "no command sweep"
     assert _problem(["score", "b", "--loud"]) == "no option --loud"
     assert _problem(["gate", "DIR", "--policy", "x"]) is None
     assert _problem(["gate", "DIR", "--plicy=x"]) == "no option --plicy=x"

@@ -16,7 +16,7 @@ from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_named
 from lab.embedding.housekeeping import damage
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run
 from lab.view.recorded import Recorded
@@ -184,7 +184,7 @@ def test_reading_a_run_makes_no_request(
 ) -> None:
     monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
     run = tmp_path / "run"
-    asked = Asked(str(recording), "lab", ("vector",), embedder=endpoint.named())
+    asked = ReplayRequest(str(recording), "lab", ("vector",), embedder=endpoint.named())
     run_replay(asked, run)
     endpoint.state()
 

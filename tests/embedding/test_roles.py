@@ -26,7 +26,7 @@ from lab.embedding.embedder import (
 )
 from lab.embedding.vectors import Vectors
 from lab.errors import UnusableInput
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter
 from lab.retrieval.exact import ExactStore
@@ -116,7 +116,7 @@ def test_replay_embeds_turns_and_memories_in_their_roles(tmp_path: Path, monkeyp
         {"kind": "turn", "turn": "t2", "role": "user", "text": "Which port has host 1?"},
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    asked = Asked(str(path.parent), "lab", ("hybrid", f"engine={config}"), embedder="prompted")
+    asked = ReplayRequest(str(path.parent), "lab", ("hybrid", f"engine={config}"), embedder="prompted")
     outcome = run_replay(asked, tmp_path / "run")
     assert outcome.failures == ()
     seen = [one for embedder in made for one in embedder.seen]

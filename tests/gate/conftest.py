@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.canary.audit import audit as read_logs
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -19,7 +19,7 @@ ARMS = ("tier_first_v1", "tier_quota_v1")
 @pytest.fixture(scope="session")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Both policies over all six conversations, scopes as recorded."""
-    asked = Asked(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("gate") / "run").run
 
 

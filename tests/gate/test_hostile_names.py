@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             name = json.dumps(f"::error::{number}\x1b[2J\x9b\u202e\uffff")[1:-1]
             copy = text.replace("kiln-room", name).replace('"type": "', f'"type": "{name}')
             (folder / kind / "hostile" / f"{number}.jsonl").write_text(copy, "utf-8")
-    asked = Asked(str(folder / "datasets/hostile"), "lab", ("recency", "none"), embedder="hashing")
+    asked = ReplayRequest(str(folder / "datasets/hostile"), "lab", ("recency", "none"), embedder="hashing")
     run_replay(asked, folder / "run")
     (folder / "policy.toml").write_text(POLICY, "utf-8")
     return folder

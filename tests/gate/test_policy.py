@@ -34,6 +34,50 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
     assert (limit.kind, limit.at_most, limit.at_least, limit.critical) == ("limit", 0.5, None, False)
 
 
+@pytest.mark.parametrize(("measure", "direction"), [("Success@6", "higher"), ("RepeatRate", "lower")])
+def test_direction_as_the_measures_own_is_taken(tmp_path: Path, measure: str, direction: str) -> None:
+    text = GUARD.replace("Success@6", measure) + f'direction = "{direction}"\n'
+    assert read_policy(written(tmp_path, HEAD + text)).rules[0].direction == direction
+
+
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_measure_without_a_direction_takes_either(tmp_path: Path, direction: str) -> None:
+    text = GUARD.replace("Success@6", "InjectedChars") + f'direction = "{direction}"\n'
+    assert read_policy(written(tmp_path, HEAD + text)).rules[0].direction == direction
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GUARD + 'direction = "lower"\n', ":6: guard 1: direction 'lower': Success@6 is better when higher"),
+        (
+            GUARD.replace("Success@6", "P(rel=2)@6") + 'direction = "lower"\n',
+            ":6: guard 1: direction 'lower': P(rel=2)@6 is better when higher",
+        ),
+        (
+            GUARD + '[[improve]]\n# direction\ndirection = "higher"\nmeasure = "RepeatRate"\n',
+            ":8: improve 1: direction 'higher': RepeatRate is better when lower; remove the direction",
+        ),
+        (
+            'rollback = """ direction \\\n"""\n' + GUARD + GUARD.replace("s@6", "s@3") + 'direction = "lower"\n',
+            ":11: guard 2: direction 'lower': Success@3 is better when higher",
+        ),
+        (
+            'guard = [{ measure = "Success@6", margin = 0.1, direction = "lower" }]\n',
+            ":3: guard 1: direction 'lower': Success@6 is better when higher",
+        ),
+        (
+            'guard = [\n{ measure = "Success@6", margin = 0.1, direction = "lower" },\n]\n',
+            ": guard 1: direction 'lower': Success@6 is better when higher",
+        ),
+    ],
+)
+def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        read_policy(written(tmp_path, HEAD + text))
+    assert str(caught.value).startswith(f"{tmp_path / 'mine.toml'}{said}")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

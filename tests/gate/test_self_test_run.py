@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import Swapped, draw_labels
+from lab.gate.selftest.draws import Swapped, sample_labels
 from lab.gate.selftest.faults import Fault, change, shipped_faults
 from lab.gate.selftest.replays import Replay, shipped_replays
 from lab.gate.selftest.run import Report, self_test
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
 from lab.gate.selftest.workshop import Workshop
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.shelf import shipped
+from lab.set_registry import shipped
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ UNNOTED = Fault("unnoted", "The same, and nobody noted it.", (change(FUSION, "K 
 
 
 def _traps(conversations: tuple[str, ...] = ("kiln-room",)) -> Replay:
-    asked = Asked(
+    asked = ReplayRequest(
         str(shipped("datasets", "traps")),
         "lab",
         ARMS,
@@ -98,10 +98,10 @@ def test_draws_can_fail_where_a_policy_is_careless_and_are_the_same_every_time(t
     # One guard of nothing, at the level of a coin.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
     careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.5)
-    found = draw_labels(clean, [pair], careless, 40, 1)
+    found = sample_labels(clean, [pair], careless, 40, 1)
     assert 0 < found.failed <= 40
-    assert found == draw_labels(clean, [pair], careless, 40, 1)
-    assert found != draw_labels(clean, [pair], careless, 40, 2)
+    assert found == sample_labels(clean, [pair], careless, 40, 1)
+    assert found != sample_labels(clean, [pair], careless, 40, 2)
 
 
 def test_a_fault_that_hangs_is_ended(tmp_path: Path) -> None:

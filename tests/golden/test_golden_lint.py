@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from lab.formatting import counted
 from lab.golden.lint import Lint, lint, probe_problems
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
-from lab.words import counted
 
 RULE = "The gateway listens on port 8080."
 

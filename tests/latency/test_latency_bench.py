@@ -12,7 +12,7 @@ from lab.errors import CannotMeasure
 from lab.latency.bench import Shelf, Subject, ask, ask_together, opened, pool_of, questions_of, retrieval_of, tools_over
 from lab.latency.memories import PoolWords
 from lab.recordings.model import Memory
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.retrieval.retrievers import make_store
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
@@ -23,7 +23,9 @@ SIZE = 700
 
 @pytest.fixture(scope="module")
 def plan(operators: Path) -> Plan:
-    return make_plan(Asked(str(operators), "lab", ("hybrid", "verbatim", "seed_full", "oracle"), embedder="hashing"))
+    return make_plan(
+        ReplayRequest(str(operators), "lab", ("hybrid", "verbatim", "seed_full", "oracle"), embedder="hashing")
+    )
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from lab.latency.bench import pool_of, questions_of
 from lab.latency.memories import Part, Pool, PoolWords
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
@@ -21,7 +21,7 @@ from lab.systems.kit import Rows
 
 @pytest.fixture(scope="module")
 def plan(operators: Path) -> Plan:
-    return make_plan(Asked(str(operators), "lab", ("tier_first_v1",), embedder="hashing"))
+    return make_plan(ReplayRequest(str(operators), "lab", ("tier_first_v1",), embedder="hashing"))
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 
 from lab.cli.latency_tables import tell
 from lab.errors import CannotMeasure, OtherArguments, UnusableInput
-from lab.latency.asked import LatencyAsked
 from lab.latency.bench import Sample
+from lab.latency.request import LatencyRequest
 from lab.latency.run import Folder, read_cell, run_latency
 from lab.latency.summary import summarise
 from lab.latency.work import Measured
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,9 @@ ARMS = ("tier_first_v1", "seed_full")
 
 
 @pytest.fixture(scope="module")
-def asked(operators: Path) -> LatencyAsked:
-    return LatencyAsked(
-        Asked(str(operators), "lab", ARMS, embedder="hashing"),
+def asked(operators: Path) -> LatencyRequest:
+    return LatencyRequest(
+        ReplayRequest(str(operators), "lab", ARMS, embedder="hashing"),
         sizes=(500,),
         stores=("lancedb", "exact"),
         turns=8,
@@ -42,12 +42,12 @@ def asked(operators: Path) -> LatencyAsked:
 
 
 @pytest.fixture(scope="module")
-def place(asked: LatencyAsked, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(asked: LatencyRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("latency") / "out"
 
 
 @pytest.fixture(scope="module")
-def ran(asked: LatencyAsked, place: Path) -> tuple[Folder, list[Measured]]:
+def ran(asked: LatencyRequest, place: Path) -> tuple[Folder, list[Measured]]:
     return run_latency(asked, place)
 
 
@@ -112,7 +112,7 @@ def test_rows_wait_as_the_cadence_says(ran: tuple[Folder, list[Measured]]) -> No
 
 
 def test_the_summary_has_no_number_where_there_are_too_few_turns(
-    asked: LatencyAsked, ran: tuple[Folder, list[Measured]]
+    asked: LatencyRequest, ran: tuple[Folder, list[Measured]]
 ) -> None:
     found = summarise(asked, *ran)
     one = found["warm"][0]["stages"]["total"]
@@ -131,7 +131,7 @@ def test_the_summary_has_no_number_where_there_are_too_few_turns(
 
 
 def test_it_is_told_in_80_columns(
-    asked: LatencyAsked,
+    asked: LatencyRequest,
     ran: tuple[Folder, list[Measured]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -151,7 +151,36 @@ def test_it_is_told_in_80_columns(
         assert part in told
 
 
-def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyAsked) -> None:
+@pytest.mark.parametrize(
+    ("alone", "said"),
+    [
+        ([], None),
+        (["verbatim"], ": verbatim, which does not search the table that arms share."),
+        (["verbatim", "mine"], ": verbatim, mine, which do not search the table that arms share."),
+    ],
+)
+def test_arms_outside_the_shared_table_are_named(
+    asked: LatencyRequest,
+    ran: tuple[Folder, list[Measured]],
+    capsys: pytest.CaptureFixture[str],
+    alone: list[str],
+    said: str | None,
+) -> None:
+    folder, (size, *others) = ran
+    found = summarise(asked, folder, [size._replace(about=size.about | {"alone": alone}), *others])
+    parts = "cold turns, turns over one view, waiting rows, compaction cadences"
+    assert found["left_out"] == (said and f"Not measured with {parts}{said}")
+    tell(found)
+    assert (" ".join(capsys.readouterr().out.split()).find("Not measured with") >= 0) == (said is not None)
+    # Of what was not measured at all, no arm is missing.
+    warm = size._replace(
+        about={name: one for name, one in size.about.items() if name != "cold"} | {"alone": alone},
+        samples=[one for one in size.samples if one.part != "shared" and one.store == "lancedb"],
+    )
+    assert summarise(asked, folder, [warm])["left_out"] is None
+
+
+def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyRequest) -> None:
     folder, cells = run_latency(asked, place)
     kept = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
     kept += json.dumps(summarise(asked, folder, cells)).encode()
@@ -167,7 +196,7 @@ def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: Latenc
 
 
 def test_what_was_measured_stays_and_what_is_missing_is_measured(
-    asked: LatencyAsked, ran: tuple[Folder, list[Measured]], place: Path
+    asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path
 ) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -184,7 +213,7 @@ def test_what_was_measured_stays_and_what_is_missing_is_measured(
 
 
 def test_other_arguments_in_the_same_place_are_refused(
-    asked: LatencyAsked, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
+    asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(OtherArguments, match="other cadences, turns; choose another --out"):
         run_latency(replace(asked, turns=9, cadences=("3",)), place)
@@ -198,7 +227,7 @@ def test_other_arguments_in_the_same_place_are_refused(
 
 
 @pytest.mark.usefixtures("ran")  # which embeds: without vectors the fault would be this process's own
-def test_a_fault_in_a_process_is_one_line_and_leaves_nothing_half_done(asked: LatencyAsked, tmp_path: Path) -> None:
+def test_a_fault_in_a_process_is_one_line_and_leaves_nothing_half_done(asked: LatencyRequest, tmp_path: Path) -> None:
     # What it is told in that process is no number, and so the process fails; the place is one of ours.
     told = r"size-00000500: ValueError in work\.py, line \d+; what is measured is kept"
     with pytest.raises(CannotMeasure, match=told):
@@ -225,7 +254,7 @@ def test_a_damaged_file_of_samples_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_written(
-    asked: LatencyAsked, tmp_path: Path, changes: dict[str, object], message: str
+    asked: LatencyRequest, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UnusableInput, match=message):
         run_latency(replace(asked, **changes), tmp_path / "out")

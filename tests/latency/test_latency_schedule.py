@@ -22,9 +22,9 @@ class HandClock:
     def now(self) -> int:
         return self.time
 
-    def wait_until(self, moment: int) -> None:
-        self.waits.append(moment)
-        self.time = max(self.time, moment)
+    def wait_until(self, point: int) -> None:
+        self.waits.append(point)
+        self.time = max(self.time, point)
 
     def work(self, nanoseconds: int) -> None:
         self.time += nanoseconds
@@ -75,9 +75,9 @@ def test_above_what_it_can_serve_latency_grows_with_every_request() -> None:
 
 def test_the_machines_clock_waits_until_the_moment_and_not_at_all_for_one_that_passed() -> None:
     clock = MonotonicClock()
-    moment = clock.now() + 3_000_000
-    clock.wait_until(moment)
+    point = clock.now() + 3_000_000
+    clock.wait_until(point)
     after = clock.now()
-    assert after >= moment
+    assert after >= point
     clock.wait_until(after - SECOND)
     assert clock.now() - after < SECOND // 2

@@ -10,7 +10,7 @@ import pytest
 
 from lab.measures.catalogue import ALIASES, CATALOGUE, MEASURES, RANKED, canonical, direction, is_better, listed
 from lab.measures.score import score_run
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 UNITS = {"probe", "turn", "conversation"}
@@ -22,8 +22,8 @@ def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
     The arms are some of which everything is told: one has a digest, and one writes.
     """
-    given = Asked(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
-    captured = Asked(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
+    given = ReplayRequest(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
+    captured = ReplayRequest(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
     folder = tmp_path_factory.mktemp("catalogue")
     found: dict[str, dict[str, set[str]]] = {}
     for name, asked in (("given", given), ("captured", captured)):
@@ -87,20 +87,20 @@ def test_a_file_is_a_measure_by_being_there(tmp_path: Path, monkeypatch: pytest.
     from lab.measures import definitions
 
     monkeypatch.setattr(definitions, "__path__", [*definitions.__path__, str(tmp_path)])
-    text = Path(definitions.__path__[0], "twins.py").read_text("utf-8")
+    text = Path(definitions.__path__[0], "duplicates.py").read_text("utf-8")
     (tmp_path / "added_here.py").write_text(
-        text.replace('name="Twins"', 'name="Added"').replace("order=120", "order=121")
+        text.replace('name="Duplicates"', 'name="Added"').replace("order=120", "order=121")
     )
     names = [one.name for one in listed()]
-    assert names[names.index("Added") - 1] == "Twins"
+    assert names[names.index("Added") - 1] == "Duplicates"
     assert len(names) == len(MEASURES) + 1
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\n", r"wrong_here_\d: a file of this package defines MEASURE"),
-        ("from lab.measures.definitions.twins import MEASURE\n", "two measures are called 'twins'"),
+        ("x = 1\n", r"wrong_here_\d+: a file of this package defines MEASURE"),
+        ("from lab.measures.definitions.duplicates import MEASURE\n", "two measures are called 'duplicates'"),
     ],
 )
 def test_a_file_that_is_no_measure_or_has_a_taken_name_is_an_error(
@@ -109,7 +109,7 @@ def test_a_file_that_is_no_measure_or_has_a_taken_name_is_an_error(
     from lab.measures import definitions
 
     monkeypatch.setattr(definitions, "__path__", [*definitions.__path__, str(tmp_path)])
-    (tmp_path / f"wrong_here_{len(text) % 10}.py").write_text(text)
+    (tmp_path / f"wrong_here_{len(text)}.py").write_text(text)
     with pytest.raises(TypeError, match=message):
         listed()
 

@@ -17,7 +17,7 @@ from lab.measures.batch import evaluate
 from lab.measures.export import export_run
 from lab.measures.score import score_run
 from lab.measures.trec import read_qrels, read_run, safe
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
@@ -34,7 +34,7 @@ THEIRS = {
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """The shipped set under five arms."""
-    asked = Asked(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("export") / "run").run
 
 
@@ -74,7 +74,7 @@ def test_trec_eval_gives_the_numbers_of_lab_score(run: RunDirectory, tmp_path: P
 
 
 def test_places_that_an_arm_cannot_return_are_no_r_precision(operators: Path, tmp_path: Path) -> None:
-    asked = Asked(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
+    asked = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
     run = run_replay(asked, tmp_path / "run").run
     values = {one.at: one.value for one in score_run(run) if one.measure == "Rprec"}
     wanted = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.measures.score import score_run, summarise
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 
@@ -19,7 +19,7 @@ PERSONA = "Kenta_Tanaka"
 
 
 def _means(path: Path, format_name: str, arms: tuple[str, ...], out: Path, **asked: Any) -> dict[str, Any]:
-    outcome = run_replay(Asked(str(path), format_name, arms, **asked), out)
+    outcome = run_replay(ReplayRequest(str(path), format_name, arms, **asked), out)
     assert outcome.failures == ()
     arms_of = summarise(score_run(outcome.run), read_gold(outcome.run), outcome.run.arms)["arms"]
     return {arm: one["measures"] | {"n": one["n"]} for arm, one in arms_of.items()}

@@ -17,7 +17,7 @@ from lab.compare.paired import compare_arms
 from lab.errors import CannotMeasure, Incomplete, UnusableInput
 from lab.measures.judged import judged_shares
 from lab.measures.score import more_measures, score_and_write, score_run, summarise
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
@@ -105,7 +105,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         )
     )
     (golden / "shed.jsonl").write_text(_lines(_probe("rule", {"turn": "shed/s01/t02"}, {"shed/s01/t01#0": 1})))
-    asked = Asked(str(recordings), "lab", ARMS, max_items=2, embedder="hashing")
+    asked = ReplayRequest(str(recordings), "lab", ARMS, max_items=2, embedder="hashing")
     return run_replay(asked, folder / "run").run
 
 
@@ -180,7 +180,7 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
                 "WrongScope": None,
                 "AnyWrongScope": 0.0,
                 "FalseRecall": 0.0,
-                "Twins": None,
+                "Duplicates": None,
                 "InjectedItems": 0.0,
                 "InjectedChars": 0.0,
                 "InjectedTokens": 0.0,

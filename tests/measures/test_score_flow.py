@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.measures.score import score_run, summarise
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 
@@ -45,7 +45,7 @@ def _run(folder: Path) -> tuple[dict[str, dict[str, float | None]], dict[tuple[s
     arms = tuple(f"loose={loose}" if arm == "loose" else arm for arm in ARMS)
     golden = str(folder / "golden.jsonl")
     run = run_replay(
-        Asked(str(folder / "desk.jsonl"), "lab", arms, golden=golden, embedder="hashing"), folder / "run"
+        ReplayRequest(str(folder / "desk.jsonl"), "lab", arms, golden=golden, embedder="hashing"), folder / "run"
     ).run
     scores = score_run(run)
     means = summarise(scores, read_gold(run), run.arms)["arms"]

@@ -153,7 +153,7 @@ def _run_files() -> list[Target]:
     )
     others = (
         *("explain run kiln-room/s02/t01", "diff run other", "export run --format trec --out made", "runs list ."),
-        *("baseline bless run --name again", f"{LINT} --run run", f"{TRAPS} run"),
+        *("baseline approve run --name again", f"{LINT} --run run", f"{TRAPS} run"),
     )
     every = (*verdicts, *verdicts, *others)
     return [
@@ -179,7 +179,7 @@ def targets() -> list[Target]:
     )
     config = ("config check {}", "config show {}", f"{TRAPS} made --config {{}}")
     stored = (f"replay formats/aider --format aider {REPLAY} --memories-from {{}} --out made",)
-    kept = ("list", "show first", "bless run --name first", "rm first")
+    kept = ("list", "show first", "approve run --name first", "rm first")
     return [
         Target("recording lab", "datasets/traps/*.jsonl", "jsonl", own, 8),
         *_readers(),
@@ -201,7 +201,7 @@ def targets() -> list[Target]:
         Target("baseline", "kept/**/*.json", "json", tuple(f"baseline {one} --baselines kept" for one in kept), 3),
         Target(
             "night", "night/*.json", "json",
-            ("baseline bless night --baselines kept", "nightly --plan plan.toml --out night"),
+            ("baseline approve night --baselines kept", "nightly --plan plan.toml --out night"),
         ),
         Target("trend", "reports/trend/**/*.parquet", "parquet", ("trend",)),
         Target("sweep", "swept/*.json swept/parts/*", "json", (f"{SWEEP} swept",), 1),
@@ -245,12 +245,12 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     for command in (
         *("receipts audit gateway.log --out audit.json", f"{TRAPS} run", f"{TRAPS} other"),
         *(f"{TRAPS} shard1 --shard 1/2", f"{TRAPS} shard2 --shard 2/2", "score run", "gate run --policy policy.toml"),
-        *("baseline bless run --name first --baselines kept", "export run --format trec --out trec"),
+        *("baseline approve run --name first --baselines kept", "export run --format trec --out trec"),
         "golden pool datasets/traps --format lab --turns 5 --embedder hashing --out pool.jsonl",
         f"{SWEEP} swept",
     ):
         done(command)
-    # Without a baseline a night is inconclusive.
+    # Without a baseline a nightly run is inconclusive.
     done("nightly --plan plan.toml --out night", code=3)
     failure = {"conversation": "kiln-room", "error": "KeyError in a.py, line 3"}
     (place / "run/failures.jsonl").write_text(json.dumps(failure) + "\n")

@@ -30,7 +30,7 @@ FINDS = {
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
     "receipts audit": r"^error: .*: (\d+ damaged lines?|no receipt of recall in \d+ lines?)\b",
-    "baseline list": r"^error: .*: not as they were blessed: ",
+    "baseline list": r"^error: .*: not as they were approved: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",
 }

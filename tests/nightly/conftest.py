@@ -1,4 +1,4 @@
-"""What the tests of nights share."""
+"""What the tests of nightly runs share."""
 
 from __future__ import annotations
 

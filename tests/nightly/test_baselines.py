@@ -14,9 +14,9 @@ from lab.compare.changes import changes
 from lab.errors import CannotMeasure, Incomplete, InUse, UnusableInput
 from lab.files import digest, only_writer
 from lab.nightly import baselines
-from lab.nightly.baselines import Blessing, bless, damage, find, get, open_baseline, remove
-from lab.nightly.blessed_night import runs_of_night
-from lab.replay.plan import Asked
+from lab.nightly.baselines import Approval, approve, damage, find, get, open_baseline, remove
+from lab.nightly.nightly_folder import runs_of_nightly_run
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 
@@ -28,7 +28,8 @@ def runs(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run
     """Two runs of one conversation that differ in a knob."""
     folder = tmp_path_factory.mktemp("runs")
     asked = [
-        Asked(str(operators), "lab", ("tier_quota_v1",), embedder="hashing", limit=1, max_items=most) for most in (6, 5)
+        ReplayRequest(str(operators), "lab", ("tier_quota_v1",), embedder="hashing", limit=1, max_items=most)
+        for most in (6, 5)
     ]
     one, other = (run_replay(one, folder / str(number)).run for number, one in enumerate(asked))
     return one, other
@@ -36,7 +37,7 @@ def runs(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run
 
 def test_a_baseline_is_the_run_without_its_timings(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
-    found = bless(tmp_path, run, "night", date=DAY, note="the first")
+    found = approve(tmp_path, run, "night", date=DAY, note="the first")
     assert (found.replaced, found.changed) == (None, True)
     assert get(tmp_path, "night") == found.baseline
     kept = open_baseline(found.baseline)
@@ -51,21 +52,21 @@ def test_the_same_run_is_the_same_object_and_another_moves_the_name(
     runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, files_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
     run, other = runs
-    first = bless(tmp_path, run, "night", date=DAY)
+    first = approve(tmp_path, run, "night", date=DAY)
     before = files_of(tmp_path)
-    again = bless(tmp_path, run, "night", date=NEXT)
+    again = approve(tmp_path, run, "night", date=NEXT)
     assert (again.changed, again.baseline, files_of(tmp_path)) == (False, first.baseline, before)
-    moved = bless(tmp_path, other, "night", date=NEXT, note="five items")
+    moved = approve(tmp_path, other, "night", date=NEXT, note="five items")
     assert (moved.replaced, moved.changed) == (first.baseline.now.object, True)
-    assert moved.baseline.before == (Blessing(first.baseline.now.object, DAY, None),)
-    assert bless(tmp_path, run, "other", date=DAY).baseline.now == first.baseline.now
+    assert moved.baseline.before == (Approval(first.baseline.now.object, DAY, None),)
+    assert approve(tmp_path, run, "other", date=DAY).baseline.now == first.baseline.now
     # What a name meant is kept, until nobody's history knows it.
     assert len(list((tmp_path / "objects").iterdir())) == 2
     assert remove(tmp_path, "night") == [moved.baseline.now.object]
     assert [one.name for one in baselines.baselines(tmp_path)] == ["other"]
     # So is what a name that stays meant before.
-    bless(tmp_path, other, "other", date=NEXT)
-    bless(tmp_path, run, "gone", date=DAY)
+    approve(tmp_path, other, "other", date=NEXT)
+    approve(tmp_path, run, "gone", date=DAY)
     assert remove(tmp_path, "gone") == []
     assert sorted(remove(tmp_path, "other")) == sorted([first.baseline.now.object, moved.baseline.now.object])
     with pytest.raises(UnusableInput, match="has no baseline 'other'; there are: none"):
@@ -77,16 +78,16 @@ def test_a_damaged_file_is_named_and_blessing_again_mends_it(
     runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, file: str
 ) -> None:
     run, _ = runs
-    baseline = bless(tmp_path, run, "night", date=DAY).baseline
+    baseline = approve(tmp_path, run, "night", date=DAY).baseline
     path = baseline.path / file if file != "receipts" else next((baseline.path / "receipts").iterdir())
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     (problem,) = damage(baseline)
     assert str(path) in problem
-    with pytest.raises(CannotMeasure, match="bless"):
+    with pytest.raises(CannotMeasure, match="approve"):
         open_baseline(baseline)
-    bless(tmp_path, run, "night", date=DAY)
+    approve(tmp_path, run, "night", date=DAY)
     assert damage(baseline) == []
     path.unlink()
     assert str(baseline.path) in damage(baseline)[0]
@@ -97,7 +98,7 @@ def test_a_blessing_that_was_killed_is_no_baseline_and_is_finished_by_the_next(
 ) -> None:
     run, _ = runs
     written: list[Path] = []
-    real = baselines.write_whole
+    real = baselines.write_atomically
 
     for stop in range(1, 6):
 
@@ -108,30 +109,30 @@ def test_a_blessing_that_was_killed_is_no_baseline_and_is_finished_by_the_next(
             real(path, data)
 
         written.clear()
-        monkeypatch.setattr(baselines, "write_whole", killed)
+        monkeypatch.setattr(baselines, "write_atomically", killed)
         folder = tmp_path / str(stop)
         with pytest.raises(KeyboardInterrupt):
-            bless(folder, run, "night", date=DAY)
+            approve(folder, run, "night", date=DAY)
         assert find(folder, "night") is None
-        monkeypatch.setattr(baselines, "write_whole", real)
-        assert changes(run, open_baseline(bless(folder, run, "night", date=DAY).baseline)).changed == 0
+        monkeypatch.setattr(baselines, "write_atomically", real)
+        assert changes(run, open_baseline(approve(folder, run, "night", date=DAY).baseline)).changed == 0
 
 
 def test_what_cannot_be_blessed(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
     for name in ("", "  ", " night"):
         with pytest.raises(UnusableInput, match="--name"):
-            bless(tmp_path, run, name, date=DAY)
+            approve(tmp_path, run, name, date=DAY)
     for date in ("yesterday", "2026-13-01", "20260301", ""):
         with pytest.raises(UnusableInput, match="--date"):
-            bless(tmp_path, run, "night", date=date)
+            approve(tmp_path, run, "night", date=date)
     half = tmp_path / "half"
     half.mkdir()
     (half / "manifest.json").write_bytes((run.path / "manifest.json").read_bytes())
     with pytest.raises(Incomplete, match="missing"):
-        bless(tmp_path, open_run(half), "night", date=DAY)
+        approve(tmp_path, open_run(half), "night", date=DAY)
     with only_writer(tmp_path / "held"), pytest.raises(InUse):
-        bless(tmp_path / "held", run, "night", date=DAY)
+        approve(tmp_path / "held", run, "night", date=DAY)
 
 
 def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
@@ -139,7 +140,7 @@ def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
 ) -> None:
     run, _ = runs
     for name in ("../../escape", "夜/もの", "a.b"):
-        assert get(tmp_path, bless(tmp_path, run, name, date=DAY).baseline.name).name == name
+        assert get(tmp_path, approve(tmp_path, run, name, date=DAY).baseline.name).name == name
     assert {path.parent for path in tmp_path.rglob("*.json") if "objects" not in path.parts} == {tmp_path / "names"}
     path = next((tmp_path / "names").iterdir())
     whole = json.loads(path.read_text())
@@ -166,20 +167,20 @@ def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
         ({}, "field 'sets': expected a list, found an object"),
         ([5], "sets: expected an object, found a number"),
         ([{"name": "a", "reproduces": {}}], "set 'a': reproduces: has no field 'changed'"),
-        ([{"name": "a", "reproduces": None}], "set 'a' was not replayed, so nothing was blessed"),
+        ([{"name": "a", "reproduces": None}], "set 'a' was not replayed, so nothing was approved"),
     ],
 )
 def test_a_night_that_was_edited_is_told(tmp_path: Path, sets: Any, said: str) -> None:
-    night = {"schema": "lab.night.v1"} | ({} if sets is None else {"sets": sets})
-    (tmp_path / "night.json").write_text(json.dumps(night))
+    nightly_run = {"schema": "lab.nightly.v1"} | ({} if sets is None else {"sets": sets})
+    (tmp_path / "nightly.json").write_text(json.dumps(nightly_run))
     with pytest.raises(UnusableInput) as raised:
-        runs_of_night(tmp_path)
+        runs_of_nightly_run(tmp_path)
     assert said in str(raised.value)
 
 
 def test_an_object_names_no_file_outside_of_itself(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
-    baseline = bless(tmp_path, run, "night", date=DAY).baseline
+    baseline = approve(tmp_path, run, "night", date=DAY).baseline
     files = {"../../../stolen": "0" * 64}
     key = digest(files)
     baseline.path.rename(baseline.path.with_name(key))

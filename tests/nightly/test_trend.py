@@ -1,4 +1,4 @@
-"""The history of nights: series, steps, and what moved with them."""
+"""The history of nightly runs: series, steps, and what moved with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = Point(
 
 
 def _nights(store: Path, means: list[float | None], **changes: object) -> None:
-    """A night a mean, of two measures; none where there is no mean."""
+    """A nightly run a mean, of two measures; none where there is no mean."""
     for day, mean in enumerate(means, 1):
         if mean is not None:
             date = f"2026-03-{day:02}"
@@ -43,7 +43,7 @@ def test_what_is_read_is_what_was_kept_and_a_night_replaces_itself(tmp_path: Pat
 
 
 def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> None:
-    # A night is missing; the code changed with the step, the recordings later and without one.
+    # A nightly run is missing; the code changed with the step, the recordings later and without one.
     _nights(tmp_path, [0.5, 0.5, 0.5, None, 0.5])
     after = [None] * 5 + [0.4] * 4
     _nights(tmp_path, after, commit="b" * 40, code="d" * 64)
@@ -115,7 +115,7 @@ def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path
 
 
 def test_a_store_that_is_empty_or_damaged(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInput, match="holds no nights"):
+    with pytest.raises(UnusableInput, match="holds no nightly runs"):
         read_store(tmp_path)
     _nights(tmp_path, [0.5])
     path = next(tmp_path.iterdir())
@@ -131,5 +131,5 @@ def test_the_chart_is_the_same_for_the_same_history(tmp_path: Path) -> None:
     assert one[0].read_bytes() == other[0].read_bytes()
     # The level moved: the dotted line of the step is there, and only where there is one.
     assert [len(axes.collections) for axes in trend_figure(series).axes] == [2, 0]
-    with pytest.raises(UnusableInput, match="no nights"):
+    with pytest.raises(UnusableInput, match="no nightly runs"):
         trend_figure([])

@@ -14,11 +14,12 @@ from pathlib import Path
 from lab.cli.output import complain, emit, emit_table
 from lab.processes import set_up
 
+# Before numpy is loaded: BLAS has one thread here, as it has in every process of the lab.
 set_up()
 
-from beside import Compared, compare  # noqa: E402
-from families import families  # noqa: E402
-from needs import Missing, find_node, find_plugin  # noqa: E402
+from beside import Compared, compare  # noqa: E402 - after set_up()
+from families import families  # noqa: E402 - after set_up()
+from needs import Missing, find_node, find_plugin  # noqa: E402 - after set_up()
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

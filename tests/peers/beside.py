@@ -116,14 +116,14 @@ def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
 
 def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoint, place: Path) -> list[Answer]:
     """The lab's answers, as ``lab replay`` gives them: a recording, the plugin's table and vectors, its provider."""
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.runs.tables import read_table
 
     recording, arm = place / "turns.jsonl", place / "settings.json"
     recording.write_text("".join(json.dumps(line) + "\n" for line in _recording(family)), "utf-8")
     arm.write_text(json.dumps(settings), "utf-8")
-    asked = Asked(
+    asked = ReplayRequest(
         str(recording),
         "lab",
         (f"engine={arm}",),

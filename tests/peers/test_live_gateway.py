@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 
@@ -53,7 +53,7 @@ def test_upstream_writes_every_receipt_that_the_gateway_logged(
     log = shared("live", "logs", f"gateway-{VERSION}.log").read_text("utf-8").splitlines()
     messages = [json.loads(line).get("message", "") for line in log]
     logged = [message.partition(MARKER)[2] for message in messages if MARKER in message]
-    asked = Asked(
+    asked = ReplayRequest(
         str(shared("live", f"sessions-{VERSION}")),
         "openclaw",
         (f"engine={shared('live', 'config', f'openclaw-{VERSION}.json')}",),

@@ -20,7 +20,7 @@ from lab.recordings.native import read as read_native
 from lab.recordings.readers import FORMATS, Library, read_library, with_golden
 from lab.recordings.schema import line_schema
 from lab.recordings.write import recording_lines
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 Sample = Callable[[str, Path], Path]
@@ -77,7 +77,7 @@ def test_a_set_of_every_format_reads_back_the_same_and_replays_the_same(
             sum(len(one.memories) for one in library.recordings),
         )
         assert valid(out) >= done.turns + done.memories + done.probes
-    asked = Asked(str(source), name, ("bm25", "seed_full"), memories=memories, embedder="hashing")
+    asked = ReplayRequest(str(source), name, ("bm25", "seed_full"), memories=memories, embedder="hashing")
     own = replace(asked, path=done.datasets, format="lab", memories=None, recall_turns=done.recall_turns)
     first, second = run_replay(asked, tmp_path / "first"), run_replay(own, tmp_path / "second")
     assert (first.failures, second.failures) == ((), ())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import Outcome, run_replay
 from lab.runs.tables import read_table
 
@@ -51,10 +51,10 @@ class Desk:
         with self.golden.open("a", encoding="utf-8") as opened:
             opened.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def asked(self, *arms: str, **changes: Any) -> Asked:
+    def asked(self, *arms: str, **changes: Any) -> ReplayRequest:
         """The arguments of a replay of what is on the desk."""
         golden = str(self.golden) if self.golden.exists() else None
-        asked = Asked(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
+        asked = ReplayRequest(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
         return replace(asked, **changes)
 
     def run(self, *arms: str, out: str = "run", jobs: int = 1, **changes: Any) -> Outcome:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.exact import ExactStore, ExactView
 from lab.systems.openclaw import finish
@@ -39,7 +39,7 @@ class Hands:
 
 
 def timings(operators: Path, arms: tuple[str, ...]) -> dict[tuple[str, str], dict[str, int]]:
-    plan = make_plan(Asked(str(operators), "lab", arms, embedder="hashing", limit=1))
+    plan = make_plan(ReplayRequest(str(operators), "lab", arms, embedder="hashing", limit=1))
     sources, (recording,) = open_sources(plan), plan.recordings
     prepare(plan, plan.recordings, sources, lambda _: None)
     play = play_of(plan, recording, tools_of(plan, recording, sources))
@@ -51,7 +51,7 @@ def timings(operators: Path, arms: tuple[str, ...]) -> dict[tuple[str, str], dic
         hands.slow(patch, retrieve, "fuse", FUSE)
         hands.slow(patch, hot_lane, "by_policy", CHOOSE)
         hands.slow(patch, finish, "wrap", WRAP)
-        return {(one.moment.key, one.arm): one.recall.timings for one in replay(play, plan.arms)}
+        return {(one.point.key, one.arm): one.recall.timings for one in replay(play, plan.arms)}
 
 
 def test_every_arm_is_booked_what_it_would_have_taken_alone(operators: Path) -> None:

@@ -110,11 +110,11 @@ def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirec
 
 
 def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
     heard: list[str] = []
-    run_replay(Asked.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
+    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
     assert heard[0] == NOTE
 
 

@@ -226,12 +226,12 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     import errno
 
     from lab.errors import CannotWrite
-    from lab.files import cannot_write, write_whole
+    from lab.files import cannot_write, write_atomically
 
     def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
         if path.name == "talk1.parquet":
             raise cannot_write(path, OSError(errno.ENOSPC, "No space left on device"))
-        write_whole(path, data, lasting=lasting)
+        write_atomically(path, data, lasting=lasting)
 
     talk(desk, 2, 2, 2)
     heard: list[str] = []
@@ -244,9 +244,11 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
 
 
 def test_a_plan_alone_labels_its_conversation_as_the_whole_does(realmem: Path) -> None:
-    from lab.replay.plan import Asked
+    from lab.replay.plan import ReplayRequest
 
-    plan = make_plan(Asked(str(realmem), "realmem", ("tier_first_v1",), labels="distractors", hard_rules=2, limit=2))
+    plan = make_plan(
+        ReplayRequest(str(realmem), "realmem", ("tier_first_v1",), labels="distractors", hard_rules=2, limit=2)
+    )
     for recording in plan.recordings:
         alone = plan.alone(recording)
         assert rows_of(alone, recording) == rows_of(plan, recording)

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.replay.explain import Explanation, explain
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
@@ -71,7 +71,7 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
             continue
         found = explain(outcome.run, row["turn"], row["arm"])
         recall = found.recall
-        assert (found.moment.key, found.arm.name, found.moment.seq) == (row["turn"], row["arm"], row["seq"])
+        assert (found.point.key, found.arm.name, found.point.seq) == (row["turn"], row["arm"], row["seq"])
         assert as_listed(recall) == listed_in(row)
         assert (recall.injected, len(recall.context)) == (row["injected"], row["chars"])
         assert (list(recall.pinned), recall.duplicates, list(recall.log)) == (
@@ -85,7 +85,7 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
         assert sum(found.visible.values()) == row["visible"]
         assert found.visible[NICE] == row["visible_nice"]
         injected = row["item_key"][: row["injected"]]
-        gold = set(found.moment.probe.grades) if found.moment.probe else set()
+        gold = set(found.point.probe.grades) if found.point.probe else set()
         assert set(found.told.reasons) == gold - set(injected)
         assert all(found.told.reasons.values())
         assert not set(found.told.runners_up) & set(injected)
@@ -104,7 +104,9 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
 
 def test_real_turns_are_explained_as_they_were_recalled(operators: Path, tmp_path: Path) -> None:
     arms = (*ARMS, *FLOWS)
-    asked = Asked(str(operators), "lab", arms, embedder="hashing", scope="recorded", conversation=("two-desks",))
+    asked = ReplayRequest(
+        str(operators), "lab", arms, embedder="hashing", scope="recorded", conversation=("two-desks",)
+    )
     run = run_replay(asked, tmp_path / "run").run
     rows = [row for row in read_table(run.receipts("two-desks")).to_pylist() if row["probe"]]
     assert len(rows) == 18 * len(arms)
@@ -328,7 +330,7 @@ def test_a_probe_from_outside_is_explained_whatever_its_id(desk: Any) -> None:
     run = desk.run("none").run
     for key in ("c/inside", "which-pears"):
         found = explain(run, key, "none")
-        assert (found.moment.key, list(found.told.reasons)) == (key, ["c/s1/t1#0"])
+        assert (found.point.key, list(found.told.reasons)) == (key, ["c/s1/t1#0"])
 
 
 def test_turns_are_found_where_one_conversation_is_named_like_the_start_of_another(desk: Any) -> None:
@@ -337,4 +339,4 @@ def test_turns_are_found_where_one_conversation_is_named_like_the_start_of_anoth
     run = desk.run("recency").run
     for key in ("a/s1/t2", "a b/s1/t2"):
         found = explain(run, key, "recency")
-        assert (found.moment.key, [one.id for one in found.recall.items]) == (key, [key.replace("t2", "t1#0")])
+        assert (found.point.key, [one.id for one in found.recall.items]) == (key, [key.replace("t2", "t1#0")])

@@ -70,8 +70,8 @@ def test_what_a_stage_of_the_flow_did_to_gold_is_told(
     path = desk.home / "config.json"
     path.write_text(json.dumps(config))
     other = graded("plums are blue", NICE)
-    nights = [("global", [])] * 2
-    desk.say("c", ("global", [("user", "note this", said, other)]), *nights, ("global", [("user", asked)]))
+    nightly_runs = [("global", [])] * 2
+    desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", asked)]))
     desk.judge("c/s1/t1#0", turn="c/s4/t1")
     assert told(desk, "c/s4/t1", arm, config=str(path)).told.reasons == {"c/s1/t1#0": reason}
 

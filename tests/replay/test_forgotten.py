@@ -14,9 +14,9 @@ from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.explain import explain
 from lab.replay.loop import Answered
-from lab.replay.plan import Asked
-from lab.replay.promises import Promises
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.replay.safety_checks import SafetyChecks
 from lab.retrieval.retrievers import STORES
 from lab.runs.tables import read_table
 from lab.sweep.saturation import saturation
@@ -66,26 +66,26 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
-    promises = Promises(RECORDING)
+    safety_checks = SafetyChecks(RECORDING)
     seen: set[str] = set()
     for answer in answers(store, ARMS):
-        there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.moment.seq)}
+        there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.point.seq)}
         found = {*keys_of(answer), *answer.recall.pinned}
-        assert found <= there, (answer.arm, answer.moment.seq)
+        assert found <= there, (answer.arm, answer.point.seq)
         assert answer.visible == len(there)
         assert answer.hard_rules == ("c/s#2" in there)
-        assert promises.check(answer.recall, answer.moment.seq).future == 0
+        assert safety_checks.check(answer.recall, answer.point.seq).future == 0
         seen |= found
         if answer.arm in ("vector", "recency", "hybrid", "random", "oracle"):
             # The oracle sees the probe alone.
-            assert found == (there if answer.arm != "oracle" or answer.moment.probe else set())
+            assert found == (there if answer.arm != "oracle" or answer.point.probe else set())
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
 
 def test_stores_agree_on_what_is_left() -> None:
     exact, lance = (answers(store, ARMS) for store in STORES)
     for mine, theirs in zip(exact, lance, strict=True):
-        assert mine.recall.items == theirs.recall.items, (mine.arm, mine.moment.seq)
+        assert mine.recall.items == theirs.recall.items, (mine.arm, mine.point.seq)
         assert mine.recall.context == theirs.recall.context
 
 
@@ -93,14 +93,14 @@ def test_stores_agree_on_what_is_left() -> None:
 def test_forgotten_is_as_if_it_had_never_been_there(store: str) -> None:
     left = replace(RECORDING, memories=tuple(one for one in MEMORIES if one.visible_until is None))
     names = ("vector", "bm25", "hybrid")
-    alone = [one.recall.items for one in answers(store, names, left) if one.moment.seq == 6]
-    assert [one.recall.items for one in answers(store, names) if one.moment.seq == 6] == alone
+    alone = [one.recall.items for one in answers(store, names, left) if one.point.seq == 6]
+    assert [one.recall.items for one in answers(store, names) if one.point.seq == 6] == alone
 
 
 def test_promise_is_broken_by_a_forgotten_memory() -> None:
     (first, *_) = answers("exact", ("recency",))
     assert {"c/s#0", "c/s#1"} == set(keys_of(first))
-    assert [Promises(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
+    assert [SafetyChecks(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
 
 
 def _recording(folder: Path) -> Path:
@@ -119,7 +119,7 @@ def _recording(folder: Path) -> Path:
 
 def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
-    asked = Asked(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
+    asked = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
     first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
     assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
     # Another arm asks a live store for what was not kept.
@@ -138,7 +138,7 @@ def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
         '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
         "utf-8",
     )
-    asked = Asked(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
+    asked = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
     run = run_replay(asked, tmp_path / "run").run
     assert explain(run, "c/s/t3", "hybrid").told.reasons == {"c/s/t1#0": "it had been forgotten"}
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")

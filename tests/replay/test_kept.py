@@ -54,7 +54,7 @@ def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
-    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "words"}
+    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "formatting"}
 
 
 def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
@@ -65,7 +65,7 @@ def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: An
     run_replay(asked, desk.home / "usual")
     plan = make_plan(asked)
     (recording,) = plan.recordings
-    rows, happening = rows_of(plan, recording), plan.moments_of(recording)
+    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     # Another answer than the true one, whole and sound: as stale code would have left it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))

@@ -1,7 +1,7 @@
 """Killed at random moments with all its helpers, a command goes on where it was, and ends in the same bytes.
 
-``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: a verb that can be resumed is a
-line of :data:`COMMANDS`.
+``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: one that can be resumed is a line
+of :data:`COMMANDS`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ import pytest
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.replay.loop import Answered, replay
-from lab.replay.moments import moments
+from lab.replay.recall_points import recall_points
 from lab.retrieval.contract import Filter, Lanes
 from lab.retrieval.exact import ExactView
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.retrievers import STORES, StoreRetriever
 from lab.retrieval.row import Row
 from lab.systems.contract import Arm
@@ -66,10 +66,10 @@ def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str)
     found = answers(store, arms_named(arm), scoping="open")
     assert len(found) == len(TURNS) + 1
     for answer in found:
-        seq = answer.moment.seq
+        seq = answer.point.seq
         there = {memory.key for memory in MEMORIES if memory.visible_from <= seq}
         assert answer.visible == len(there)
-        if arm == "oracle" and answer.moment.probe is None:
+        if arm == "oracle" and answer.point.probe is None:
             assert keys_of(answer) == []
         else:
             assert sorted(keys_of(answer)) == sorted(there)
@@ -79,7 +79,7 @@ def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str)
 @pytest.mark.parametrize("store", STORES)
 def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: str) -> None:
     for answer in answers(store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
-        there = {one.key for one in MEMORIES if one.visible_from <= answer.moment.seq and one.label != "ignore"}
+        there = {one.key for one in MEMORIES if one.visible_from <= answer.point.seq and one.label != "ignore"}
         assert set(keys_of(answer)) <= there
         assert len(keys_of(answer)) == min(6, len(there))
 
@@ -88,28 +88,28 @@ def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: st
 def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(store: str) -> None:
     for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
         # A probe from outside has no scope of its own, so it reaches all.
-        scope = answer.moment.scope
-        there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq and one.scope == (scope or one.scope)]
+        scope = answer.point.scope
+        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq and one.scope == (scope or one.scope)]
         assert answer.visible == len(there)
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
         assert answer.recall.receipt["scope"] == (scope or "global")
-        if answer.arm != "oracle" or answer.moment.probe:
+        if answer.arm != "oracle" or answer.point.probe:
             assert sorted(keys_of(answer)) == sorted(one.key for one in there)
             assert {item.signals.scope for item in answer.recall.items} <= ({scope} if scope else set(SCOPES))
 
 
 def crossed(found: Sequence[Answered]) -> set[str | None]:
     """Scopes of items other than the turn's own."""
-    scopes = [(one.moment.scope, item.signals.scope) for one in found if one.moment.scope for item in one.recall.items]
+    scopes = [(one.point.scope, item.signals.scope) for one in found if one.point.scope for item in one.recall.items]
     return {other for own, other in scopes if other != own}
 
 
 @pytest.mark.parametrize("arm", EVERY_ARM)
 def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> None:
     enforced = answers("exact", arms_named(arm), scoping="given")
-    inside = [one for one in enforced if one.moment.scope]
+    inside = [one for one in enforced if one.point.scope]
     assert {
-        item.signals.scope for one in inside for item in one.recall.items if item.signals.scope != one.moment.scope
+        item.signals.scope for one in inside for item in one.recall.items if item.signals.scope != one.point.scope
     } == set()
     free = answers("exact", arms_named(arm), scoping="open")
     assert crossed(free) == (set() if arm in ("none", "oracle") else set(SCOPES))
@@ -119,14 +119,14 @@ def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> No
 @pytest.mark.parametrize("scoping", ["open", "given"])
 def test_both_stores_answer_alike(scoping: str) -> None:
     exact, lance = (answers(store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb"))
-    assert [(one.arm, one.moment, keys_of(one), one.recall.context) for one in exact] == [
-        (one.arm, one.moment, keys_of(one), one.recall.context) for one in lance
+    assert [(one.arm, one.point, keys_of(one), one.recall.context) for one in exact] == [
+        (one.arm, one.point, keys_of(one), one.recall.context) for one in lance
     ]
 
 
 def test_visible_nice_counts_the_nice_ones_among_the_visible() -> None:
     for answer in answers("exact", arms_named("none"), scoping="open"):
-        there = [one for one in MEMORIES if one.visible_from <= answer.moment.seq]
+        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
@@ -135,10 +135,10 @@ def test_an_arm_answers_the_same_alone_and_among_others() -> None:
     assert [one.arm for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
     reverse = answers("exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
     for name in EVERY_ARM:
-        alone = [(one.moment, one.recall.items, one.recall.receipt) for one in reverse if one.arm == name]
-        assert [(one.moment, one.recall.items, one.recall.receipt) for one in together if one.arm == name] == alone
+        alone = [(one.point, one.recall.items, one.recall.receipt) for one in reverse if one.arm == name]
+        assert [(one.point, one.recall.items, one.recall.receipt) for one in together if one.arm == name] == alone
         single = answers("exact", arms_named(name), scoping="open")
-        assert [(one.moment, one.recall.items, one.recall.receipt) for one in single] == alone
+        assert [(one.point, one.recall.items, one.recall.receipt) for one in single] == alone
 
 
 def test_an_arm_with_a_past_starts_every_conversation_without_one() -> None:
@@ -198,12 +198,12 @@ def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(
     config = tmp_path / "every-word.json"
     config.write_text('{"lab": {"arm": "bm25", "textLane": {"stopWords": "none"}}}')
     arms = arms_named("tier_first_v1", "hybrid", f"other={config}", "bm25")
-    happening = list(moments(RECORDING, [AFTER], "all"))
+    happening = list(recall_points(RECORDING, [AFTER], "all"))
     found = played(RECORDING, arms, [AFTER], make=watching)
     assert list(made) == [arms[0].retrieval, arms[2].retrieval]
     for one in made.values():
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
-        assert one.asked == [(moment.text, sum(birth <= moment.seq for birth in BIRTHS)) for moment in happening]
+        assert one.asked == [(point.text, sum(birth <= point.seq for birth in BIRTHS)) for point in happening]
         assert one.closed == 1
     # Each arm is booked what finding its candidates would have taken it alone: equal for those that share them.
     for at in range(0, len(found), 4):
@@ -232,7 +232,7 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
 def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
     wanted = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
     probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
-    happening = [one for one in moments(RECORDING, [probe], "all") if one.seq == 4]
+    happening = [one for one in recall_points(RECORDING, [probe], "all") if one.seq == 4]
     (found,) = played(RECORDING, arms_named("oracle"), happening=happening)
     assert [(item.id, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
 
@@ -280,6 +280,6 @@ def test_the_time_of_a_search_is_no_time_of_selection(monkeypatch: pytest.Monkey
         return plain(self, where, limit)
 
     monkeypatch.setattr(ExactView, "search", slowly)
-    happening = list(moments(RECORDING, (), "all"))[:2]
+    happening = list(recall_points(RECORDING, (), "all"))[:2]
     for found in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
         assert found.recall.timings["select"] < 20_000_000

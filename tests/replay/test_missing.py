@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.replay.embedders import missing_notes
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from tests.playing import arms_named
 from tests.replay.conftest import Desk
@@ -25,7 +25,7 @@ def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_ref
     told = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
     for _ in range(2):
         heard: list[str] = []
-        run_replay(Asked.of_manifest(first.run.manifest.asked), desk.home / "again", announce=heard.append)
+        run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=heard.append)
         assert heard.count(told) == 1
     with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
         desk.run(f"mine={own}")

@@ -13,7 +13,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
-from lab.replay.plan import Asked, make_plan, plan_of
+from lab.replay.plan import ReplayRequest, make_plan, plan_of
 from lab.runs.records import to_json
 
 
@@ -93,9 +93,11 @@ def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: di
 
 
 def test_arguments_survive_the_json_of_a_manifest() -> None:
-    asked = Asked("p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2)
+    asked = ReplayRequest(
+        "p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2
+    )
     asked = replace(asked, faults=("fts_error", "slow_store=0.1"), hard_rules=2, categories="detected")
-    assert Asked.of_manifest(json.loads(json.dumps(asdict(asked)))) == asked
+    assert ReplayRequest.of_manifest(json.loads(json.dumps(asdict(asked)))) == asked
 
 
 @pytest.mark.parametrize(
@@ -219,10 +221,10 @@ def test_a_golden_set_that_was_named_must_fit_what_was_named(garden: Any) -> Non
 
 
 def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path) -> None:
-    plan = make_plan(Asked(str(operators), "lab", ("none",)))
+    plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
     assert plan.labels == Labels("recorded")
     assert all(plan.probes(one) for one in plan.recordings)
-    single = make_plan(Asked(str(operators / "two-desks.jsonl"), "lab", ("none",)))
+    single = make_plan(ReplayRequest(str(operators / "two-desks.jsonl"), "lab", ("none",)))
     assert single.library.golden.probes == plan.probes(plan.recordings[-1])
 
 

@@ -11,23 +11,23 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.golden.pool import Pool
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.pool import ARMS, Chosen, make_pool, material
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 
 
 @pytest.fixture(scope="module")
-def asked(operators: Path) -> Asked:
-    return Asked(str(operators / "harbor-release.jsonl"), "lab", ARMS, scope="recorded", embedder="hashing")
+def asked(operators: Path) -> ReplayRequest:
+    return ReplayRequest(str(operators / "harbor-release.jsonl"), "lab", ARMS, scope="recorded", embedder="hashing")
 
 
 @pytest.fixture(scope="module")
-def pool(asked: Asked) -> Pool:
+def pool(asked: ReplayRequest) -> Pool:
     return make_pool(asked, 6, Chosen(number=8))
 
 
-def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: Asked, tmp_path: Path) -> None:
+def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: ReplayRequest, tmp_path: Path) -> None:
     run = run_replay(asked, tmp_path / "run").run
     rows = read_table(run.receipts("harbor-release"), ("arm", "turn", "item_key")).to_pylist()
     for turn in pool.turns:
@@ -41,7 +41,7 @@ def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: Asked, tmp_path: 
         assert {arm for arms in expected.values() for arm in arms} <= set(ARMS)
 
 
-def test_the_same_command_gives_the_same_bytes_and_no_text(pool: Pool, asked: Asked) -> None:
+def test_the_same_command_gives_the_same_bytes_and_no_text(pool: Pool, asked: ReplayRequest) -> None:
     assert make_pool(asked, 6, Chosen(number=8)).as_bytes() == pool.as_bytes()
     found = material(pool)["harbor-release"]
     data = pool.as_bytes().decode()
@@ -66,7 +66,9 @@ def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
 
 
 def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smaller(operators: Path) -> None:
-    both = Asked(str(operators), "lab", ("recency",), embedder="hashing", conversation=("harbor-release", "two-desks"))
+    both = ReplayRequest(
+        str(operators), "lab", ("recency",), embedder="hashing", conversation=("harbor-release", "two-desks")
+    )
     few, more = (make_pool(both, 3, Chosen(number=number)) for number in (4, 7))
     names = [turn.turn for turn in few.turns]
     assert [name.split("/")[0] for name in names] == ["harbor-release"] * 2 + ["two-desks"] * 2
@@ -74,14 +76,14 @@ def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smalle
     assert {turn.turn for turn in make_pool(replace(both, seed=1), 3, Chosen(number=4)).turns} != set(names)
 
 
-def test_no_arm_is_pooled_deeper_than_asked(asked: Asked) -> None:
+def test_no_arm_is_pooled_deeper_than_asked(asked: ReplayRequest) -> None:
     shallow = make_pool(replace(asked, arms=("tier_first_v1", "recency")), 2, Chosen(number=3))
     for turn in shallow.turns:
         for arm in ("tier_first_v1", "recency"):
             assert sorted(item.arms[arm] for item in turn.items if arm in item.arms) == [1, 2]
 
 
-def test_turns_by_name_and_every_so_many(asked: Asked) -> None:
+def test_turns_by_name_and_every_so_many(asked: ReplayRequest) -> None:
     alone = replace(asked, arms=("recency",))
     every = make_pool(alone, 3, Chosen(every=10))
     named = make_pool(alone, 3, Chosen(keys=(every.turns[1].turn,)))
@@ -103,12 +105,12 @@ def test_turns_by_name_and_every_so_many(asked: Asked) -> None:
         (Chosen(every=2, number=2), "choose turns with one of"),
     ],
 )
-def test_turns_that_cannot_be_pooled(asked: Asked, chosen: Chosen, why: str) -> None:
+def test_turns_that_cannot_be_pooled(asked: ReplayRequest, chosen: Chosen, why: str) -> None:
     with pytest.raises(UnusableInput, match=why):
         make_pool(asked, 6, chosen)
 
 
-def test_arms_and_depths_that_cannot_be_pooled(asked: Asked) -> None:
+def test_arms_and_depths_that_cannot_be_pooled(asked: ReplayRequest) -> None:
     with pytest.raises(UnusableInput, match="before there is one"):
         make_pool(replace(asked, arms=("oracle",)), 6, Chosen())
     with pytest.raises(UnusableInput, match="depth 0"):
@@ -128,7 +130,7 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
     rows = [{"id": f"m{at}", "text": f"Port {at} is open", "createdAt": 1_700_000_000_000 + at} for at in range(5)]
     store = tmp_path / "export.json"
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")
-    asked = Asked(
+    asked = ReplayRequest(
         str(tmp_path / "mine.jsonl"), "openclaw", ("bm25", "recency"), embedder="hashing", memories_from=str(store)
     )
     pool = make_pool(asked, 2, Chosen(every=1))
@@ -158,7 +160,7 @@ def test_what_recall_passes_over_is_pooled_only_by_name(tmp_path: Path) -> None:
         lines += [{"kind": "memory", "text": f"{text} {place}"} for place in range(2 * (at == 0))]
     path = tmp_path / "pets.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    asked = Asked(str(path), "lab", ("recency",), embedder="hashing")
+    asked = ReplayRequest(str(path), "lab", ("recency",), embedder="hashing")
     told: list[str] = []
     found = make_pool(asked, 1, Chosen(number=9), told.append)
     assert [turn.turn for turn in found.turns] == ["pets/s1/t3", "pets/s1/t5"]

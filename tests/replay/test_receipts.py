@@ -14,10 +14,10 @@ import pytest
 from lab.errors import CannotMeasure
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay
-from lab.replay.plan import Asked, Plan, make_plan
-from lab.replay.promises import Checked, Promises, tokens
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
+from lab.replay.safety_checks import Checked, SafetyChecks, tokens
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.tables import read_table, write_table
 from lab.systems.openclaw.seed.flow import STAGES
@@ -86,11 +86,11 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
     for row, one in zip(rows, answered, strict=True):
         assert [row[name] for name in SCALARS] == [
             one.arm,
-            one.moment.key,
-            one.moment.seq,
-            one.moment.scope or "global",
-            one.moment.recalls,
-            one.moment.probe.id if one.moment.probe else None,
+            one.point.key,
+            one.point.seq,
+            one.point.scope or "global",
+            one.point.recalls,
+            one.point.probe.id if one.point.probe else None,
             one.recall.status,
             None,
             one.recall.injected,
@@ -108,7 +108,7 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
         assert row["block"] == hashlib.sha256(one.recall.context.encode()).hexdigest()[:16]
         assert row["tokens"] == tokens(one.recall.context)
         assert row["evicted"] == one.recall.receipt.get("budget", {}).get("droppedCount", 0)
-        checked = Promises(plan.recordings[0]).check(one.recall, one.moment.seq)
+        checked = SafetyChecks(plan.recordings[0]).check(one.recall, one.point.seq)
         assert tuple(row[name] for name in Checked._fields) == checked
     assert {rank for one in answered for entry in one.recall.items for rank in entry.signals[3:5]} > {
         None,
@@ -145,7 +145,7 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     assert {row["stage"] for row in rows if row["arm"] not in flows} == {"retrieve", *stages}
     stages = {"retrieve", "search", *(name for name, _ in STAGES)}
     assert {row["stage"] for row in rows if row["arm"] in flows} == stages
-    assert {row["turn"] for row in rows if row["cold"]} == {answered[0].moment.key}
+    assert {row["turn"] for row in rows if row["cold"]} == {answered[0].point.key}
     assert all(row["ns"] >= 0 for row in rows)
     assert latency_table([]).schema == table.schema
 
@@ -167,7 +167,7 @@ def said_in(recording: Recording) -> set[str]:
 
 
 def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_path: Path) -> None:
-    asked = Asked(str(operators), "lab", ARMS, embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
     run = run_replay(asked, tmp_path / "run").run
     gold = (run.path / "golden.jsonl").read_text()
     manifest = (run.path / "manifest.json").read_text()

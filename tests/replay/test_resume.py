@@ -89,12 +89,12 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
-    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, moment: str
+    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
     # A busy machine may come to the end before it is looked at.
     for attempt in range(9):
         out = tmp_path / f"run{attempt}"
-        ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[moment](out))
+        ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[point](out))
         if ended == -signal.SIGKILL:
             break
     assert ended == -signal.SIGKILL

@@ -150,10 +150,10 @@ def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any,
 @pytest.mark.parametrize(
     ("changes", "differs"),
     [
-        ({"arms": ("tier_quota_v1",)}, "arms"),
+        ({"arms": ("tier_quota_v1",)}, r"arms \(tier_first_v1 removed; tier_quota_v1 added\)"),
         ({"scope": "recorded"}, "scope"),
         ({"store": "lancedb"}, "store"),
-        ({"max_items": 3}, "arms"),
+        ({"max_items": 3}, r"arms \(tier_first_v1: config.autoRecall.maxItems 6 -> 3, [^)]*\)"),
         ({"seed": 1}, "labels"),
         ({"must_share": 0.2, "depth": 7}, "depth, labels"),
         ({"limit": 2}, "conversations, equal_conversations"),

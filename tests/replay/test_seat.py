@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def _line(number: str) -> str:
 class AskingTheLab(RaisingArm):
     """Calls what raises an error of the lab."""
 
-    error = property(lambda self: FaultPlan(("nonsense",)).check(), lambda self, value: None)  # type: ignore[assignment]
+    error = property(lambda self: FaultPlan(("nonsense",)).check(), lambda self, value: None)  # type: ignore[assignment]  # a field there
 
 
 @pytest.mark.parametrize("stage", ["open", "remember", "observe", "forget", "recall", "close"])
@@ -294,7 +295,7 @@ def columns(found: Sequence[Answered]) -> str:
 
 
 BREAKS: list[Callable[[], list[Answered]]] = [
-    *[lambda stage=stage: played(RECORDING, [RaisingArm(stage)], [AFTER]) for stage in ("open", "observe", "recall")],  # type: ignore[misc]
+    *(partial(played, RECORDING, [RaisingArm(stage)], [AFTER]) for stage in ("open", "observe", "recall")),
     lambda: broken(saying(item("nowhere"))),
     lambda: played(RECORDING, [FixedArm("raising", writes={"c/s/1": Writes(updated=(CREATED,))})], source="captured"),
 ]

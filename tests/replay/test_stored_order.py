@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.runs.tables import read_table
@@ -63,7 +63,7 @@ def replay(tmp_path: Path) -> Replay:
             time = f"2025-10-09T{8 + at:02}:53:20+00:00"
             lines.append({"kind": "turn", "turn": f"t{at}", "role": "user", "text": prompt, "time": time})
         (place / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        asked = Asked(
+        asked = ReplayRequest(
             str(place / "c.jsonl"),
             "lab",
             ("engine",),

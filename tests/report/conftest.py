@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 
@@ -57,7 +57,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
             dialogues = [_session(number, topic, category) for number in range(sessions + place)]
             value = {"_metadata": {"person_name": name}, "dialogues": dialogues}
             (folder / "set" / f"{place}.json").write_text(json.dumps(value), "utf-8")
-        asked = Asked(
+        asked = ReplayRequest(
             str(folder / "set"), "realmem", arms, embedder="hashing", labels="sampled", must_share=0.4, nice_share=0.5
         )
         outcome = run_replay(asked, folder / "run")

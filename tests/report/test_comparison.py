@@ -158,7 +158,7 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     assert sentence(all_told, "recorded").endswith(harms)
     assert "not declared" not in sentence(found, "recorded")
     assert sentence(found, "recorded") == (
-        "new against old, 8 conversations, labels recorded: a wanted memory is injected on 60% of the probes "
+        "new against old, 8 conversations, labels recorded: a relevant memory is injected on 60% of the probes "
         "against 50% (better: +0.10, 95 % interval +0.08 to +0.12); 30% of the injected items are repeats against 50% "
         "(not decided: -0.20, 95 % interval -0.50 to +0.10)."
     )
@@ -171,7 +171,7 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
 
 def test_labels_that_nobody_judged_are_told_with_their_seed(found: Comparison) -> None:
     assert [one for one in notes(found, ()) if "drawn" in one] == []
-    (said,) = [one for one in notes(replace(found, drawn_labels="sampled, seed 3"), ()) if "drawn" in one]
+    (said,) = [one for one in notes(replace(found, sampled_labels="sampled, seed 3"), ()) if "drawn" in one]
     assert said == "Labels were drawn (sampled, seed 3): another seed draws others, and its numbers differ."
 
 

@@ -1,4 +1,4 @@
-"""The ablation chart draws every rung that has a value, and says by colour and shape which way it went."""
+"""The ablation chart draws every step that has a value, and says by colour and shape which way it went."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare.ablation import Step
+from lab.compare.ablation import StepResult
 from lab.compare.paired import Difference
 from lab.compare.statistics import Estimate
 from lab.report.figures import save
@@ -21,9 +21,9 @@ def change(measure: str, mean: float, low: float | None, high: float | None) -> 
     return Difference(measure, 10, 6, 0.5, 0.5 + mean, Estimate(mean, low, high, 0.1, 1.0, 0.2), 0.1, None, 1, 2, 3)
 
 
-def step(arm: str, values: tuple[float | None, ...], *changes: Difference) -> Step:
+def step(arm: str, values: tuple[float | None, ...], *changes: Difference) -> StepResult:
     means = dict(zip(MEASURES, values, strict=True))
-    return Step(arm, f"+ {arm}", means, {one.measure: one for one in changes})
+    return StepResult(arm, f"+ {arm}", means, {one.measure: one for one in changes})
 
 
 STEPS = [
@@ -78,7 +78,7 @@ def test_rungs_are_named_once_by_what_they_add() -> None:
     first, *others = ablation_figure(STEPS, 6).axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["foot", "+ better", "+ missing", "+ worse"]
     assert {label.get_text() for axes in others for label in axes.get_yticklabels()} == {""}
-    # The first rung is on top, and titles name the cutoff.
+    # The first step is on top, and titles name the cutoff.
     assert first.get_ylim() == (3.5, -0.7)
     assert first.get_title().startswith("hit@6")
 
@@ -91,7 +91,7 @@ def test_titles_do_not_run_into_one_another() -> None:
 
 
 @pytest.mark.parametrize("steps", [STEPS[:1], [step("empty", (None,) * 4)], [step("a", (None,) * 4), *STEPS], STEPS])
-def test_it_can_be_drawn_whatever_is_missing_with_equal_bytes(steps: list[Step], tmp_path: Path) -> None:
+def test_it_can_be_drawn_whatever_is_missing_with_equal_bytes(steps: list[StepResult], tmp_path: Path) -> None:
     again = [save(ablation_figure(steps, 6), tmp_path / name) for name in ("a", "b")]
     assert [path.read_bytes() for path in again[0]] == [path.read_bytes() for path in again[1]]
     assert all(path.stat().st_size > 1000 for path in again[0])

@@ -51,6 +51,12 @@ def test_where_n_was_too_small_the_panel_says_so() -> None:
     assert [text.get_text() for text in right.texts] == ["n too small"]
 
 
+def test_note_on_left_out_arms_stands_under_the_chart() -> None:
+    figure = compaction_figure(WAITING, CADENCE, "Not measured: none.")
+    assert [text.get_text() for text in figure.texts if "Not" in text.get_text()] == ["Not measured: none."]
+    assert [text.get_text() for text in compaction_figure(WAITING, CADENCE).texts if "Not" in text.get_text()] == []
+
+
 def test_stages_fill_the_bar_and_its_length_is_written() -> None:
     (axes,) = stages_figure(WARM).axes
     widths = [patch.get_width() for patch in axes.patches if patch.get_y() == pytest.approx(-0.4)]

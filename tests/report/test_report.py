@@ -16,7 +16,7 @@ import typer
 from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
-from lab.files import dump_json, write_whole
+from lab.files import dump_json, write_atomically
 from lab.gate.line import FAIL, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
@@ -258,7 +258,7 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
 ) -> None:
     run = open_run(copy_of(hostile))
     verdict = judge(read_policy("rollout"), run)
-    write_whole(run.path / "verdict.json", dump_json(verdict.as_json()))
+    write_atomically(run.path / "verdict.json", dump_json(verdict.as_json()))
     model, stale = verdict_model(run)
     assert model is not None
     assert stale is None
@@ -266,14 +266,14 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     assert len(model["rules"].rows) == len(verdict.lines)
     # What fails and decides nothing stands beside the verdict all the same.
     harm = Line("limit", "Forbidden@6", FAIL, False, "why")
-    write_whole(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
+    write_atomically(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
     build_report(run)
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
         assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
     edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
     for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
-        write_whole(run.path / "verdict.json", dump_json(value))
+        write_atomically(run.path / "verdict.json", dump_json(value))
         with pytest.raises(UnusableInput, match="is no verdict of a gate"):
             build_report(run)
 
@@ -298,7 +298,7 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
     (row,) = data["table"]
     means = dict(zip(data["columns"], row[1:], strict=True))
     said = (
-        f"hybrid alone, 1 conversation, labels {run.labels}: a wanted memory is injected on "
+        f"hybrid alone, 1 conversation, labels {run.labels}: a relevant memory is injected on "
         f"{means['Success@6']:.0%} of the probes; "
     )
     page = (run.path / "report.html").read_text("utf-8")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from lab.recordings.model import LABELS
@@ -43,7 +44,6 @@ def table_of(folder: Path, rows: Sequence[Row], vectors: np.ndarray, fragments: 
         }
         for at in order
     ]
-    pa = pytest.importorskip("pyarrow")
     kinds = {"id": pa.string(), "text": pa.string(), "vector": pa.list_(pa.float32(), vectors.shape[1])}
     schema = pa.schema([*kinds.items(), ("label", pa.string()), ("scope", pa.string())])
     with quiet_lance():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lab.recordings.model import LABELS
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Lanes, Query, Store
 from lab.retrieval.exact import ExactStore
@@ -241,7 +241,7 @@ def test_a_real_persona_gives_the_same_receipts_from_both_stores(realmem: Path, 
     arms = ("tier_first_v1", "tier_quota_v1", "bm25", "vector", "hybrid")
     tables = []
     for store in ("exact", "lancedb"):
-        asked = Asked(str(recording), "realmem", arms, store=store, embedder="hashing")
+        asked = ReplayRequest(str(recording), "realmem", arms, store=store, embedder="hashing")
         outcome = run_replay(asked, tmp_path / store)
         assert outcome.failures == ()
         tables.append(read_table(outcome.run.receipts("Sophie_Dubois")))

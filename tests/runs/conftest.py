@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 
@@ -18,14 +18,14 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "random")
 
 
 @pytest.fixture(scope="session")
-def asked(operators: Path) -> Asked:
+def asked(operators: Path) -> ReplayRequest:
     """What is replayed."""
     golden = operators.parents[1] / "golden" / "operators"
-    return Asked(str(operators), "lab", ARMS, golden=str(golden), scope="recorded", embedder="hashing", limit=3)
+    return ReplayRequest(str(operators), "lab", ARMS, golden=str(golden), scope="recorded", embedder="hashing", limit=3)
 
 
 @pytest.fixture(scope="session")
-def sound(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def sound(asked: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run that nobody touched."""
     return run_replay(asked, tmp_path_factory.mktemp("sound") / "run").run
 

@@ -23,7 +23,7 @@ from lab.gate.verdict import judge
 from lab.measures.export import export_run
 from lab.measures.judged import judged_shares
 from lab.measures.score import score_and_write, score_run
-from lab.nightly.baselines import bless
+from lab.nightly.baselines import approve
 from lab.notebook import open_run as open_notebook
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
@@ -197,7 +197,7 @@ FACES: dict[str, Callable[[RunDirectory], object]] = {
     "compare": _compare,
     "gate": lambda run: judge(read_policy("rollout"), run),
     "report": _report,
-    "baseline": lambda run: bless(run.path / "baselines", run, "x", date="2026-01-01"),
+    "baseline": lambda run: approve(run.path / "baselines", run, "x", date="2026-01-01"),
     "export": lambda run: export_run(run, "trec", run.path / "exported"),
     "golden": _pooled,
     "notebook": lambda run: open_notebook(run.path).scores,

@@ -16,7 +16,7 @@ from lab.gate.outputs import write_verdict
 from lab.gate.policy import SHIPPED, read_policy
 from lab.gate.verdict import judge
 from lab.notebook import open_run as open_notebook
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
@@ -63,7 +63,7 @@ def test_json_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[
     assert value["trial"] == list(trial(run.manifest))
 
 
-def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: Asked, lab: Lab) -> None:
+def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: ReplayRequest, lab: Lab) -> None:
     words = ["replay", asked.path, "--format", "lab", "--golden", str(asked.golden), "--scope", "recorded"]
     words += [word for arm in asked.arms for word in ("--arm", arm)]
     ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
@@ -138,7 +138,7 @@ def test_current_verdict_is_shown(run: RunDirectory) -> None:
     assert "stale" not in text
 
 
-def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, asked: Asked) -> None:
+def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, asked: ReplayRequest) -> None:
     _judged(run)
     run.receipts(run.conversations[0]).unlink()
     again = run_replay(asked, run.path).run
@@ -150,7 +150,7 @@ def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, ask
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
 
-def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: Asked, tmp_path: Path) -> None:
+def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
     other = run_replay(replace(asked, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
@@ -167,7 +167,7 @@ def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tm
 
 
 def test_verdict_against_a_run_that_has_changed_is_not_shown(
-    run: RunDirectory, sound: RunDirectory, asked: Asked, tmp_path: Path
+    run: RunDirectory, sound: RunDirectory, asked: ReplayRequest, tmp_path: Path
 ) -> None:
     shutil.copytree(sound.path, tmp_path / "base")
     base = open_run(tmp_path / "base")

@@ -14,10 +14,10 @@ from lab.errors import Incomplete, UnusableInput
 from lab.files import digest, sha256_file
 from lab.gate.policy import SHIPPED as POLICIES
 from lab.measures.score import score_run
-from lab.nightly.baselines import bless, get, open_baseline
+from lab.nightly.baselines import approve, get, open_baseline
 from lab.nightly.migrate import migrate
 from lab.nightly.plan import SHIPPED as PLANS
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
@@ -61,7 +61,7 @@ def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirect
 
 
 def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
-    run: RunDirectory, asked: Asked, tmp_path: Path
+    run: RunDirectory, asked: ReplayRequest, tmp_path: Path
 ) -> None:
     brought = migrate(_aged(run), tmp_path / "new")
     assert run_replay(asked, tmp_path / "new").skipped == tuple(run.conversations)
@@ -110,8 +110,8 @@ def test_run_with_rows_missing_is_not_brought_forward(
 
 def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "old"
-    bless(folder, run, "good", date="2026-01-01", note="why")
-    bless(folder, run, "bad", date="2026-01-02")
+    approve(folder, run, "good", date="2026-01-01", note="why")
+    approve(folder, run, "bad", date="2026-01-02")
     # As version 0.1 kept it: the object is named by the digests of its files.
     aged = _aged(RunDirectory(get(folder, "good").path, run.manifest))
     files = json.loads((aged / "object.json").read_bytes()) | {"manifest.json": sha256_file(aged / "manifest.json")}
@@ -148,6 +148,14 @@ def test_plan_or_policy_that_cannot_be_read_says_why(tmp_path: Path, text: str, 
     assert not (tmp_path / "new.toml").exists()
 
 
+def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
+    rule = '[[guard]]\nmeasure = "Success@6"\nmargin = 0\ndirection = "lower"\n'
+    (tmp_path / "old.toml").write_text(f'name = "x"\nabout = "y"\n{rule}', "utf-8")
+    ended = lab("migrate", tmp_path / "old.toml", tmp_path / "new.toml")
+    assert (ended.code, ended.out, (tmp_path / "new.toml").exists()) == (2, "", False)
+    assert "old.toml:6: guard 1: direction 'lower': Success@6 is better when higher; remove the direction" in ended.err
+
+
 def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
         migrate(tmp_path, tmp_path / "new")
@@ -156,7 +164,7 @@ def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
     run: RunDirectory, tmp_path: Path, lab: Callable[..., Any]
 ) -> None:
-    bless(tmp_path / "old", run, "bad", date="2026-01-02")
+    approve(tmp_path / "old", run, "bad", date="2026-01-02")
     ended = lab("migrate", _aged(run), tmp_path / "new", "--json")
     assert (ended.code, json.loads(ended.out)["kind"]) == (0, "run")
     shutil.rmtree(tmp_path / "old" / "objects")

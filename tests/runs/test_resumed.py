@@ -11,7 +11,7 @@ import pytest
 
 import lab.runs.resume as resume
 from lab.errors import Altered, OtherArguments
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.environment import decisive, environment, tolerated
@@ -40,7 +40,7 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
 )
 def test_resume_on_another_engine_is_refused(
     run: RunDirectory,
-    asked: Asked,
+    asked: ReplayRequest,
     monkeypatch: pytest.MonkeyPatch,
     done: int,
     changes: dict[str, object],
@@ -67,7 +67,7 @@ def test_resume_on_another_engine_is_refused(
     ],
 )
 def test_resume_elsewhere_is_tolerated_and_told(
-    run: RunDirectory, asked: Asked, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+    run: RunDirectory, asked: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     run.receipts(run.conversations[1]).unlink()
     _elsewhere(monkeypatch, **changes)
@@ -89,7 +89,7 @@ def test_every_difference_of_two_machines_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["receipts", "latency"])
-def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: Asked, kind: str) -> None:
+def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: ReplayRequest, kind: str) -> None:
     path = run.path / kind / run.receipts(run.conversations[0]).name
     path.write_bytes(path.read_bytes()[:-1])
     run.receipts(run.conversations[1]).unlink()
@@ -104,7 +104,7 @@ def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: Asked
         assert after.read_latency(conversation) is not None
 
 
-def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: Asked) -> None:
+def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: ReplayRequest) -> None:
     path = run.path / "golden.jsonl"
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"grade": 1', b'"grade": 2', 1))
@@ -115,7 +115,7 @@ def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: As
     assert path.read_bytes() == data
 
 
-def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: Asked, tmp_path: Path) -> None:
+def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
     """So it is where the power went between two files, and where somebody put receipts into an unfinished run."""
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
@@ -132,11 +132,11 @@ def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: 
 
 
 def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
-    sound: RunDirectory, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sound: RunDirectory, asked: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after any file, a run is open to the same command, and what is in it by then can be trusted."""
     written: list[Path] = []
-    real: Callable[..., None] = resume.write_whole
+    real: Callable[..., None] = resume.write_atomically
 
     class Killed(BaseException):
         pass
@@ -147,7 +147,7 @@ def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
         real(path, data, **how)
         written.append(path)
 
-    monkeypatch.setattr(resume, "write_whole", write)
+    monkeypatch.setattr(resume, "write_atomically", write)
     for limit in range(40):
         out = tmp_path / f"killed{limit}"
         written.clear()
@@ -162,9 +162,9 @@ def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
             for conversation in left.done():
                 left.read_receipts(conversation)
                 left.read_latency(conversation)
-        monkeypatch.setattr(resume, "write_whole", real)
+        monkeypatch.setattr(resume, "write_atomically", real)
         ended = run_replay(asked, out).run
-        monkeypatch.setattr(resume, "write_whole", write)
+        monkeypatch.setattr(resume, "write_atomically", write)
         assert ended.manifest.status == "complete"
         assert not (out / "digests").exists()
         for conversation in sound.conversations:

@@ -13,7 +13,7 @@ from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
@@ -71,8 +71,8 @@ def conversations(draw: some.DrawFn) -> tuple[list[Memory], list[tuple[str, Scor
         some.lists(some.none() | some.sampled_from(TIES), min_size=count, max_size=count),
         some.lists(some.sampled_from((*TIES, 1.7)), min_size=count, max_size=count),
     )
-    moments = some.tuples(some.sampled_from(["s1", "s1", "s2"]), scored)
-    return memories, draw(some.lists(moments, min_size=1, max_size=5))
+    recall_points = some.tuples(some.sampled_from(["s1", "s1", "s2"]), scored)
+    return memories, draw(some.lists(recall_points, min_size=1, max_size=5))
 
 
 def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
@@ -107,7 +107,7 @@ def test_many_selects_as_each_by_itself(
     rescored: bool,
     chars: int,
 ) -> None:
-    memories, moments = conversation
+    memories, recall_points = conversation
     score = Phases().score if rescored else ()
     configs = [
         EngineConfig(
@@ -124,13 +124,13 @@ def test_many_selects_as_each_by_itself(
     def none_is_made(_: object) -> None:
         raise AssertionError("candidates are handed over")
 
-    tools = Tools("c", embedder_named("hashing"), vectors, none_is_made, none_is_made)  # type: ignore[arg-type]
+    tools = Tools("c", embedder_named("hashing"), vectors, none_is_made, none_is_made)  # type: ignore[arg-type]  # never called
     many = arms[0].open_many(arms, Kit(tools, "0"), memories)
     systems: list[FlowSystem | PolicySystem] = [arm.open(Kit(tools, arm.name)) for arm in arms]
     for one in (many, *systems):
         one.remember(memories)
     rows = tools.rows.of(memories)
-    for number, (session, view) in enumerate(moments):
+    for number, (session, view) in enumerate(recall_points):
         ask = Ask(f"t{number}", "which pears are late", 10 + number, session=session)
         found = Found(view, rows, {row.id: row for row in rows})
         recalls = many.select_many(ask, found)

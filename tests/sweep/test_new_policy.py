@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.sweep.grid import grid_of
 from lab.sweep.sweep import sweep
 from lab.systems.registry import make_arm
@@ -28,7 +28,7 @@ from pathlib import Path
 from lab.measures.score import read_gold, score_and_write, summarise
 from lab.notebook import Run
 from lab.replay.explain import explain
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.figures import save, saturation_figure
 from lab.sweep.grid import grid_of
@@ -42,7 +42,7 @@ flow = {"autoRecall": {"selectionMode": "best_first"}, "lab": {"arm": "engine"}}
 Path("flow.json").write_text(json.dumps(flow))
 names = ("best_first", "flow=flow.json", "tier_first_v1", "tier_quota_v1")
 options = dict(embedder="hashing", labels="sampled", must_share=0.3, nice_share=0.49, conversation=("two-desks",))
-run = run_replay(Asked(path, "lab", names, **options), out / "run").run
+run = run_replay(ReplayRequest(path, "lab", names, **options), out / "run").run
 frame = Run(run)
 scored = summarise(score_and_write(run), read_gold(run), run.arms)["arms"]
 told = {arm: scored[arm]["measures"]["InjectedChars"] for arm in run.arms}
@@ -51,7 +51,7 @@ at = MEASURES.index("InjectedChars")
 swept = {}
 for arm, config in (("best_first", {}), ("engine", {"autoRecall": {"selectionMode": "best_first"}})):
     grid = grid_of({"arm": arm, "config": config, "grid": {"autoRecall.quotas.mustMax": [1, 2]}}, "here")
-    asked = Asked(path, "lab", (), **options)
+    asked = ReplayRequest(path, "lab", (), **options)
     together = [one.together for one in grouped(plan_sweep(asked, grid).arms)]
     swept[arm] = [sweep(asked, grid, out / arm).means()[0, :2, at].tolist(), together]
 key = next(one for one in frame.turns["turn"] if "/s0" in one)
@@ -129,4 +129,4 @@ def test_an_unknown_policy_is_an_error_with_its_name(tmp_path: Path, operators: 
         grid_of({"arm": "tier_third_v1", "grid": {"autoRecall.maxItems": [1]}}, "here")
     grid = grid_of({"arm": "engine", "grid": {"autoRecall.selectionMode": ["tier_third_v1"]}}, "here")
     with pytest.raises(UnusableInput, match=r"configuration 0 of the grid.*tier_third_v1"):
-        sweep(Asked(str(operators), "lab", ()), grid, tmp_path / "sweep")
+        sweep(ReplayRequest(str(operators), "lab", ()), grid, tmp_path / "sweep")

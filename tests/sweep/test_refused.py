@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.sweep import saturation as of_saturation
 from lab.sweep import sweep as of_sweep
 from lab.sweep.grid import grid_of
@@ -48,7 +48,7 @@ def test_a_failed_recall_ends_a_sweep_by_arm_turn_and_failure(
         return Raising(spec.name)
 
     monkeypatch.setattr(of_sweep, "make_arm", make)
-    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
     with pytest.raises(CannotMeasure) as caught:
         sweep(asked, grid_of(GRID, "here"), tmp_path / "sweep")
     said = str(caught.value)
@@ -60,7 +60,7 @@ def test_a_failed_recall_ends_a_sweep_by_arm_turn_and_failure(
 def test_a_failed_recall_ends_a_saturation(operators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = of_saturation.make_plan
 
-    def with_raising(asked: Asked) -> object:
+    def with_raising(asked: ReplayRequest) -> object:
         from dataclasses import replace
 
         plan = plain(asked)
@@ -80,13 +80,13 @@ def test_captured_memories_and_faults_are_refused(
     operators: Path, tmp_path: Path, asked: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UnusableInput, match=said):
-        sweep(Asked(str(operators), "lab", (), **asked), grid_of(GRID, "here"), tmp_path / "sweep")  # type: ignore[arg-type]
+        sweep(ReplayRequest(str(operators), "lab", (), **asked), grid_of(GRID, "here"), tmp_path / "sweep")  # type: ignore[arg-type]  # options by name
     assert not (tmp_path / "sweep").exists()
 
 
 def test_another_embedder_than_the_configurations_name_is_told(operators: Path, tmp_path: Path) -> None:
     value = {**GRID, "arm": "tier_quota_v1", "config": {"embedding": {"model": "text-embedding-3-small"}}}
-    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
     sweep(asked, grid_of(value, "here"), tmp_path / "sweep")
     (note,) = notes_of(tmp_path / "sweep")
     assert note.startswith("embedder: the configuration of arm tier_quota_v1 names text-embedding-3-small; ")
@@ -100,7 +100,7 @@ def test_another_embedder_than_the_configurations_name_is_told(operators: Path, 
     ],
 )
 def test_a_grid_over_what_is_not_here_is_refused(operators: Path, tmp_path: Path, grid: dict[str, Any]) -> None:
-    asked = Asked(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
     said = r"^configuration 0 of the grid: autoCapture: not implemented here, so no value of it changes anything"
     with pytest.raises(UnusableInput, match=said):
         sweep(asked, grid_of(grid, "here"), tmp_path / "sweep")

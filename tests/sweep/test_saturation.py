@@ -11,7 +11,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
@@ -31,7 +31,7 @@ def points(operators: Path) -> list[Point]:
 @pytest.fixture(scope="module")
 def kept_out(operators: Path) -> tuple[int, int, int]:
     """Memories, memories that are gold, conversations."""
-    plan = make_plan(Asked(str(operators), "lab", ("none",)))
+    plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
     gold = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
     return sum(len(one.memories) for one in plan.recordings), len(gold), len(plan.recordings)
 
@@ -53,7 +53,9 @@ def test_a_point_is_the_score_of_a_plain_replay_with_the_same_labels(
     labels = "distractors" if mode == "distractors" else "sampled"
     assert labels in LABEL_MODES
     arms = (*POLICIES, "hybrid", "oracle")
-    asked = Asked(str(operators), "lab", arms, labels=labels, must_share=share, nice_share=0.7 * (1 - share), seed=seed)
+    asked = ReplayRequest(
+        str(operators), "lab", arms, labels=labels, must_share=share, nice_share=0.7 * (1 - share), seed=seed
+    )
     run = run_replay(asked, tmp_path / "run").run
     summary = summarise(score_run(run), read_gold(run), run.arms)["arms"]
     drawn = {one.arm: one for one in points if (one.mode, one.share, one.seed) == (mode, share, seed)}
@@ -163,7 +165,7 @@ def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None
     compared = [one for one in saturation(folder, "lab", seeds=4) if (one.mode, one.share) == ("independent", 0.01)]
     assert {one.gold_nice for one in compared} != {None}
     for point in compared:
-        asked = Asked(str(folder), "lab", POLICIES, labels="sampled", must_share=0.01, nice_share=0.7 * 0.99)
+        asked = ReplayRequest(str(folder), "lab", POLICIES, labels="sampled", must_share=0.01, nice_share=0.7 * 0.99)
         run = run_replay(replace(asked, seed=point.seed), tmp_path / f"run{point.seed}").run
         measures = summarise(score_run(run), read_gold(run), run.arms)["arms"][point.arm]["measures"]
         assert (point.hit, point.gold_nice) == (measures["Success@6"], measures["GoldNice@6"])
@@ -198,13 +200,13 @@ def test_a_sweep_asks_in_the_scope_that_a_replay_asks_in(tmp_path: Path, scope: 
         if (one.mode, one.share) in (("independent", 0.3), ("reference", None))
     }
     arms = (*POLICIES, "hybrid", "oracle")
-    asked = Asked(str(folder), "lab", arms, labels="sampled", must_share=0.3, nice_share=0.7 * 0.7, scope=scope)
+    asked = ReplayRequest(str(folder), "lab", arms, labels="sampled", must_share=0.3, nice_share=0.7 * 0.7, scope=scope)
     run = run_replay(asked, tmp_path / "run").run
     summary = summarise(score_run(run), read_gold(run), run.arms)["arms"]
     assert {arm: (one.hit, one.repeat) for arm, one in points.items()} == {
         arm: (summary[arm]["measures"]["Success@6"], summary[arm]["measures"]["RepeatRate"]) for arm in arms
     }
-    # The wanted memory is of the farm, where the turn that wants it names the shop.
+    # The relevant memory is of the farm, where the turn that wants it names the shop.
     assert points["oracle"].hit == (0.0 if scope == "tags" else 1.0)
 
 

@@ -13,7 +13,7 @@ import pytest
 from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_kept, read_kept, save_kept
 from lab.replay.loop import replay
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.gold import read_gold
@@ -70,7 +70,7 @@ def drawn_specs(count: int, seed: int) -> list[ArmSpec]:
     return specs
 
 
-def with_arms(asked: Asked, specs: list[ArmSpec]) -> Plan:
+def with_arms(asked: ReplayRequest, specs: list[ArmSpec]) -> Plan:
     plan = make_plan(asked)
     arms = tuple(make_arm(one) for one in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, arms, strict=True))
@@ -102,11 +102,11 @@ def both_ways(plan: Plan) -> tuple[int, int]:
         many, single = done
         for place in fast:
             (group, at), (own, _) = many[place], single[place]
-            pairs = zip(play.moments, group.recalls, own.recalls, group.heard, own.heard, strict=True)
-            for moment, mine, wanted, heard, wanted_heard in pairs:
+            pairs = zip(play.recall_points, group.recalls, own.recalls, group.heard, own.heard, strict=True)
+            for point, mine, wanted, heard, wanted_heard in pairs:
                 blocks += 1
                 injected = mine.injected[at]
-                where = (plan.arms[place].name, moment.key)
+                where = (plan.arms[place].name, point.key)
                 assert injected[injected != len(play.memories)].tolist() == wanted.injected[0].tolist(), where
                 assert mine.chars[at] == wanted.chars[0], where
                 assert heard == wanted_heard, where
@@ -115,7 +115,7 @@ def both_ways(plan: Plan) -> tuple[int, int]:
 
 @pytest.mark.parametrize("scope", ["recorded", "none"])
 def test_selections_are_the_engines_on_the_shipped_set(operators: Path, scope: str) -> None:
-    asked = Asked(str(operators), "lab", ("tier_quota_v1",), scope=scope, hard_rules=2, limit=2)
+    asked = ReplayRequest(str(operators), "lab", ("tier_quota_v1",), scope=scope, hard_rules=2, limit=2)
     blocks, groups = both_ways(with_arms(asked, drawn_specs(36, 5)))
     assert blocks > 1000
     assert groups > 20
@@ -123,7 +123,7 @@ def test_selections_are_the_engines_on_the_shipped_set(operators: Path, scope: s
 
 def test_selections_are_the_engines_on_a_persona(realmem: Path) -> None:
     # Vectors of the embedder for tests are sparse, and tie far more often than a model's.
-    asked = Asked(
+    asked = ReplayRequest(
         *(str(realmem / "Kenta_Tanaka_dialogues_256k.json"), "realmem", ("tier_quota_v1",)),
         labels="sampled",
         hard_rules=1,
@@ -148,7 +148,7 @@ GRID = {
 def test_measures_are_those_of_a_scored_run(tmp_path: Path, operators: Path, working_set: bool) -> None:
     value = {**GRID, "config": {**GRID["config"], "workingSet": {"enabled": working_set}}}
     grid: Grid = grid_of(value, "a grid")
-    asked = Asked(str(operators), "lab", (), scope="recorded", hard_rules=1)
+    asked = ReplayRequest(str(operators), "lab", (), scope="recorded", hard_rules=1)
     found = sweep(asked, grid, tmp_path / "sweep", announce=lambda _: None)
     means = found.means()[0]
     for number, spec in enumerate([*grid.specs(), *parse_arms(["hybrid"])]):
@@ -159,7 +159,7 @@ def test_measures_are_those_of_a_scored_run(tmp_path: Path, operators: Path, wor
             config.write_text(json.dumps({**spec.config, "lab": {**spec.config.get("lab", {}), "arm": spec.system}}))
         name = f"one={config}" if spec.config is not None else "hybrid"
         run = run_replay(
-            Asked(str(operators), "lab", (name,), scope="recorded", hard_rules=1), tmp_path / f"run{number}"
+            ReplayRequest(str(operators), "lab", (name,), scope="recorded", hard_rules=1), tmp_path / f"run{number}"
         ).run
         scored = summarise(score_run(run), read_gold(run), run.arms)["arms"][run.arms[0]]["measures"]
         k = run.cutoff

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.retrieval.found import Retrieval
+from lab.retrieval.query_context import Retrieval
 from lab.runs.records import to_json
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.baselines.verbatim import VerbatimArm
 from lab.systems.contract import SharedRetrieval
 from lab.systems.kit import Kit
+from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.arms import FlowArm, PolicyArm
 from lab.systems.openclaw.config.resolve import describe, resolve
-from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.recommended import recommended
 from lab.systems.openclaw.select.policies import POLICIES
@@ -28,7 +28,7 @@ from tests.playing import kit_for, tools_for
 
 SYSTEMS = tuple(BUILT_IN)
 
-SEED_ALONE = (*RUNGS, RECOMMENDED)
+SEED_ALONE = (*ABLATION_STEPS, RECOMMENDED)
 
 
 def file(folder: Path, name: str, value: Any) -> Path:
@@ -161,7 +161,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
         ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}}, profile=profile, max_items=3, depth=20, seed=7)
     )
     config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
-    config = RUNGS[system].config(config) if system in RUNGS else config
+    config = ABLATION_STEPS[system].config(config) if system in ABLATION_STEPS else config
     tiered, info = "openclaw" in BUILT_IN[system], arm.describe()
     kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm
     assert type(arm) is (VerbatimArm if system == "verbatim" else kind)

@@ -12,7 +12,7 @@ import pytest
 from lab.draw import draw
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.retrieval.row import Row
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.contract import Ask, Detail, Item, Recall, SharedRetrieval, Signals

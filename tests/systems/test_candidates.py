@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from lab.replay.candidates import candidates_path, rows_of
-from lab.replay.plan import Asked, make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.retrieval.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -65,11 +65,11 @@ def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
-    asked = [(moment, Filter(scope, labels)) for moment in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
+    asked = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
     for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
         kept = Candidates()
-        for moment, where in order:
-            kept.keep(moment, where, 3, LANES)
+        for point, where in order:
+            kept.keep(point, where, 3, LANES)
         kept.save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
 
@@ -93,8 +93,8 @@ def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told
 def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> None:
     path = tmp_path / "a.arrow"
     many = Candidates()
-    for moment in range(200):
-        many.keep(moment, HERE, 3, LANES)
+    for point in range(200):
+        many.keep(point, HERE, 3, LANES)
     many.save(path)
     data = bytearray(path.read_bytes())
     data[int(len(data) * at)] ^= 0x10
@@ -123,7 +123,7 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
 
 def replayed(out: Path, arms: tuple[str, ...], path: Path, **more: object) -> dict[str, bytes]:
     run = run_replay(
-        Asked(str(path), "lab", arms, scope="recorded", limit=2, hard_rules=1, embedder="hashing", **more), out
+        ReplayRequest(str(path), "lab", arms, scope="recorded", limit=2, hard_rules=1, embedder="hashing", **more), out
     ).run
     assert json.loads((out / "manifest.json").read_text())["status"] == "complete"
     return {name: run.receipts(name).read_bytes() for name in run.conversations}
@@ -148,22 +148,22 @@ def test_replays_answer_alike_from_the_store_from_what_is_kept_and_from_a_part(
     tmp_path: Path, operators: Path, watched: list[str]
 ) -> None:
     live = replayed(tmp_path / "live", ARMS, operators, faults=("slow_store=0.000001",))
-    moments = len(watched)
-    assert moments > 50
+    recall_points = len(watched)
+    assert recall_points > 50
     assert replayed(tmp_path / "first", ARMS[:1], operators)
-    assert len(watched) == 2 * moments
+    assert len(watched) == 2 * recall_points
     # What the old policy never asked for is found live, and kept besides.
     assert replayed(tmp_path / "part", ARMS, operators) == live
-    assert len(watched) == 3 * moments
+    assert len(watched) == 3 * recall_points
     assert replayed(tmp_path / "kept", ARMS, operators) == live
-    assert len(watched) == 3 * moments
+    assert len(watched) == 3 * recall_points
 
 
 def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> None:
     def places(**asked: object) -> set[Path]:
-        plan = make_plan(Asked(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
+        plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
         one = plan.recordings[0]
-        return {candidates_path(plan, one, rows_of(plan, one), plan.moments_of(one), plan.retrievals()[0])}
+        return {candidates_path(plan, one, rows_of(plan, one), plan.recall_points_of(one), plan.retrievals()[0])}
 
     variants = (
         {},

@@ -8,7 +8,7 @@ import pytest
 
 from lab.compare.paired import paired_differences
 from lab.measures.score import score_run
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ PERSONAS = ("Kenta_Tanaka", "Lin_Wanyu")
 
 
 def test_hybrid_ranks_better_than_vectors_alone_for_each_persona(realmem: Path, tmp_path: Path) -> None:
-    asked = Asked(str(realmem), "realmem", ARMS, recall_turns="none", max_items=6, conversation=PERSONAS)
+    asked = ReplayRequest(str(realmem), "realmem", ARMS, recall_turns="none", max_items=6, conversation=PERSONAS)
     run = run_replay(asked, tmp_path / "run").run
     scores = score_run(run)
     found = paired_differences(scores, *ARMS, ())
@@ -32,7 +32,7 @@ def test_hybrid_ranks_better_than_vectors_alone_for_each_persona(realmem: Path, 
 
 
 def test_hybrid_hits_more_often_on_the_shipped_set(operators: Path, tmp_path: Path) -> None:
-    asked = Asked(str(operators), "lab", ARMS, scope="recorded", recall_turns="none", max_items=6)
+    asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", recall_turns="none", max_items=6)
     found = paired_differences(score_run(run_replay(asked, tmp_path / "run").run), *ARMS, ())
     assert found["Success@6"].n == 84
     assert all(found[name].estimate.mean > 0 for name in ("Success@6", "R@6", "nDCG@6"))

@@ -9,7 +9,7 @@ import pytest
 
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Wrote
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.receipts import receipts_table
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
@@ -29,7 +29,7 @@ def probes_of(run: RunDirectory) -> list[dict[str, Any]]:
 def test_what_it_captures_is_found_as_memories_of_turns_are(locomo: Path, tmp_path: Path, stage: str) -> None:
     asked = {"memories": "turns", "embedder": "hashing", "limit": 2, "profile": stage}
     runs = [
-        run_replay(Asked(str(locomo), "locomo", (arm,), source=source, **asked), tmp_path / arm).run
+        run_replay(ReplayRequest(str(locomo), "locomo", (arm,), source=source, **asked), tmp_path / arm).run
         for arm, source in (("verbatim", "captured"), ("hybrid", "given"))
     ]
     captured, given = map(probes_of, runs)

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
-from lab.shelf import shipped
+from lab.set_registry import shipped
 from lab.systems.openclaw.upstream.js import js_json
 
 Recall = list[str]
@@ -53,7 +53,7 @@ def replayed(
         recall = {"selectionMode": policy, "maxItems": 4}
         path.write_text(json.dumps({"lab": {"arm": "engine"}, "autoRecall": recall, **config}), "utf-8")
         arms.append(f"{policy.removesuffix('_v1')}={path}")
-    asked = Asked(
+    asked = ReplayRequest(
         *(str(shipped("datasets", "operators")), "lab", tuple(arms)),
         profile="upstream",
         scope="recorded",
@@ -67,7 +67,7 @@ def replayed(
         for row in read_table(run.receipts(conversation), ("arm", "turn", "log", "receipt")).to_pylist():
             session = row["turn"].rpartition("/")[0]
             marks = [str(line) for line in row["log"] or ()]
-            # The budget's marker follows the receipt (spec 4, steps 20 and 21).
+            # The budget's marker follows the receipt (E-22).
             behind = [line for line in marks if ":contextBudget" in line]
             lines = [line for line in marks if line not in behind] + [RECEIPT + row["receipt"], *behind]
             pools[row["arm"]].setdefault(session, []).append(lines)

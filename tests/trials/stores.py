@@ -18,7 +18,7 @@ import numpy as np
 
 from lab.processes import set_up
 from lab.recordings.model import LABELS
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
@@ -78,7 +78,7 @@ def of_recordings(format_name: str, path: str, more: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         tables = []
         for store in ("exact", "lancedb"):
-            asked = Asked(path, format_name, ARMS, store=store, labels="sampled", hard_rules=2, **more)
+            asked = ReplayRequest(path, format_name, ARMS, store=store, labels="sampled", hard_rules=2, **more)
             run = run_replay(asked, Path(folder) / store, jobs=2).run
             run.require_done()
             tables.append({name: read_table(run.receipts(name)) for name in run.conversations})

@@ -1,6 +1,6 @@
 """How much faster two processes are than one: ``python tests/trials/two_processes.py LOCOMO.json [COPIES [ROUNDS]]``.
 
-LoCoMo is replayed at every turn through the arms of the ladder, each conversation as often as COPIES says under other
+LoCoMo is replayed at every turn through the arms of the ablation, each conversation as often as COPIES says under other
 names, so that one process takes a minute or more. The ways are measured in turns, in one go; BLAS has one thread. The
 first, unmeasured replay fills the cache. Receipts of all ways must be the same bytes. The load of the machine stands
 beside each time: ratios mean something where nothing else runs. CPU seconds, all processes together, mean something

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import Asked
+from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 
@@ -71,7 +71,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
             (folder / kind).mkdir(exist_ok=True)
             (folder / kind / f"{place}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines), "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1", "quota_repeat")
-    asked = Asked(str(folder / "set"), "lab", arms, golden=str(folder / "gold"), embedder="hashing")
+    asked = ReplayRequest(str(folder / "set"), "lab", arms, golden=str(folder / "gold"), embedder="hashing")
     outcome = run_replay(asked, folder / "run")
     assert outcome.failures == ()
     return outcome.run

@@ -33,11 +33,11 @@ def main(plan: Path) -> int:
         set_up()
         # What is written here is looked at once and thrown away: it need not survive anything.
         os.fsync = _unflushed
-        from lab.replay.plan import Asked
+        from lab.replay.plan import ReplayRequest
         from lab.replay.run import run_replay
 
         for one in asked["replays"]:
-            outcome = run_replay(Asked.of_manifest(one["asked"]), Path(one["out"]), kept=False)
+            outcome = run_replay(ReplayRequest.of_manifest(one["asked"]), Path(one["out"]), kept=False)
             if outcome.failures:
                 # Words of an error may hold a text; its kind does not.
                 return _failed(outcome.failures[0]["reason"].partition(":")[0])

@@ -48,7 +48,7 @@ class Draws:
         }
 
 
-def draw_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
+def sample_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
     """Judge ``draws`` swaps of each pair by the guards of a policy; a fair coin a conversation, seeded."""
     import numpy as np
 

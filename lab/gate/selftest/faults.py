@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import lab
 from lab.errors import UnusableInput
-from lab.files import read_toml, write_whole
+from lab.files import read_toml, write_atomically
 from lab.shape import named, only_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
@@ -112,7 +112,7 @@ def apply(package: Path, fault: Fault) -> None:
     if package.resolve() == PACKAGE:
         raise UnusableInput(f"{package}: is the lab itself; faults are applied to copies alone")
     for name, text in edited(package, fault).items():
-        write_whole(package / name, text.encode())
+        write_atomically(package / name, text.encode())
         # Compiled code is found by size and second of its source, and an edit may change neither.
         for compiled in (package / name).parent.glob(f"__pycache__/{Path(name).stem}.*.pyc"):
             compiled.unlink()

@@ -9,8 +9,8 @@ from typing import Any
 
 from lab.files import read_toml
 from lab.gate.selftest.faults import Fault
-from lab.replay.plan import Asked
-from lab.shelf import shipped
+from lab.replay.plan import ReplayRequest
+from lab.set_registry import shipped
 
 HERE = Path(__file__).parent
 
@@ -21,7 +21,7 @@ class Replay:
 
     name: str
     about: str
-    asked: Asked
+    asked: ReplayRequest
     only: tuple[str, ...] = ()
 
     def wanted(self, fault: Fault) -> bool:
@@ -44,7 +44,7 @@ def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
         "golden": str(shipped("golden", name)),
     }
     chosen = {"embedder": embedder} if embedder else {}
-    asked = Asked.of_manifest(given | chosen | value.get("settings", {}))
+    asked = ReplayRequest.of_manifest(given | chosen | value.get("settings", {}))
     return Replay(value["name"], value["about"], asked, tuple(value.get("only", ())))
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from lab.compare.changes import changes
 from lab.errors import CannotMeasure
+from lab.formatting import Announce, silent
 from lab.gate.policy import Policy
-from lab.gate.selftest.draws import Draws, Swapped, draw_labels
+from lab.gate.selftest.draws import Draws, Swapped, sample_labels
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
 from lab.gate.selftest.workshop import Workshop
-from lab.words import Announce, silent
 
 SCHEMA = "lab.selftest.v1"
 WANTED = 0.95
@@ -114,7 +114,7 @@ def self_test(
         clean, spent = _sound(workshop, place)
         turns = sum(changes(one.run, one.run).turns for one in clean.values())
         announce(f"a sound replay took {spent:.1f} s and reproduced itself: {turns} turns")
-        judged = draw_labels(clean, _pairs(clean), policy, draws, seed)
+        judged = sample_labels(clean, _pairs(clean), policy, draws, seed)
         workshop.seconds = max(SECONDS, round(TIMES * spent))
         trials = _try_all(workshop, faults, clean, policy, jobs, announce)
     return Report(policy.name, tuple(trials), judged, turns, spent, time.perf_counter() - started)

@@ -26,7 +26,7 @@ from lab.runs.scores import Values
 
 LAYERS = ("exact", "contract", "golden", "guard")
 # Promises, which a sound engine keeps at every turn. WrongScope is one where scopes are enforced and none falls back.
-CONTRACT = ("Future", "Twins", "Unescaped", "WrongScope", "HardRules")
+CONTRACT = ("Future", "Duplicates", "Unescaped", "WrongScope", "HardRules")
 ROUNDING = 1e-9
 # By measure, NaN where there is no value.
 OfArm = Mapping[str, Values]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
-from lab.files import dump_json, read_json, write_whole
+from lab.files import dump_json, read_json, write_atomically
 from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
 from lab.gate.selftest.replays import HERE, Replay
@@ -73,7 +73,7 @@ class Workshop:
                 "seconds": self.seconds,
                 "replays": [{"asked": asdict(one.asked), "out": str(out / one.name)} for one in replays],
             }
-            write_whole(place / "plan.json", dump_json(plan))
+            write_atomically(place / "plan.json", dump_json(plan))
             return self._run(place)
         finally:
             shutil.rmtree(place, ignore_errors=True)

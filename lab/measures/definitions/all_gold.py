@@ -19,6 +19,6 @@ MEASURE = RankMeasure(
     values=all_gold,
     range=YES,
     source=ITSELF,
-    definition="Every wanted memory is among the first k; 0 where more are wanted than k.",
+    definition="Every relevant memory is among the first k; 0 where more are wanted than k.",
     order=30,
 )

@@ -19,7 +19,7 @@ MEASURE = InjectedMeasure(
     better="higher",
     range=YES,
     source=SEED_000,
-    definition="A wanted memory labelled nice_to_have is injected among the first k; null where none is visible.",
+    definition="A relevant memory labelled nice_to_have is injected among the first k; null where none is visible.",
     sentence="a wanted nice one on {candidate:.0%} against {baseline:.0%}",
     order=100,
 )

@@ -19,7 +19,7 @@ MEASURE = RankMeasure(
     name="Rprec",
     values=r_precision,
     range=SHARE,
-    definition="Precision at as many places as there are wanted memories.",
+    definition="Precision at as many places as there are relevant memories.",
     cut=False,
     order=90,
 )

@@ -16,7 +16,7 @@ MEASURE = RankMeasure(
     name="R",
     values=recall,
     range=SHARE,
-    definition="Share of the wanted memories that is among the first k.",
+    definition="Share of the relevant memories that is among the first k.",
     aliases=("recall",),
     order=20,
 )

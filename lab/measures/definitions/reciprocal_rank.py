@@ -20,7 +20,7 @@ MEASURE = RankMeasure(
     name="RR",
     values=reciprocal_rank,
     range=SHARE,
-    definition="One over the rank of the first wanted memory; 0 if none is among the first k.",
+    definition="One over the rank of the first relevant memory; 0 if none is among the first k.",
     aliases=("mrr",),
     order=60,
 )

@@ -16,8 +16,8 @@ MEASURE = RankMeasure(
     name="Success",
     values=success,
     range=YES,
-    definition="A wanted memory is among the first k; also called hit@k.",
+    definition="A relevant memory is among the first k; also called hit@k.",
     aliases=("hit",),
-    sentence="a wanted memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
+    sentence="a relevant memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
     order=10,
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.errors import UnusableInput
+from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
@@ -20,7 +21,6 @@ from lab.recordings.openclaw.copies import Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
 from lab.recordings.openclaw.folders import Archive, Place, find
 from lab.recordings.openclaw.transcript import read_data, read_transcript, session_of
-from lab.words import counted
 
 ARCHIVED = "openclaw-archived"
 WITHOUT_TURN = "sessions in which nobody says anything"

@@ -1,4 +1,4 @@
-"""The active branch of a transcript as a recording: its turns, and what was passed over (spec 19.1).
+"""The active branch of a transcript as a recording: its turns, and what was passed over (E-63).
 
 What is replayed are the messages of people and the replies to them. A compaction changes what the model sees, not what
 was said, so nothing is left out for it; a ``reset`` begins another session, ``<id>#2``. The host's own messages are no

@@ -4,7 +4,7 @@ A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With
 ``tool_call`` and carries ``{id, args}``; its effect stands in a message of role ``custom`` and in the wrapper's own
 result. Whichever of the two comes first decides, and the other one adds nothing.
 
-Only confirmed calls act: an error, or a result with another ``action``, stores and deletes nothing (spec 11.2, 11.3).
+Only confirmed calls act: an error, or a result with another ``action``, stores and deletes nothing (E-38).
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _word(value: Any) -> str | None:
 
 
 def _label(importance: Any) -> str:
-    """Return the label that ``memory_store`` gives (spec 0.3): by the score alone, unknown without one."""
+    """Return the label that ``memory_store`` gives (E-2): by the score alone, unknown without one."""
     try:
         score = float(importance.strip() or 0) if isinstance(importance, str) else importance
     except ValueError:

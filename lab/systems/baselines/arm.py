@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.booking import Booking
 from lab.retrieval.contract import Filter, Lanes
-from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.row import Candidate, Row
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever
 from lab.systems.kit import Kit

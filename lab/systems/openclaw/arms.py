@@ -12,10 +12,11 @@ from lab.files import sha256_file
 from lab.recordings.model import Memory
 from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.found import Found, Retrieval
+from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.row import Row
 from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
+from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
@@ -26,7 +27,6 @@ from lab.systems.openclaw.docs.open import open_lane, packed_lane
 from lab.systems.openclaw.explain import Told, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
-from lab.systems.openclaw.ladder import RUNGS
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.recall.retrieve import Tiers
@@ -46,7 +46,7 @@ ENGINE = "engine"
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
     """The arm that was asked for; :class:`UnusableInput` for a configuration that the engine refuses."""
     config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
-    if config.upstream and spec.system in (*RUNGS, RECOMMENDED):
+    if config.upstream and spec.system in (*ABLATION_STEPS, RECOMMENDED):
         raise UnusableInput(
             f"arm {spec.name!r}: the public plugin has nothing of the kind; use profile seed, or the arm {ENGINE!r}"
         )
@@ -54,8 +54,8 @@ def make(spec: ArmSpec) -> PolicyArm | FlowArm:
         # What was written is merged, and not what it came to: a default is no wish of the operator's.
         own = locate(spec.config, spec.where)
         config = resolve(recommended(own), spec.profile, max_items=spec.max_items, where=spec.where)
-    elif spec.system in RUNGS:
-        config = RUNGS[spec.system].config(config)
+    elif spec.system in ABLATION_STEPS:
+        config = ABLATION_STEPS[spec.system].config(config)
     made = PolicyArm if spec.system in POLICIES else FlowArm
     absent = missing(locate(spec.config, spec.where))
     return made(spec.name, spec.system, config, spec.embedder or embedder_of(spec.raw), absent)
@@ -228,7 +228,7 @@ class PolicySystem(_Engine):
         return recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
-        """The selection alone (spec 3): tiers are searched and fused as the policy asks for them."""
+        """The selection alone (E-12): tiers are searched and fused as the policy asks for them."""
         settings = self.config.auto_recall
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)

@@ -7,23 +7,23 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask, Detail, Explained, Place, Recall
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.explain_lines import (
     WIDTH,
     candidate_lines,
-    digest_lines,
     factor_line,
     flow_json,
     stages_lines,
     suppression_lines,
+    working_set_lines,
 )
-from lab.systems.openclaw.recall.digest import PREFIX
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.select.tiers import recall_plans
 
 RUNNERS_UP = 3
@@ -88,7 +88,7 @@ def _places(tiers: Tiers, found: Found, scope: str | None) -> dict[str, Place]:
 def _head(told: Told, detail: Detail) -> list[str]:
     """What the stages did, and how places were shared out."""
     turn, receipt = told.turn, told.recall.receipt
-    lines = [*stages_lines(turn), *digest_lines(turn, full=detail.full, with_text=detail.texts)] if turn else []
+    lines = [*stages_lines(turn), *working_set_lines(turn, full=detail.full, with_text=detail.texts)] if turn else []
     quota = receipt.get("quota")
     if quota:
         used = ", ".join(f"{name} {value}" for name, value in quota.items())

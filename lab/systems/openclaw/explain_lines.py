@@ -38,7 +38,7 @@ def stages_lines(turn: Turn) -> list[str]:
     return lines
 
 
-def digest_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
+def working_set_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
     """The Working Set: its sections, and the memories that it speaks for."""
     receipt = turn.working_set or {}
     if not receipt.get("generated"):

@@ -8,7 +8,7 @@ from typing import Any
 from lab.recordings.model import GLOBAL
 from lab.retrieval.booking import SEARCH, Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.found import Found
+from lab.retrieval.query_context import Found
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings

@@ -1,4 +1,4 @@
-"""Rows by scope and category, newest first: what a Working Set is made from (spec 6.1)."""
+"""Rows by scope and category, newest first: what a Working Set is made from (E-27)."""
 
 from __future__ import annotations
 

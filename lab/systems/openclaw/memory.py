@@ -1,4 +1,4 @@
-"""The row of the memories table (spec 0.2) and how its fields are normalised (spec 0.3)."""
+"""The row of the memories table (E-1) and how its fields are normalised (E-2)."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def normal_row(
     place: int | None = None,
     embedded: bool = True,
 ) -> Row:
-    """A row with every field normalised as spec 0.2 and 0.3 say.
+    """A row with every field normalised as E-1 and E-2 say.
 
-    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is a hard rule, too (spec 16.5).
+    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is a hard rule, too (E-58).
     """
     score = importance_score(importance)
     return Row(
@@ -118,7 +118,7 @@ def normal_row(
 
 
 def is_hard_rule(text: str) -> bool:
-    """Whether a text begins with the tag of a hard rule (spec 16.5)."""
+    """Whether a text begins with the tag of a hard rule (E-58)."""
     return _HARD_TAG.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""When two texts say the same in nearly the same words (spec 10.1, 16.6)."""
+"""When two texts say the same in nearly the same words (E-34, E-59)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lab.utf16 import js_length
 
 CJK_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af]+")
-# Overlap of words from which two texts say the same, and units from which one inside the other does (spec 16.6).
+# Overlap of words from which two texts say the same, and units from which one inside the other does (E-59).
 LIKENESS, CONTAINED = 0.8, 12
 _TAG = re.compile(r"<[^>]*>")
 # Letters and digits of any script: what a word is made of, less the underscore.

@@ -1,4 +1,4 @@
-"""heuristic-v1 (spec 15.2): an observation graded by the words in it.
+"""heuristic-v1 (E-52): an observation graded by the words in it.
 
 Keywords are looked for as substrings ("rule" is found in "ruler") unless a rule says otherwise. Deltas are added in the
 order of the rules, because the sum is compared with the thresholds unrounded.

@@ -1,6 +1,6 @@
-"""How the sidecar reads an importance: numbers, percentages, ratios, labels, and objects that hold one (spec 15.1).
+"""How the sidecar reads an importance: numbers, percentages, ratios, labels, and objects that hold one (E-51).
 
-Other rules than those of the memories table (spec 0.3, :mod:`lab.systems.openclaw.memory`): whole scores above 1 are
+Other rules than those of the memories table (E-2, :mod:`lab.systems.openclaw.memory`): whole scores above 1 are
 percent, blank is nothing, and a label is one of three.
 """
 

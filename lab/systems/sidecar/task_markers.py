@@ -1,4 +1,4 @@
-"""Whether a text announces a task: a marker at its start, behind what Markdown puts before it (spec 15.2, rule F).
+"""Whether a text announces a task: a marker at its start, behind what Markdown puts before it (E-52, rule F).
 
 All of it is read after NFKC, so that full-width signs count as plain ones. A prefix is taken off where a space follows
 it, or where something follows that is a marker or another prefix: "1.TODO" loses its number, "1.5 TODO" keeps it.

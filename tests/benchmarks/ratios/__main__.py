@@ -19,9 +19,9 @@ from lab.processes import set_up
 # Before numpy is loaded: BLAS has one thread here, as it has in every process of the lab.
 set_up()
 
-from beside import beside_checkout, beside_stored, tell_beside  # noqa: E402
-from harness import PROJECT, RATIOS, Bench, chosen, load, measured  # noqa: E402
-from shown import read_result, result, tell, write_result  # noqa: E402
+from beside import beside_checkout, beside_stored, tell_beside  # noqa: E402 - after set_up()
+from harness import PROJECT, RATIOS, Bench, chosen, load, measured  # noqa: E402 - after set_up()
+from shown import read_result, result, tell, write_result  # noqa: E402 - after set_up()
 
 # Each lists its ratios, in the order in which they are measured and told.
 for room in ("turns", "commands", "others", "million"):

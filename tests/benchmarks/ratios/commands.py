@@ -24,9 +24,10 @@ OWN = PROJECT / "datasets" / "operators"
 # A sweep as the command does it, charts left out.
 SWEEP_ALONE = (
     "import sys, pathlib; from lab.processes import set_up; set_up(); "
-    "from lab.replay.plan import Asked; from lab.sweep.grid import read_grid; from lab.sweep.sweep import sweep; "
+    "from lab.replay.plan import ReplayRequest; "
+    "from lab.sweep.grid import read_grid; from lab.sweep.sweep import sweep; "
     "path, grid, out = sys.argv[1:]; "
-    "sweep(Asked(path, 'realmem', ()), read_grid(pathlib.Path(grid)), pathlib.Path(out))"
+    "sweep(ReplayRequest(path, 'realmem', ()), read_grid(pathlib.Path(grid)), pathlib.Path(out))"
 )
 
 
@@ -74,7 +75,7 @@ def own_set(bench: Bench) -> Sides:
 
 @ratio("help", about="lab --help over a Python that does nothing.")
 def shows_help(bench: Bench) -> Sides:
-    """How long one waits for the list of verbs."""
+    """How long one waits for the list of commands."""
     return Sides(Side("lab --help", lambda: python(bench, "-m", "lab", "--help")), importing(bench))
 
 

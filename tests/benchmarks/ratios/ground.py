@@ -27,7 +27,7 @@ from lab.latency.bench import (
     tools_over,
 )
 from lab.latency.memories import Pool, PoolWords
-from lab.replay.plan import Asked, Plan, make_plan
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.retrieval.contract import Store
 from lab.retrieval.exact import BLOCK
@@ -56,7 +56,7 @@ def shipped(bench: Bench) -> Pack:
     """The recordings that the project ships, with everything embedded."""
 
     def make() -> Pack:
-        plan = make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES)))
+        plan = make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES)))
         sources = open_sources(plan)
         prepare(plan, plan.recordings, sources, bench.announce)
         pool = pool_of(plan, sources)
@@ -111,7 +111,7 @@ def whole_flow(bench: Bench) -> Plan:
             json.dumps({"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": policy}}), encoding="utf-8"
         )
         specs.append(f"flow_{policy}={path}")
-    return make_plan(Asked(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
+    return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
 
 
 def together(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:

@@ -11,7 +11,7 @@ from harness import load
 
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.errors import UnusableInput
-from lab.files import dump_json, read_json, write_whole
+from lab.files import dump_json, read_json, write_atomically
 from lab.runs.environment import environment
 from lab.runs.records import to_json
 
@@ -34,7 +34,7 @@ def result(ratios: Sequence[Found], repeats: int, before: float | None) -> dict[
 
 def write_result(path: Path, found: Found) -> None:
     """Write a result, whole or not at all."""
-    write_whole(path, dump_json(found))
+    write_atomically(path, dump_json(found))
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""When two texts say the same (spec 10.1, 16.6): equal words, one within the other, or most words shared."""
+"""When two texts say the same (E-34, E-59): equal words, one within the other, or most words shared."""
 
 from __future__ import annotations
 

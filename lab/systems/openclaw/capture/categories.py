@@ -1,4 +1,4 @@
-"""What kind of memory a sentence is (spec 10.4): a TODO, a decision, a preference, or none of them."""
+"""What kind of memory a sentence is (E-36): a TODO, a decision, a preference, or none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receipt of a capture ``openclaw-mem-engine.autoCapture.receipt.v1`` (spec 12.5): counts alone."""
+"""The receipt of a capture ``openclaw-mem-engine.autoCapture.receipt.v1`` (E-43): counts alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
 
 @dataclass(frozen=True, slots=True)
 class AutoRecall:
-    """``autoRecall`` (spec 1), with the knobs of seed 000 that the plugin refuses."""
+    """``autoRecall`` (E-5), with the knobs of seed 000 that the plugin refuses."""
 
     enabled: bool = True
     max_items: int = 6
@@ -38,13 +38,13 @@ class AutoRecall:
 
     @property
     def search_limit(self) -> int:
-        """How deep each lane of each tier is searched (spec 4, step 7)."""
+        """How deep each lane of each tier is searched (E-20)."""
         return max(self.max_items, min(50, self.max_items * max(1, self.tier_search_multiplier)))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingSetSettings:
-    """``workingSet`` (spec 6). Sizes are UTF-16 units and lines; the profile decides which variant is built."""
+    """``workingSet`` (E-26). Sizes are UTF-16 units and lines; the profile decides which variant is built."""
 
     enabled: bool = False
     persist: bool = True
@@ -56,7 +56,7 @@ class WorkingSetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSettings:
-    """``receipts`` (spec 12): how much they say, and how many items a list of theirs holds."""
+    """``receipts`` (E-40): how much they say, and how many items a list of theirs holds."""
 
     enabled: bool = True
     verbosity: str = "low"
@@ -65,7 +65,7 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class DocsSettings:
-    """``docsColdLane`` (spec 13)."""
+    """``docsColdLane`` (E-47)."""
 
     enabled: bool = False
     source_roots: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class DocsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The switches of the seeds' phases 2 and 3 and of the open decisions (spec 16, 20); the JSON key ``lab.phases``.
+    """The switches of the seeds' phases 2 and 3 and of the open decisions (E-54); the JSON key ``lab.phases``.
 
     ``repeat``: repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
     ``repeat_history``: counted per session or over the whole conversation. ``repeat_counts``: recall_turns or

@@ -1,4 +1,4 @@
-"""How values of a configuration are decided: what is usable, clamped to its range, or else the default (spec 1).
+"""How values of a configuration are decided: what is usable, clamped to its range, or else the default (E-5).
 
 It is how the plugin decides them; :mod:`lab.systems.openclaw.config.check` refuses beforehand what this would pass over
 in silence.

@@ -1,4 +1,4 @@
-"""Every knob of the engine, once: its kind, its default in each profile, its range (spec 1).
+"""Every knob of the engine, once: its kind, its default in each profile, its range (E-5).
 
 :mod:`lab.systems.openclaw.upstream.plugin` reads the table as the public plugin reads its configuration, forgivingly;
 :mod:`lab.systems.openclaw.config.resolve` as this lab does, with an error for whatever the plugin would pass over. The
@@ -127,7 +127,7 @@ def _texts(*default: str, most: int = 64, refill: bool = False) -> Knob:
 
 
 _KIB = 1024
-# The seeds ask for up to 6 items, which the plugin's manifest allows and the plugin clamps at 5 (spec 20.1).
+# The seeds ask for up to 6 items, which the plugin's manifest allows and the plugin clamps at 5 (E-6).
 MAX_ITEMS = _whole(4, 1, 5, seed=6, seed_high=6, manifest=(1, 6))
 _BUFFER = _whole(512 * _KIB, 64 * _KIB, 2048 * _KIB)
 QUOTAS = Section(
@@ -135,7 +135,7 @@ QUOTAS = Section(
         "mustMax": _whole(2, 0, 5),
         "niceMin": _whole(2, 0, 5),
         "unknownMax": _whole(1, 0, 5),
-        # Seed 000: "mustMax is a cap, not a target". The plugin takes both maxima as reservations (spec 3.3).
+        # Seed 000: "mustMax is a cap, not a target". The plugin takes both maxima as reservations (E-15).
         "caps": _choice("strict", "reservation", only_seed=True),
     },
     wrong="{} must be an object",
@@ -342,7 +342,7 @@ PLUGIN: dict[str, Knob | Section] = {
     "readOnly": _flag(False),
 }
 
-# The final score of seed 000 (spec 16.3). Repetition has a switch of its own.
+# The final score of seed 000 (E-56). Repetition has a switch of its own.
 _RRF_ONLY = {"relevance": True, "scopeMatch": False, "recency": False, "importancePrior": False, "novelty": False}
 _V1_FULL = _RRF_ONLY | {"scopeMatch": True, "recency": True, "importancePrior": True}
 _SCORE = Section(

@@ -1,4 +1,4 @@
-"""A Markdown file as chunks that can be cited (spec 13.2): sections, their ids and hashes, and what is left out.
+"""A Markdown file as chunks that can be cited (E-48): sections, their ids and hashes, and what is left out.
 
 Sizes are characters (code points), as the sidecar counts them.
 """
@@ -173,10 +173,10 @@ def ts_hint(text: str, path: str) -> str | None:
 
 
 def is_private(text: str) -> bool:
-    """Whether a text must not be stored: tagged by its author, or shaped like a secret (spec 10.2, 13.2)."""
+    """Whether a text must not be stored: tagged by its author, or shaped like a secret (E-35, E-48)."""
     return bool(_PRIVATE_TAG.search(text)) or looks_secret(text)
 
 
 def looks_secret(text: str) -> bool:
-    """Whether a key, a token or an assigned password stands anywhere in a text (spec 10.2)."""
+    """Whether a key, a token or an assigned password stands anywhere in a text (E-35)."""
     return any(pattern.search(text) for pattern in _SECRETS)

@@ -1,4 +1,4 @@
-"""The SQLite file below the documents' index: its tables, how it is opened, and its transactions (spec 13.2)."""
+"""The SQLite file below the documents' index: its tables, how it is opened, and its transactions (E-48)."""
 
 from __future__ import annotations
 

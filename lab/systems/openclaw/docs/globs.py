@@ -1,4 +1,4 @@
-"""Which Markdown files an ingest reads (spec 13.1): globs, the walk, allowed roots, and why nothing may be read."""
+"""Which Markdown files an ingest reads (E-47): globs, the walk, allowed roots, and why nothing may be read."""
 
 from __future__ import annotations
 

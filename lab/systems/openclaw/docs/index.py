@@ -1,4 +1,4 @@
-"""The documents' index: one SQLite file with chunks, an FTS5 table over them, and their vectors (spec 13.2).
+"""The documents' index: one SQLite file with chunks, an FTS5 table over them, and their vectors (E-48).
 
 Search results depend on what is stored, not on the order in which it came there: ties stand by document and by place
 in it, which is the order of ids in an index that was made at once.

@@ -1,4 +1,4 @@
-"""Files into the index (spec 13.2): only what changed is written and embedded, in one transaction.
+"""Files into the index (E-48): only what changed is written and embedded, in one transaction.
 
 Reading and embedding come first, so that whatever ends an ingest leaves the old state.
 """

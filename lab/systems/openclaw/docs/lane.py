@@ -1,4 +1,4 @@
-"""The docs cold lane (spec 13.1): bounded citations from the operator's documents where the hot lane is thin."""
+"""The docs cold lane (E-47): bounded citations from the operator's documents where the hot lane is thin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.systems.openclaw.docs.vectors import Embed
 from lab.utf16 import WHITESPACE, js_length, js_slice
 
 MAX_OVERFETCH = 50
-# A turn waits no longer for documents (spec 20.66).
+# A turn waits no longer for documents (E-49).
 TIMEOUT_NS = 2_000_000_000
 MIN_SNIPPET_CHARS, MAX_SNIPPET_CHARS = 80, 1200
 INDEX_NAME = "docs.sqlite"

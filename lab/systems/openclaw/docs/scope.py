@@ -1,4 +1,4 @@
-"""Which documents a scope may see (spec 13.1): the scope's token, the repos asked for, the check afterwards."""
+"""Which documents a scope may see (E-47): the scope's token, the repos asked for, the check afterwards."""
 
 from __future__ import annotations
 

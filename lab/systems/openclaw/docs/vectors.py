@@ -1,4 +1,4 @@
-"""Vectors of chunks: what an embedder may answer with, and the nearest by cosine (spec 13.2)."""
+"""Vectors of chunks: what an embedder may answer with, and the nearest by cosine (E-48)."""
 
 from __future__ import annotations
 

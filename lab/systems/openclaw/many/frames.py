@@ -18,7 +18,7 @@ from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.stages import backbone
+from lab.systems.openclaw.seed.stages import built_working_set
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
@@ -48,7 +48,7 @@ class Frame:
     """One moment: candidates in the order that decides between equal scores, and hard rules.
 
     ``rows`` int32 ``[n]``, ``base`` float64 ``[n]``, ``tiers`` int8 ``[n]`` (places in
-    :data:`lab.systems.openclaw.many.places.TIERS`), ``fused`` int32
+    :data:`lab.systems.openclaw.many.selection.TIERS`), ``fused`` int32
     ``[n]``: the place in the tier as it was fused.
     """
 
@@ -94,7 +94,7 @@ class Framer:
             return self._made(found, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
-        for stage in (stages.scope, stages.trivial, stages.embedding, backbone):
+        for stage in (stages.scope, stages.trivial, stages.embedding, built_working_set):
             stage(turn)
             if turn.done:
                 return self._made([], memories, skipped=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Frame
-from lab.systems.openclaw.many.places import Arrange, Knobs, Offered, counted
+from lab.systems.openclaw.many.selection import Arrange, Knobs, Offered, counted
 from lab.systems.openclaw.seed.repeat import repeat_factor
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The hard ceiling on what is put before a prompt (spec 8): slots, their block, and which of them go first."""
+"""The hard ceiling on what is put before a prompt (E-32): slots, their block, and which of them go first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last step of a turn (spec 4, step 19): slots are packed, and the receipt is written, whose own length counts."""
+"""The last step of a turn (E-22): slots are packed, and the receipt is written, whose own length counts."""
 
 from __future__ import annotations
 

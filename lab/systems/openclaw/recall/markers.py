@@ -1,4 +1,4 @@
-"""What a recall logs beside its receipt (spec 4, 12.6): a marker and the facts, as the plugin writes JSON."""
+"""What a recall logs beside its receipt (E-18, E-44): a marker and the facts, as the plugin writes JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def marker(name: str, value: Mapping[str, Json]) -> str:
 
 
 def fallback_markers(policy: ScopePolicy, scope: str, found: Mapping[str, Json], barred: str | None) -> list[str]:
-    """What is logged of a fallback: that it was ``barred``, or which scopes it consulted (spec 4, step 11)."""
+    """What is logged of a fallback: that it was ``barred``, or which scopes it consulted (E-21)."""
     if not policy.fallback_marker:
         return []
     marks = []

@@ -1,4 +1,4 @@
-"""Receipts of a recall (spec 12): ids and scores, never text.
+"""Receipts of a recall (E-40): ids and scores, never text.
 
 :func:`lifecycle_receipt` is ``openclaw-mem-engine.recall.receipt.v1``; :func:`prompt_comment` its short form inside the
 prompt.
@@ -161,7 +161,7 @@ def _why(final: Sequence[Final], scope: str, fts: Lane, vec: Lane, listed: int) 
 
 
 def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str:
-    """The comment that precedes the block (spec 12.3): only where receipts are on and say much."""
+    """The comment that precedes the block (E-42): only where receipts are on and say much."""
     if not settings.enabled or settings.verbosity != "high":
         return ""
     value = {name: receipt[name] for name in _IN_COMMENT if name in receipt}

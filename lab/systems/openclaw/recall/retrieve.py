@@ -1,4 +1,4 @@
-"""Searching the tiers of one turn: both lanes, fused, each tier searched once whoever asks (spec 2)."""
+"""Searching the tiers of one turn: both lanes, fused, each tier searched once whoever asks (E-7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which scope a prompt belongs to (spec 7): found in a tag, checked, and widened by fallbacks."""
+"""Which scope a prompt belongs to (E-30, E-31): found in a tag, checked, and widened by fallbacks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def strip_decorations(line: str) -> str:
 
 
 def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
-    """Validate a scope under a policy (spec 7.2)."""
+    """Validate a scope under a policy (E-31)."""
     trimmed = (raw or "").strip(WHITESPACE)
     if not policy.enabled:
         return Normalised(trimmed or GLOBAL, False, False)
@@ -105,7 +105,7 @@ def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
 
 
 def scope_token(raw: object) -> str | None:
-    """A scope made of any text by replacing what it may not hold (spec 7.2); None for what is blank or no text.
+    """A scope made of any text by replacing what it may not hold (E-31); None for what is blank or no text.
 
     What is left may be nothing at all: "---" gives the empty text.
     """
@@ -131,7 +131,7 @@ def barred(policy: ScopePolicy, *, invalid: bool) -> str | None:
 
 
 def resolve_scope(explicit: str | None, text: str, policy: ScopePolicy) -> tuple[str, Normalised]:
-    """The scope of a call (spec 7.1): given explicitly, else tagged in the text, else the default.
+    """The scope of a call (E-30): given explicitly, else tagged in the text, else the default.
 
     The mode is ``explicit``, ``inferred`` or ``global``; the last says that the default was used, whatever its name.
     """

@@ -1,4 +1,4 @@
-"""One selection over a primary scope and its fallbacks (spec 3.4): each scope is selected from afresh."""
+"""One selection over a primary scope and its fallbacks (E-16): each scope is selected from afresh."""
 
 from __future__ import annotations
 

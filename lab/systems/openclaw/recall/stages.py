@@ -1,4 +1,4 @@
-"""The stages that both profiles run, and how a profile's stages are run (spec 4)."""
+"""The stages that both profiles run, and how a profile's stages are run (E-18)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
         try:
             turn.tiers.booking.stage(name, partial(stage, turn))
         except Exception as error:
-            # Whatever breaks, the agent's turn goes on without memories (spec 4).
+            # Whatever breaks, the agent's turn goes on without memories (E-24).
             turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None
             turn.final, turn.hits, turn.error = [], [], error
             kind = type(error).__name__
@@ -53,7 +53,7 @@ def run(
 
 
 def scope(turn: Turn) -> None:
-    """Trim the prompt and find the scope it belongs to (spec 7)."""
+    """Trim the prompt and find the scope it belongs to (E-30, E-31)."""
     prompt, policy = turn.prompt, turn.config.scope_policy
     turn.text = prompt.text.strip(WHITESPACE)
     if prompt.scoping == "open":
@@ -68,7 +68,7 @@ def scope(turn: Turn) -> None:
 
 
 def trivial(turn: Turn) -> None:
-    """Stop at a prompt that asks for nothing (spec 4.1)."""
+    """Stop at a prompt that asks for nothing (E-19)."""
     recall, receipts = turn.config.auto_recall, turn.config.receipts
     if not turn.text:
         turn.skip_reason = "no_query"
@@ -89,13 +89,13 @@ def trivial(turn: Turn) -> None:
 
 
 def embedding(turn: Turn) -> None:
-    """Say why there is no vector, where there is none: recall goes on with the text lane alone (spec 2.5, 14.1)."""
+    """Say why there is no vector, where there is none: recall goes on with the text lane alone (E-11, E-50)."""
     if turn.memories.no_vector:
         turn.rejected.append(turn.memories.no_vector)
 
 
 def by_policy(settings: AutoRecall, places: int, search: Search) -> Selection:
-    """The configured selection policy over one scope (spec 3)."""
+    """The configured selection policy over one scope (E-12)."""
     plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
     return policy_named(settings.selection_mode)(plans, places, settings, search)
 
@@ -117,7 +117,7 @@ def mark_stale(turn: Turn, dropped: int) -> None:
 
 
 def docs(turn: Turn) -> None:
-    """Consult the operator's documents where recall is thin (spec 13.1)."""
+    """Consult the operator's documents where recall is thin (E-47)."""
     lane = turn.memories.docs
     if lane is None or not lane.needed(len(turn.hits)):
         return

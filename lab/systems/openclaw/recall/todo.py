@@ -1,4 +1,4 @@
-"""How old a TODO may be (spec 9): a window for what counts as noted before, a lifetime for what is still injected."""
+"""How old a TODO may be (E-33): a window for what counts as noted before, a lifetime for what is still injected."""
 
 from __future__ import annotations
 

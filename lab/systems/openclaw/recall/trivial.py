@@ -1,4 +1,4 @@
-"""Prompts that ask for nothing (spec 4.1): greetings, acknowledgements, emoji, heartbeats, slash commands."""
+"""Prompts that ask for nothing (E-19): greetings, acknowledgements, emoji, heartbeats, slash commands."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.budget import Packed, Slot
-from lab.systems.openclaw.recall.digest import WHOLE, normal_line
 from lab.systems.openclaw.recall.history import History
 from lab.systems.openclaw.recall.retrieve import Shared, Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
+from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
 
@@ -72,7 +72,7 @@ class RecallState:
 
 
 class Factors(NamedTuple):
-    """What a candidate's score is made of (spec 16.3). A factor that is off is 1."""
+    """What a candidate's score is made of (E-56). A factor that is off is 1."""
 
     relevance: float = 1.0
     scope_match: float = 1.0

@@ -1,4 +1,4 @@
-"""The block of memories that is put before a prompt, and its escaping (spec 5)."""
+"""The block of memories that is put before a prompt, and its escaping (E-25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a memory is an exact or very strong lexical hit (seed 000; spec 16.4): such a one is exempt from suppression."""
+"""When a memory is an exact or very strong lexical hit (seed 000; E-57): such a one is exempt from suppression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automatic recall as the seeds ask for it (spec 16): the stages of a turn, in order."""
+"""Automatic recall as the seeds ask for it (E-54): the stages of a turn, in order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
-from lab.systems.openclaw.seed.stages import backbone, budget, remember, select, slots
+from lab.systems.openclaw.seed.stages import budget, built_working_set, remember, select, slots
 from lab.systems.openclaw.seed.turn import SeedTurn
 
 STAGES = (
     ("scope", stages.scope),
     ("trivial", stages.trivial),
     ("embedding", stages.embedding),
-    ("backbone", backbone),
+    ("backbone", built_working_set),
     ("select", select),
     ("docs", stages.docs),
     ("slots", slots),

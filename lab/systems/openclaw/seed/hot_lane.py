@@ -1,7 +1,7 @@
 """The hot lane of the seeds: candidates that may be selected, scored, and selected with or without a suppression.
 
 Everything about a candidate that does not depend on the suppressions is worked out once a turn, so that the receipts
-can tell what would have been selected without them (spec 16.2, 16.6) at little cost.
+can tell what would have been selected without them (E-55, E-59) at little cost.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.digest import PREFIX
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scoped import ScopedSelection, select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy
 from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
 from lab.systems.openclaw.recall.turn import Factors
+from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 from lab.systems.openclaw.seed.policy_loop import policy_loop_v0
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
@@ -83,7 +83,7 @@ class HotLane:
         )
 
     def _choose(self, places: int, search: Search) -> Selection:
-        """The selection policy over one scope (spec 3)."""
+        """The selection policy over one scope (E-12)."""
         settings = self._turn.config.auto_recall
         if self._phases.tier_mode == "loop_v0" and settings.selection_mode == "tier_quota_v1":
             return policy_loop_v0(places, settings.quota, search, strict_caps=settings.strict_caps)
@@ -151,9 +151,9 @@ class HotLane:
         return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
 
     def exempt(self, candidate: Candidate, row: Row) -> bool:
-        """Whether a repeat of this memory is never suppressed (spec 16.2); an exact hit is noted with its rule."""
+        """Whether a repeat of this memory is never suppressed (E-55); an exact hit is noted with its rule."""
         turn = self._turn
-        pinned = turn.backbone is not None and row.id in turn.backbone.pinned
+        pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
         if pinned or (row.hard_rule and self._phases.hard_rules):
             return True
         rule = exact_hit(turn.text, row.text, candidate.fts_rank)
@@ -163,10 +163,10 @@ class HotLane:
 
     def _duplicate(self, row: Row) -> bool:
         """Whether the digest says already what a memory says; noted with the reason."""
-        turn, backbone = self._turn, self._turn.backbone
-        if backbone is None or backbone.slot is None or not turn.config.auto_recall.dedupe_backbone:
+        turn, built_working_set = self._turn, self._turn.built_working_set
+        if built_working_set is None or built_working_set.slot is None or not turn.config.auto_recall.dedupe_backbone:
             return False
-        reason = "id" if row.id in backbone.pinned else "text" if backbone.holds(row.text) else None
+        reason = "id" if row.id in built_working_set.pinned else "text" if built_working_set.holds(row.text) else None
         if reason:
             turn.excluded[row.id] = reason
         return reason is not None

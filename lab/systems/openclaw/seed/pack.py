@@ -1,4 +1,4 @@
-"""The ceiling on the injected block as the seeds ask for it (spec 8, 16.5): hard rules go last, tags stay whole."""
+"""The ceiling on the injected block as the seeds ask for it (E-32, E-58): hard rules go last, tags stay whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeds' policy tiers (seed 001; spec 3.5): must and nice first, then unknown, then ignore, while places are left.
+"""The seeds' policy tiers (seed 001; E-17): must and nice first, then unknown, then ignore, while places are left.
 
 The public plugin has this loop and calls it nowhere. Its name for how far it went is what seed 001 wants in receipts.
 """

@@ -1,4 +1,4 @@
-"""Repeat suppression (seed 000; spec 16.2): what was injected lately scores less, and is never deleted."""
+"""Repeat suppression (seed 000; E-55): what was injected lately scores less, and is never deleted."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def repeat_factor(times: int, penalty: float, window: int, decay: str = "compoun
 
 
 def novelty(times: int) -> float:
-    """The optional novelty factor (spec 16.3): less for every recall turn of any session that injected a memory."""
+    """The optional novelty factor (E-56): less for every recall turn of any session that injected a memory."""
     return 1.0 / (1.0 + 0.15 * math.log1p(times))

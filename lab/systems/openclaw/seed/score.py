@@ -1,4 +1,4 @@
-"""The final score of seed 000 (spec 16.3): relevance times factors, each of which can be switched off."""
+"""The final score of seed 000 (E-56): relevance times factors, each of which can be switched off."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.recall.todo import DAY_MS
 
-# Days after which half of the recency is gone (spec 15.3); other categories fade as notes do.
+# Days after which half of the recency is gone (E-53); other categories fade as notes do.
 HALF_LIVES = {"preference": 365.0, "decision": 180.0, "fact": 120.0, "entity": 120.0}
 HALF_LIFE = 30.0
 SCOPE_MATCH = (1.0, 0.9, 0.8)
 PRIORS = {MUST: 1.10, NICE: 1.00}
 OTHER_PRIOR = 0.95
-# Trust classes that are gated (spec 16.7). What nobody classified passes: the plugin writes "user" and "import".
+# Trust classes that are gated (E-60). What nobody classified passes: the plugin writes "user" and "import".
 UNTRUSTED, QUARANTINED = "untrusted", "quarantined"
 # Small enough to put what it multiplies behind all else.
 UNTRUSTED_FACTOR = 0.001

@@ -1,4 +1,4 @@
-"""What the seeds add to selection (seed 000, phases 2 and 3; spec 16): a backbone, then a scored lane beside it.
+"""What the seeds add to selection (seed 000, phases 2 and 3; E-54): a backbone, then a scored lane beside it.
 
 All of it acts under ``tier_quota_v1`` alone. Switching ``selectionMode`` back to ``tier_first_v1`` switches all of it
 off: that is the one-line rollback.
@@ -11,32 +11,32 @@ from typing import Any
 
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
-from lab.systems.openclaw.recall.digest import WHOLE, no_digest
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.receipt import most_listed
 from lab.systems.openclaw.recall.stages import mark_stale, take
-from lab.systems.openclaw.seed.backbone import CATEGORIES, MAX_ROWS, Backbone, build_backbone, cut_lines
+from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
 from lab.systems.openclaw.seed.policy_loop import policy_tier
 from lab.systems.openclaw.seed.score import QUARANTINED
 from lab.systems.openclaw.seed.turn import SeedTurn
+from lab.systems.openclaw.seed.working_set import CATEGORIES, MAX_ROWS, WorkingSet, build_working_set, cut_lines
 from lab.systems.openclaw.select.outcome import Picked
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
 
 
-def backbone(turn: SeedTurn) -> None:
-    """Build the pinned digest from the store, and find the hard rules that must be injected as items (16.5, 16.6)."""
+def built_working_set(turn: SeedTurn) -> None:
+    """Build the pinned digest from the store, and find the hard rules that must be injected as items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
     rules = [row for row in rules if row.trust_tier not in barred]
-    turn.working_set = no_digest(enabled=settings.enabled)
+    turn.working_set = no_working_set(enabled=settings.enabled)
     if settings.enabled:
         recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
         recent = [row for row in recent if row.trust_tier not in barred]
-        built = turn.backbone = build_backbone(
+        built = turn.built_working_set = build_working_set(
             turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
         )
         turn.pinned = built.slot
@@ -54,9 +54,9 @@ def backbone(turn: SeedTurn) -> None:
 
 def _pinned(turn: SeedTurn, rule: Row) -> bool:
     """Whether the digest holds a hard rule: its own line, or one of the same words where duplicates are left out."""
-    if turn.backbone is None or rule.id in turn.backbone.pinned:
-        return turn.backbone is not None
-    return turn.config.auto_recall.dedupe_backbone and turn.backbone.holds_rule(rule)
+    if turn.built_working_set is None or rule.id in turn.built_working_set.pinned:
+        return turn.built_working_set is not None
+    return turn.config.auto_recall.dedupe_backbone and turn.built_working_set.holds_rule(rule)
 
 
 def select(turn: SeedTurn) -> None:
@@ -102,7 +102,7 @@ def slots(turn: SeedTurn) -> None:
 
 def budget(turn: SeedTurn) -> None:
     """Fit it into the budget: hard rules go last, and the block stays well formed."""
-    pinned, built = turn.pinned, turn.backbone
+    pinned, built = turn.pinned, turn.built_working_set
     hard = frozenset(row.id for row in turn.hard)
     if pinned and built and any(line.hard for line in built.lines):
         hard |= {pinned.id}
@@ -132,7 +132,7 @@ def remember(turn: SeedTurn) -> None:
         turn.state.history.remember(turn.history_key, (slot.id for slot in turn.kept if slot.id in ids))
 
 
-def _shorter(slot: Slot, built: Backbone, units: int, *, rules: bool) -> Slot | None:
+def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot | None:
     """The digest with so many UTF-16 units less, by whole lines; its hard rules it gives up only for ``rules``."""
     there = set(slot.text.split("\n"))
     left = [line for line in built.lines if line.text in there]
@@ -158,7 +158,7 @@ def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantin
         duplicates = [one.candidate.id for one in free.selection.picked if one.candidate.id in turn.excluded]
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},
-        "pinnedByWorkingSet": _ids(list(turn.backbone.pinned) if turn.backbone else [], listed),
+        "pinnedByWorkingSet": _ids(list(turn.built_working_set.pinned) if turn.built_working_set else [], listed),
         "excludedAsBackboneDuplicate": _ids(duplicates, listed),
     }
     if turn.config.receipts.verbosity == "high":

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.seed.backbone import Backbone
+from lab.systems.openclaw.seed.working_set import WorkingSet
 
 
 @dataclass(slots=True)
 class SeedTurn(Turn):
     """The working copy that the seeds' stages fill in. ``backbone`` is None where the Working Set is off."""
 
-    backbone: Backbone | None = None
+    built_working_set: WorkingSet | None = None
 
     @property
     def digested(self) -> tuple[str, ...]:
         """Ids of the memories whose lines are left in the digest as it stands in the block."""
-        if self.digest is None or self.backbone is None:
+        if self.digest is None or self.built_working_set is None:
             return ()
         lines = set(self.digest.text.split("\n"))
-        return tuple(line.id for line in self.backbone.lines if line.id and line.text in lines)
+        return tuple(line.id for line in self.built_working_set.lines if line.id and line.text in lines)
 
     def is_whole(self, row: Row) -> bool:
         """Whether the digest's line of a memory is all of it: that of a hard rule always is."""

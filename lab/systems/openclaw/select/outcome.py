@@ -26,7 +26,7 @@ class Picked(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """The quotas that held, and how many places the wildcard filled (spec 3.3, step 8)."""
+    """The quotas that held, and how many places the wildcard filled (E-15, step 8)."""
 
     must_max: int
     nice_min: int

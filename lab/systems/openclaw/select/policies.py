@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import UnusableInput
 from lab.retrieval.row import Candidate
-from lab.systems.openclaw.many.places import Arrange, tier_first_places, tier_quota_places
+from lab.systems.openclaw.many.selection import Arrange, tier_first_slots, tier_quota_slots
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tier_quota import tier_quota_v1
@@ -36,7 +36,7 @@ POLICIES: dict[str, Choose] = {
 }
 # The same rule over arrays, for a policy that brings it (lab/systems/openclaw/many). It belongs to the function, so
 # that no other policy is ever run by it; one without it selects by itself wherever it runs.
-MANY: dict[Choose, Arrange] = {_tier_first: tier_first_places, _tier_quota: tier_quota_places}
+MANY: dict[Choose, Arrange] = {_tier_first: tier_first_slots, _tier_quota: tier_quota_slots}
 
 
 def policy_named(name: str) -> Choose:

@@ -1,4 +1,4 @@
-"""tier_first_v1 (spec 3.2): must fills the places first; a later tier is asked only while places are left."""
+"""tier_first_v1 (E-14): must fills the places first; a later tier is asked only while places are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tier_quota_v1 (spec 3.3): all tiers are asked; quotas fill most places and the best of the rest fills the others."""
+"""tier_quota_v1 (E-15): all tiers are asked; quotas fill most places and the best of the rest fills the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiers of automatic recall, in the order in which they are asked (spec 3.1)."""
+"""The tiers of automatic recall, in the order in which they are asked (E-13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin's tools (spec 11). So far ``memory_recall``: what an agent asks for itself, without labels in its way."""
+"""The plugin's tools (E-37). So far ``memory_recall``: what an agent asks for itself, without labels in its way."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clamp_limit(raw: object) -> int:
 def memory_recall(
     query: str, config: EngineConfig, memories: Memories, *, limit: int = DEFAULT_LIMIT, scope: str | None = None
 ) -> Recalled:
-    """Recall for an agent's own question (spec 11.1): always tier_first_v1, with ``ignore`` as the last tier.
+    """Recall for an agent's own question (E-37): always tier_first_v1, with ``ignore`` as the last tier.
 
     No prompt is trivial here, no TODO outlived, and a kept Working Set is returned like any row.
     """
@@ -103,7 +103,7 @@ def _unasked(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]
 
 
 def _receipt(config: EngineConfig, limit: int, mode: str, found: Normalised) -> dict[str, Any]:
-    """What every answer says of itself (spec 12.7), less the names of the table and of the model."""
+    """What every answer says of itself (E-45), less the names of the table and of the model."""
     return {
         "limit": limit,
         "ftsCount": 0,

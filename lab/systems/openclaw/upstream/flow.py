@@ -1,4 +1,4 @@
-"""Automatic recall as the public plugin does it (spec 4): the stages of a turn, in order."""
+"""Automatic recall as the public plugin does it (E-18): the stages of a turn, in order."""
 
 from __future__ import annotations
 

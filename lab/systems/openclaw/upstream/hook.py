@@ -1,4 +1,4 @@
-"""When the same hook fires twice for one prompt (spec 4): the second firing within seconds is passed over.
+"""When the same hook fires twice for one prompt (E-23): the second firing within seconds is passed over.
 
 A host may call both of its hooks for a turn, and the plugin registers one handler for both.
 """

@@ -18,10 +18,10 @@ from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Section
 from lab.systems.openclaw.recall.budget import Slot, compose
-from lab.systems.openclaw.recall.digest import no_digest
 from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.scoped import fallback_receipt
+from lab.systems.openclaw.recall.working_set import no_working_set
 from lab.systems.openclaw.select.outcome import TierCount
 from lab.systems.openclaw.upstream.host_schema import (
     ENGINE,
@@ -232,7 +232,7 @@ def _comment_length(config: EngineConfig) -> tuple[int, int]:
         injected=len(ids),
         parts={
             "fallback": fallback_receipt(ScopePolicy()),
-            "workingSet": no_digest(enabled=config.working_set.enabled),
+            "workingSet": no_working_set(enabled=config.working_set.enabled),
         },
     )
     comment = prompt_comment(config.receipts, receipt)

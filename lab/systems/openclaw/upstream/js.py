@@ -1,4 +1,4 @@
-"""How JavaScript counts and rounds, where the engine's bytes depend on it (spec 0.5)."""
+"""How JavaScript counts and rounds, where the engine's bytes depend on it (E-3)."""
 
 from __future__ import annotations
 

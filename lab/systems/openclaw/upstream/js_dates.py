@@ -50,8 +50,8 @@ def parse_date(text: str) -> float:
     # Python's years end at 9999, and the calendar repeats every 400.
     days = date(2000 + year % 400, month, 1).toordinal() + (year // 400 - 5) * _DAYS_OF_400_YEARS - _EPOCH_DAY + day - 1
     milliseconds = int(f"{found['fraction'] or ''}000"[:3])
-    moment = ((days * 24 + hour) * 60 + minute - _offset(found["zone"])) * 60_000 + second * 1000 + milliseconds
-    return float(moment) if abs(moment) <= _MOST_MS else math.nan
+    point = ((days * 24 + hour) * 60 + minute - _offset(found["zone"])) * 60_000 + second * 1000 + milliseconds
+    return float(point) if abs(point) <= _MOST_MS else math.nan
 
 
 def _offset(zone: str | None) -> int:

@@ -1,4 +1,4 @@
-"""The ceiling on the injected block as the public plugin keeps it (spec 8): slots are dropped, then the text is cut."""
+"""The ceiling on the injected block as the public plugin keeps it (E-32): slots are dropped, then the text is cut."""
 
 from __future__ import annotations
 

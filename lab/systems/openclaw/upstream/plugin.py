@@ -1,4 +1,4 @@
-"""How the public plugin reads its configuration: what it refuses, what it passes over, what it clamps (spec 1).
+"""How the public plugin reads its configuration: what it refuses, what it passes over, what it clamps (E-5).
 
 Two steps. :func:`parse` checks the whole and keeps the values that have the right type; it refuses unknown keys and
 wrong sections in the plugin's own words. :func:`resolve_section` fills in defaults and clamps; it alone is more
@@ -45,7 +45,7 @@ def resolve_section(name: str, raw: object) -> dict[str, Any]:
 
 
 def resolve_embedding_clamp(raw: object) -> dict[str, Any]:
-    """The limits of what is embedded (spec 14.1): ``maxChars``, ``headChars``, and ``maxBytes`` (None: no limit)."""
+    """The limits of what is embedded (E-50): ``maxChars``, ``headChars``, and ``maxBytes`` (None: no limit)."""
     values = resolve_section("embedding", raw)
     return {"maxChars": values["maxChars"], "headChars": values["headChars"], "maxBytes": values.get("maxBytes")}
 

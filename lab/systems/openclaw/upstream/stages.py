@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import resolve_label
-from lab.systems.openclaw.recall.digest import PREFIX, no_digest
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set
 from lab.systems.openclaw.upstream.pack import pack
-from lab.systems.openclaw.upstream.working_set import build_working_set, digest_row
+from lab.systems.openclaw.upstream.working_set import build_working_set, working_set_row
 from lab.utf16 import js_length
 
 STICKY_CATEGORIES = ("preference", "decision")
@@ -34,7 +34,7 @@ class PluginTurn(Turn):
 
 
 def select(turn: PluginTurn) -> None:
-    """Search and select in the primary scope, then in its fallbacks while places are left (spec 3)."""
+    """Search and select in the primary scope, then in its fallbacks while places are left (E-12)."""
     config, tiers = turn.config, turn.tiers
     found = select_in_scopes(
         turn.scopes,
@@ -50,7 +50,7 @@ def select(turn: PluginTurn) -> None:
 
 
 def todo(turn: PluginTurn) -> None:
-    """Drop TODOs that have outlived their days (spec 9); nothing takes their places."""
+    """Drop TODOs that have outlived their days (E-33); nothing takes their places."""
     rows, now, days = turn.memories.by_id, turn.prompt.now_ms, turn.config.todo_stale_ttl_days
 
     def stale(row: Row) -> bool:
@@ -62,9 +62,9 @@ def todo(turn: PluginTurn) -> None:
 
 
 def working_set(turn: PluginTurn) -> None:
-    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (spec 6)."""
+    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (E-26)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
-    turn.working_set = no_digest(enabled=settings.enabled)
+    turn.working_set = no_working_set(enabled=settings.enabled)
     if not settings.enabled:
         return
     hot = [memories.by_id[one.candidate.id] for one in turn.hits]
@@ -78,7 +78,7 @@ def working_set(turn: PluginTurn) -> None:
     turn.hits = [one for one in turn.hits if one.candidate.id not in turn.consumed]
     write = memories.write if settings.persist else None
     if write is not None:
-        write(digest_row(slot, turn.scope, now, dark=memories.no_vector is not None))
+        write(working_set_row(slot, turn.scope, now, dark=memories.no_vector is not None))
     turn.working_set |= {
         "generated": True,
         "id": slot.id,
@@ -102,5 +102,5 @@ def slots(turn: PluginTurn) -> None:
 
 
 def budget(turn: PluginTurn) -> None:
-    """Fit it into the budget and say so (spec 8, 12)."""
+    """Fit it into the budget and say so (E-32, E-40)."""
     inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))

@@ -1,4 +1,4 @@
-"""The public plugin's Working Set (spec 6): a digest of constraints, decisions and open work, pinned as the first slot.
+"""The public plugin's Working Set (E-26): a digest of constraints, decisions and open work, pinned as the first slot.
 
 It is built from the rows it is handed, without goal or header, and every row whose line was chosen counts as consumed,
 even where the final cut loses the line.
@@ -14,15 +14,15 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.recall.budget import Slot
-from lab.systems.openclaw.recall.digest import (
+from lab.systems.openclaw.recall.working_set import (
     NO_SECTIONS,
     PREFIX,
     RANKS,
-    digest_slot,
     distinct,
     is_constraint,
     normal_line,
     open_questions,
+    working_set_slot,
 )
 from lab.utf16 import WHITESPACE, js_slice
 
@@ -58,12 +58,12 @@ def build_working_set(
     )
     text = "\n".join(line for title, lines in parts if lines for line in (f"{title}:", *(f"- {one}" for one in lines)))
     counts = dict(zip(NO_SECTIONS, (False, *(len(lines) for _, lines in parts)), strict=True))
-    slot = digest_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
+    slot = working_set_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
     return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
 
 
-def digest_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
-    """The memory that a digest is kept as (spec 6.6); ``dark``: there was nothing to embed it with."""
+def working_set_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
+    """The memory that a digest is kept as (E-28); ``dark``: there was nothing to embed it with."""
     source = "system_working_set_noembed" if dark else "system_working_set"
     return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 

@@ -1,4 +1,4 @@
-"""A turn goes on without memories, whatever breaks (spec 4)."""
+"""A turn goes on without memories, whatever breaks (E-24)."""
 
 from __future__ import annotations
 

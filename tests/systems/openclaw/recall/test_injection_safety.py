@@ -1,4 +1,4 @@
-"""Whatever a memory holds, the block that is put before a prompt stays one block (spec 5, 8)."""
+"""Whatever a memory holds, the block that is put before a prompt stays one block (E-25, E-32)."""
 
 from __future__ import annotations
 

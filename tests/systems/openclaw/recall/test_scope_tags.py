@@ -1,4 +1,4 @@
-"""Which scope a prompt names (spec 7.1)."""
+"""Which scope a prompt names (E-30)."""
 
 from __future__ import annotations
 

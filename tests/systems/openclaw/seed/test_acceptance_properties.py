@@ -1,4 +1,4 @@
-"""What seed 000 accepts the new policy by (spec 16.8), over stores and conversations that nobody chose."""
+"""What seed 000 accepts the new policy by (E-61), over stores and conversations that nobody chose."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_no_memory_says_what_a_surviving_line_of_the_digest_says(kit: Any, data:
     talk = kit.Talk(rows, config)
     for prompt in data.draw(st.lists(kit.texts(), min_size=1, max_size=3)):
         turn = talk.say(prompt)
-        lines = [line for line in turn.backbone.lines if line.id] if turn.backbone else []
-        assert turn.backbone is not None
+        lines = [line for line in turn.built_working_set.lines if line.id] if turn.built_working_set else []
+        assert turn.built_working_set is not None
         assert not {one.candidate.id for one in turn.hits} & {line.id for line in lines}
         for one in turn.hits:
             text = turn.memories.by_id[one.candidate.id].text

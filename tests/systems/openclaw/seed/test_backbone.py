@@ -12,7 +12,7 @@ from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.wrap import escape
-from lab.systems.openclaw.seed.backbone import Backbone, Line, build_backbone, cut_lines
+from lab.systems.openclaw.seed.working_set import Line, WorkingSet, build_working_set, cut_lines
 from lab.utf16 import js_length
 
 ASK = "tell me of the gateway"
@@ -22,10 +22,10 @@ def ids(*keys: str) -> tuple[str, ...]:
     return tuple(map(engine_id, keys))
 
 
-def digest(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> Backbone:
+def digest(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
     """The digest of rows, hard rules among them."""
     rules = [one for one in rows if one.hard_rule]
-    return build_backbone("global", prompt, kit.NOW, WorkingSetSettings(True, **sizes), rows, rules, 7)
+    return build_working_set("global", prompt, kit.NOW, WorkingSetSettings(True, **sizes), rows, rules, 7)
 
 
 def test_a_digest_by_hand(kit: Any) -> None:
@@ -94,10 +94,10 @@ def test_only_rows_of_the_scope_are_digested_the_newest_of_them(kit: Any) -> Non
     rows = [kit.row(f"k{at}", f"use tool {at}", category="decision", days=at) for at in range(50)]
     rows += [kit.row("w", "use work tool", category="decision", days=-1, scope="work")]
     config = kit.flow(working_set={"enabled": True})
-    assert kit.Talk(rows, config).say(ASK).backbone.pinned == ids("k0", "k1", "k2")
-    assert kit.Talk(rows, config).say(ASK, scope="work").backbone.pinned == ids("w")
+    assert kit.Talk(rows, config).say(ASK).built_working_set.pinned == ids("k0", "k1", "k2")
+    assert kit.Talk(rows, config).say(ASK, scope="work").built_working_set.pinned == ids("w")
     everywhere = kit.Talk(rows, config).say(ASK, scoping="open")
-    assert everywhere.backbone.pinned == ids("w", "k0", "k1")
+    assert everywhere.built_working_set.pinned == ids("w", "k0", "k1")
 
 
 def test_the_digest_does_not_hang_on_what_recall_found(kit: Any) -> None:
@@ -149,7 +149,7 @@ def test_only_lines_that_survive_the_cut_are_pinned_and_keep_memories_out(kit: A
     rows = [kit.row(f"d{at}", f"{word} " * 20, category="decision", days=at) for at, word in enumerate(("one", "two"))]
     config = kit.flow(working_set={"enabled": True, "max_chars": 240, "max_item_chars": 100})
     turn = kit.Talk(rows, config).say("x" * 90)
-    assert turn.backbone.pinned == ids("d0")
+    assert turn.built_working_set.pinned == ids("d0")
     assert turn.excluded == {engine_id("d0"): "id"}
     assert [one.candidate.id for one in turn.hits] == list(ids("d1"))
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
@@ -159,7 +159,7 @@ def test_the_receipt_says_pinned_of_what_the_budget_left(kit: Any) -> None:
     rows = [kit.row(f"d{at}", f"{word} " * 20, category="decision", days=at) for at, word in enumerate(("one", "two"))]
     config = kit.flow(working_set={"enabled": True}, budget={"max_chars": 300})
     turn = kit.Talk(rows, config).say(ASK)
-    assert turn.backbone.pinned == ids("d0", "d1")
+    assert turn.built_working_set.pinned == ids("d0", "d1")
     assert turn.digested == ids("d0")
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
 
@@ -235,7 +235,7 @@ def test_hard_rules_that_the_digest_does_not_hold_are_items_and_take_places(kit:
     assert none.keys(none.say(ASK))[:3] == ["r2", "r1", "r0"]
     assert len(none.say(ASK).kept) == 6
     turn = kit.Talk(rows, kit.flow(working_set={"enabled": True, "max_chars": 400})).say(ASK)
-    assert turn.backbone.pinned == ids("r2", "r1")
+    assert turn.built_working_set.pinned == ids("r2", "r1")
     assert [row.key for row in turn.hard] == ["r0"]
     assert len(turn.kept) == 6
     off = kit.Talk(rows, kit.flow(phases={"hard_rules": False})).say(ASK)

@@ -1,4 +1,4 @@
-"""Exact and very strong lexical hits (spec 16.4): what of a query is evidence, and where it stands in a memory."""
+"""Exact and very strong lexical hits (E-57): what of a query is evidence, and where it stands in a memory."""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ def test_what_is_pinned_or_a_rule_is_not_suppressed_where_it_is_also_in_the_hot_
     config = kit.flow(recall={"dedupe_backbone": False}, working_set={"enabled": True})
     talk = kit.Talk([kit.row("a", "gateway alpha", **fields), kit.row("b", "gateway beta")], config)
     turns = [talk.say(ASK) for _ in range(3)]
-    assert all(set(talk.hot(turn)) == {"a", "b"} and turn.backbone.pinned == (engine_id("a"),) for turn in turns)
+    assert all(
+        set(talk.hot(turn)) == {"a", "b"} and turn.built_working_set.pinned == (engine_id("a"),) for turn in turns
+    )
     assert [factor(turn, "a").repeat for turn in turns] == [1.0, 1.0, 1.0]
     assert factor(turns[2], "b").repeat == pytest.approx(0.65**2)
 
@@ -323,9 +325,9 @@ def test_the_quarantined_are_not_pinned(kit: Any) -> None:
     ]
     config = kit.flow(working_set={"enabled": True}, phases={"trust": "soft"})
     turn = kit.Talk(rows, config).say(ASK)
-    assert turn.backbone.pinned == (engine_id("fine"),)
+    assert turn.built_working_set.pinned == (engine_id("fine"),)
     assert (turn.hard, turn.hits) == ([], [])
-    assert set(kit.Talk(rows, kit.changed(config, phases={"trust": "off"})).say(ASK).backbone.pinned) == {
+    assert set(kit.Talk(rows, kit.changed(config, phases={"trust": "off"})).say(ASK).built_working_set.pinned) == {
         engine_id(key) for key in ("rule", "must", "fine")
     }
 

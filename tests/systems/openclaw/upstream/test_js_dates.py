@@ -11,8 +11,8 @@ import pytest
 from lab.systems.openclaw.upstream.js_dates import created_at_ms, parse_date
 
 
-def ms(*moment: int) -> float:
-    return datetime(*moment, tzinfo=UTC).timestamp() * 1000
+def ms(*point: int) -> float:
+    return datetime(*point, tzinfo=UTC).timestamp() * 1000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""What ``lab latency`` was asked to measure, checked, and the cells that it is cut into."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.latency.memories import EXCHANGED, NOISE
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
+from lab.retrieval.retrievers import STORES
+
+SIZES = (1_000, 10_000, 100_000)
+CADENCES = ("1", "16", "128", "never")
+WAITING = (0, 10, 100, 1_000)
+NEVER = "never"
+# Turns of each pass over a table with rows waiting: enough for an interval of its p50.
+WAITING_TURNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRequest:
+    """The arguments of ``lab latency``. ``replay`` names recordings, arms and labels as a replay does.
+
+    ``cold`` is the number of fresh processes for each arm; ``rate`` requests a second of the open loop (None: no open
+    loop); ``appends`` the rows appended under each cadence (0: no cadence is swept); ``waiting`` how many rows lie
+    uncompacted on ``grow_from`` compacted ones (None: on as many as the smallest of ``sizes``).
+    """
+
+    replay: ReplayRequest
+    sizes: tuple[int, ...] = SIZES
+    stores: tuple[str, ...] = ("lancedb",)
+    turns: int = 400
+    warm_up: int = 10
+    cold: int = 6
+    rate: float | None = None
+    cadences: tuple[str, ...] = CADENCES
+    appends: int = 256
+    waiting: tuple[int, ...] = WAITING
+    grow_from: int | None = None
+    vector_index: str = "none"
+
+    @property
+    def index(self) -> VectorIndex | None:
+        """The vector index of every LanceDB table here, if there is one."""
+        return None if self.vector_index == "none" else VectorIndex(self.vector_index)
+
+    @property
+    def base(self) -> int:
+        """Compacted rows under the waiting ones."""
+        return min(self.sizes) if self.grow_from is None else self.grow_from
+
+    def describe(self) -> dict[str, Any]:
+        """Everything besides the replay's own arguments, as plain values."""
+        own = {name: value for name, value in asdict(self).items() if name != "replay"}
+        return own | {
+            "grow_from": self.base,
+            "vector_index": self.index.describe() if self.index else "none",
+            "resampling": {"seed": self.replay.seed, "noise": NOISE, "words_exchanged": EXCHANGED},
+        }
+
+
+class Cell(NamedTuple):
+    """A part of the measurement with a process and a file of its own. ``value`` None: never."""
+
+    kind: str
+    value: int | None
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return f"{self.kind}-{NEVER if self.value is None else format(self.value, '08')}"
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlan:
+    """A measurement ready to run."""
+
+    asked: LatencyRequest
+    plan: Plan
+    cells: tuple[Cell, ...] = field(default=())
+
+    def resolved(self) -> dict[str, Any]:
+        """Everything that decides what is measured. The store of the replay's own arguments says nothing here."""
+        return {name: value for name, value in self.plan.resolved().items() if name != "store"} | self.asked.describe()
+
+
+def plan_latency(asked: LatencyRequest) -> LatencyPlan:
+    """Check what was asked and read the recordings."""
+    _check(asked)
+    plan = make_plan(asked.replay)
+    searched = plan.retrievals()
+    if len(searched) > 1:
+        raise UnusableInput("these arms search different tables (other words, or other documents); measure them apart")
+    if "lancedb" in asked.stores and searched[0].text.lane == "scan":
+        raise UnusableInput("profile upstream scans its text lane, which only the exact store can; use --store exact")
+    if not any(recording.memories for recording in plan.recordings):
+        raise UnusableInput(f"{asked.replay.path}: has no memory, so there is nothing to search")
+    cells = [Cell("size", size) for size in asked.sizes]
+    if "lancedb" in asked.stores and asked.appends:
+        cells += [Cell("waiting", waiting) for waiting in asked.waiting if waiting or asked.base]
+        cells += [Cell("cadence", None if one == NEVER else int(one)) for one in asked.cadences]
+    return LatencyPlan(asked, plan, tuple(cells))
+
+
+def _check(asked: LatencyRequest) -> None:
+    for store in asked.stores:
+        if store not in STORES:
+            raise UnusableInput(f"unknown store {store!r}; known: {', '.join(STORES)}")
+    if asked.vector_index not in VECTOR_INDEXES:
+        raise UnusableInput(f"unknown vector index {asked.vector_index!r}; known: {', '.join(VECTOR_INDEXES)}")
+    for one in asked.cadences:
+        if one != NEVER and not (one.isdecimal() and int(one) > 0):
+            raise UnusableInput(f"compaction cadence {one!r} is no whole number from 1, and not {NEVER!r}")
+    counts = (("memories", asked.sizes, 1), ("turns", (asked.turns,), 1), ("waiting", asked.waiting, 0))
+    for what, values, least in counts:
+        for value in values:
+            if value < least:
+                raise UnusableInput(f"{what} {value} is not a whole number from {least}")
+    if asked.rate is not None and not 0 < asked.rate < math.inf:
+        raise UnusableInput(f"rate {asked.rate} is not a number above 0")
+    for what, given in (("memories", asked.sizes), ("store", asked.stores), ("waiting", asked.waiting)):
+        if len(set(given)) < len(given):
+            raise UnusableInput(f"{what} is given twice with the same value: {', '.join(map(str, given))}")
+    if len(set(asked.cadences)) < len(asked.cadences):
+        raise UnusableInput(f"a compaction cadence is given twice: {','.join(asked.cadences)}")

@@ -1,0 +1,52 @@
+"""When recall happens in a conversation: at its turns and at its probes, one clock for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.errors import UnusableInput
+from lab.golden.model import Probe
+from lab.recordings.model import Recording
+
+RECALL_TURNS = ("user", "all", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class RecallPoint:
+    """One recall.
+
+    ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` and
+    ``session`` are None for a probe from outside, which reaches every scope and belongs to no session.
+    """
+
+    key: str
+    seq: int
+    text: str
+    scope: str | None
+    now_ms: int
+    recalls: bool
+    probe: Probe | None
+    session: str | None = None
+
+
+def recall_points(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[RecallPoint]:
+    """Every recall of a conversation in order.
+
+    Recall turns, probes on turns, then the probes asked after the last turn.
+
+    A probe from outside reads the state after the last turn and changes nothing, so it is no recall turn.
+    """
+    if recall_turns not in RECALL_TURNS:
+        raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
+    inline = {probe.turn: probe for probe in probes if probe.turn is not None}
+    for turn in recording.turns:
+        recalls = recall_turns == "all" or (recall_turns == "user" and turn.role == "user")
+        probe = inline.get(turn.key)
+        if recalls or probe:
+            yield RecallPoint(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, recalls, probe, turn.session)
+    end = len(recording.turns)
+    after = recording.turns[-1].time_ms + 1
+    for probe in probes:
+        if probe.turn is None:
+            yield RecallPoint(probe.id, end, probe.query or "", None, after, False, probe)

@@ -1,0 +1,382 @@
+"""A nightly run: green where nothing changed, red where anything did, and never green for want of a baseline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import lab.runs.resume
+from lab.cli.main import app
+from lab.errors import OtherArguments, UnusableInput
+from lab.files import digest
+from lab.gate.policy import Rule
+from lab.nightly.baselines import approve, get
+from lab.nightly.nightly_folder import runs_of_nightly_run
+from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
+from lab.nightly.plan import NightlyPlan, Within, read_plan
+from lab.nightly.trend import read_store
+from lab.replay.candidates import candidates_path, rows_of
+from lab.replay.plan import make_plan
+from lab.report.nightly import write_pages
+from lab.retrieval.candidates import Candidates
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.runs.directory import open_run
+from lab.runs.tables import read_table, write_table
+
+PLAN = """
+name = "trial"
+about = "<b>As it was</b> & no other."
+policy = "nightly"
+[[set]]
+name = "small"
+recordings = "shipped:operators"
+format = "lab"
+arms = ["tier_first_v1", "tier_quota_v1"]
+embedder = "hashing"
+scope = "recorded"
+limit = 1
+"""
+DAY = "2026-03-01"
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightlyPlan:
+    """A small plan, in a folder of its own that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    Path("plan.toml").write_text(PLAN, encoding="utf-8")
+    return read_plan("plan.toml")
+
+
+@pytest.fixture(scope="module")
+def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the plan, its first night, and that nightly run approved."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("plan.toml").write_text(PLAN, encoding="utf-8")
+        _approve(_night(read_plan("plan.toml")))
+    return folder
+
+
+@pytest.fixture
+def approved(plan: NightlyPlan, _first: Path) -> NightlyPlan:
+    """The small plan, after a first night that was approved."""
+    shutil.copytree(_first, Path(), dirs_exist_ok=True)
+    return plan
+
+
+def _night(plan: NightlyPlan, date: str = DAY, out: str | None = None) -> NightlyRun:
+    found = run_nightly(plan, Path(out or f"nights/{date}"), date=date, baselines=Path("kept"), store=Path("trend"))
+    write_pages(found)
+    write_nightly(found)
+    return found
+
+
+def _approve(nightly_run: NightlyRun, date: str = DAY) -> None:
+    for one in nightly_run.sets:
+        approve(Path("kept"), open_run(Path(str(one.verdict.run))), one.name, date=date)
+
+
+def _lines(nightly_run: NightlyRun) -> dict[str, tuple[str, str]]:
+    return {line.name: (line.status, line.reason) for line in nightly_run.sets[0].verdict.lines}
+
+
+def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_does(plan: NightlyPlan) -> None:
+    first = _night(plan)
+    assert (first.status, first.exit_code) == ("inconclusive", 3)
+    (line,) = [one for one in first.sets[0].verdict.lines if one.status != "pass"]
+    assert line.settles == f"lab baseline approve nightly runs/{DAY}/sets/small/run --name small --baselines kept"
+    _approve(first)
+    again = _night(plan)
+    assert (again.status, again.exit_code) == ("pass", 0)
+    following = _night(plan, "2026-03-02")
+    assert (following.status, following.sets[0].exact.changed if following.sets[0].exact else None) == ("pass", 0)
+    lines = _lines(following)
+    assert lines["a/a receipts"][0] == lines["exact tier_first_v1 receipts"][0] == "pass"
+    # Nothing differs, so nothing is tested; what must never be is looked at all the same.
+    assert not any(name.startswith("guard") for name in lines)
+    assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
+
+
+def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_scopes(plan: NightlyPlan) -> None:
+    # What would be red tomorrow is not there to be approved tonight; an arm that is told to bring other scopes may.
+    (one,) = plan.sets
+    arms = ("tier_quota_v1", "hybrid", "fallback=fallback.json")
+    Path("fallback.json").write_text(
+        json.dumps({"scopePolicy": {"fallbackScopes": ["shared"]}, "lab": {"arm": "engine"}}), "utf-8"
+    )
+    plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=arms)),))
+    first = _night(plan)
+    assert (first.status, first.exit_code) == ("inconclusive", 3)
+    lines = _lines(first)
+    assert lines["limit tier_quota_v1 WrongScope"][0] == lines["limit hybrid WrongScope"][0] == "pass"
+    status, reason = lines["limit fallback WrongScope"]
+    assert (status, reason) == (
+        "skipped",
+        "fallback: WrongScope: asked only where arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+    )
+    rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
+    red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
+    assert (red.status, red.exit_code) == ("fail", 1)
+    page = (red.folder / "nightly.md").read_text("utf-8")
+    assert "Something is beyond its limit." in page
+    assert "Something changed" not in page
+
+
+def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightlyPlan) -> None:
+    (one,) = plan.sets
+    other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
+    plan = replace(plan, sets=(one, other))
+    first = _night(plan)
+    assert first.approve_all == f"lab baseline approve nightly runs/{DAY} --baselines kept"
+    assert f"`{first.approve_all}`" in (first.folder / "nightly.md").read_text("utf-8")
+    command = [*first.approve_all.split()[1:], "--date", DAY]
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert [entry["name"] for entry in json.loads(done.stdout)["approved"]] == ["small", "another"]
+    again = _night(plan)
+    assert (again.status, again.approve_all) == ("pass", None)
+    assert CliRunner().invoke(app, command).stdout.count("already; nothing changed") == 2
+    said = str(CliRunner().invoke(app, [*command, "--name", "x"]).exception)
+    assert "leave --name out" in said
+    told = json.loads((again.folder / "nightly.json").read_text("utf-8"))
+    told["sets"][1]["reproduces"]["changed"] = 1
+    (again.folder / "nightly.json").write_text(json.dumps(told), "utf-8")
+    with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was approved"):
+        runs_of_nightly_run(again.folder)
+    (again.folder / "nightly.json").unlink()
+    with pytest.raises(UnusableInput, match="has not ended"):
+        runs_of_nightly_run(again.folder)
+
+
+def test_its_files_say_it_to_people_and_to_machines(approved: NightlyPlan) -> None:
+    nightly_run = _night(approved)
+    folder = nightly_run.folder
+    page = (folder / "nightly.html").read_text("utf-8")
+    assert "&lt;b&gt;As it was&lt;/b&gt; &amp; no other." in page
+    assert "<b>" not in page
+    assert "://" not in page
+    twin = (folder / "nightly.md").read_text("utf-8")
+    assert "| small | pass | 0 of" in twin
+    assert "What is guarded: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "<b>" not in twin
+    told = json.loads((folder / "nightly.json").read_text("utf-8"))
+    assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (
+        "lab.nightly.v1",
+        "pass",
+        DAY,
+        ["small"],
+    )
+    suite = ElementTree.parse(folder / "nightly.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
+    assert int(suite.get("tests", "0")) == len(nightly_run.sets[0].verdict.lines)
+    metrics = (folder / "nightly.prom").read_text("utf-8")
+    assert 'lab_gate_verdict{policy="trial/small",lab_gate_verdict="pass"} 1' in metrics
+    assert metrics.endswith("# EOF\n")
+
+
+def test_another_configuration_fails_and_says_what_moved(approved: NightlyPlan) -> None:
+    Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
+    (one,) = approved.sets
+    other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")))
+    nightly_run = _night(replace(approved, sets=(other,)), "2026-03-02")
+    assert (nightly_run.status, nightly_run.exit_code) == ("fail", 1)
+    status, reason = _lines(nightly_run)["exact tier_quota_v1 receipts"]
+    assert status == "fail"
+    assert "arm tier_quota_v1: config.autoRecall.quotas.mustMax 2 -> 0" in reason
+    assert "item_key" in reason
+    assert _lines(nightly_run)["exact tier_first_v1 receipts"][0] == "pass"
+    # What changed is judged by the policy, too: one conversation settles nothing.
+    assert _lines(nightly_run)["guard tier_quota_v1 Success@6"][0] == "inconclusive"
+    assert "lab explain" in (nightly_run.folder / "nightly.md").read_text("utf-8")
+    # Blessing it makes it the new green, and the same night says so.
+    _approve(nightly_run, "2026-03-02")
+    assert get(Path("kept"), "small").before[0].date == DAY
+
+
+def test_what_a_plan_only_tells_of_fails_no_night(approved: NightlyPlan) -> None:
+    """A change where the policy tells of changes, and a comparison within the nightly run that is not critical."""
+    Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
+    (one,) = approved.sets
+    rules = tuple(replace(rule, critical=rule.kind != "exact") for rule in approved.policy.rules)
+    never = replace(approved.policy, rules=(Rule("limit", "RepeatRate", at_most=-1.0),))
+    within = Within("tier_first_v1", "tier_quota_v1", never, critical=False)
+    other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")), compare=(within,))
+    told = replace(approved, sets=(other,), policy=replace(approved.policy, rules=rules))
+    lines = _lines(_night(told, "2026-03-02"))
+    assert lines["exact tier_quota_v1 receipts (told)"][0] == "fail"
+    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (told)"][0] == "fail"
+    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(told)")] == []
+    # That nothing changed is shown, and decides.
+    assert lines["exact tier_first_v1 receipts"][0] == "pass"
+    red = replace(told, sets=(replace(other, compare=(replace(within, critical=True),)),))
+    assert _night(red, "2026-03-02").status == "fail"
+
+
+def test_an_arm_that_only_one_side_has_is_not_passed_over(approved: NightlyPlan) -> None:
+    (one,) = approved.sets
+    other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "none")))
+    nightly_run = _night(replace(approved, sets=(other,)), "2026-03-02")
+    assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
+    lines = _lines(nightly_run)
+    assert lines["exact none receipts"] == ("inconclusive", "arm none is not in the baseline")
+    assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is in the baseline alone")
+
+
+def test_gold_that_moved_is_not_comparable(approved: NightlyPlan) -> None:
+    (one,) = approved.sets
+    nightly_run = _night(replace(approved, sets=(replace(one, asked=replace(one.asked, scope="none")),)), "2026-03-02")
+    assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
+    (line,) = [one for one in nightly_run.sets[0].verdict.lines if one.status == "inconclusive"]
+    assert "differ in scope" in line.reason
+    assert line.settles is not None
+    assert line.settles.startswith("lab baseline approve nightly runs/2026-03-02/")
+
+
+def test_a_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) -> None:
+    run = open_run(Path(f"nights/{DAY}/sets/small/run"))
+    shutil.copytree(run.path, "older")
+    manifest = json.loads(Path("older/manifest.json").read_text("utf-8"))
+    approve(Path("kept"), open_run(Path("older")), "small", date=DAY)
+    older = get(Path("kept"), "small")
+    files = {"manifest.json": json.dumps(manifest | {"schema_version": 1}).encode()}
+    names = json.loads((older.path / "object.json").read_text("utf-8"))
+    names["manifest.json"] = hashlib.sha256(files["manifest.json"]).hexdigest()
+    (older.path / "manifest.json").write_bytes(files["manifest.json"])
+    (older.path / "object.json").write_text(json.dumps(names), "utf-8")
+    older.path.rename(older.path.with_name(digest(names)))
+    name = next((Path("kept") / "names").iterdir())
+    name.write_text(name.read_text("utf-8").replace(older.now.object, digest(names)), "utf-8")
+    nightly_run = _night(approved, "2026-03-02")
+    assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
+    assert "schema_version 1" in _lines(nightly_run)["baseline small"][1]
+
+
+def test_a_damaged_baseline_is_named_and_no_verdict_is_given(approved: NightlyPlan) -> None:
+    path = next((get(Path("kept"), "small").path / "receipts").iterdir())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    nightly_run = _night(approved, "2026-03-02")
+    assert (nightly_run.status, nightly_run.exit_code) == ("error", 4)
+    assert str(path) in _lines(nightly_run)["night measured"][1]
+
+
+def test_a_replay_that_does_not_reproduce_itself_is_an_error(
+    approved: NightlyPlan, resealed: Callable[[Path], Any]
+) -> None:
+    # The second replay as a store with ties in another order would have left it: two places changed round.
+    run = open_run(Path(f"nights/{DAY}/sets/small/again"))
+    path = run.receipts(run.conversations[0])
+    table = read_table(path)
+    keys = table["item_key"].to_pylist()
+    row = max(place for place, one in enumerate(keys) if len(one) > 1)
+    keys[row] = keys[row][::-1]
+    column = table.schema.get_field_index("item_key")
+    write_table(table.set_column(column, table.schema.field(column), pa.array(keys, table["item_key"].type)), path)
+    resealed(run.path)
+    before = {file: file.read_bytes() for file in Path("trend").iterdir()}
+    nightly_run = _night(approved)
+    assert (nightly_run.status, nightly_run.exit_code) == ("error", 4)
+    assert list(_lines(nightly_run)) == ["a/a receipts"]
+    reason = _lines(nightly_run)["a/a receipts"][1]
+    assert f"{table['turn'][row].as_py()} of {table['arm'][row].as_py()}" in reason
+    assert "item_key" in reason
+    assert {file: file.read_bytes() for file in Path("trend").iterdir()} == before
+
+
+def test_stale_candidates_are_caught_by_the_second_replay(plan: NightlyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(Path("cache").resolve()))
+    (one,) = plan.sets
+    plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=("hybrid",))),))
+    made = make_plan(plan.sets[0].asked)
+    (recording,) = made.recordings
+    rows, happening = rows_of(made, recording), made.recall_points_of(recording)
+    stale = Candidates()
+    last = happening[-1]
+    stale.keep(len(happening) - 1, Filter(last.scope, None), 500, Lanes([Hit(0, 9.0)], []))
+    stale.save(candidates_path(made, recording, rows, happening, made.retrievals()[0]))
+    nightly_run = _night(plan)
+    assert nightly_run.exit_code == 4
+    assert f"{last.key} of hybrid" in _lines(nightly_run)["a/a receipts"][1]
+
+
+def test_a_night_that_was_killed_goes_on_and_comes_to_the_same(
+    approved: NightlyPlan, monkeypatch: pytest.MonkeyPatch, files_of: Callable[[Path], dict[str, bytes]]
+) -> None:
+    _night(approved)
+
+    def untimed() -> dict[str, bytes]:
+        # Manifests have the digests of timings.
+        files = files_of(Path("nights")).items()
+        return {
+            name: data for name, data in files if "latency" not in name and not fnmatch(name, "*/sets/*/manifest.json")
+        }
+
+    wanted = untimed()
+    real = lab.runs.resume.write_atomically
+    for stop in (3, 5):
+        count = 0
+
+        def killed(path: Path, data: bytes, stop: int = stop, *, lasting: bool = True) -> None:
+            nonlocal count
+            count += 1
+            if count == stop:
+                raise KeyboardInterrupt
+            real(path, data, lasting=lasting)
+
+        Path("nights").rename(f"before-{stop}")
+        monkeypatch.setattr(lab.runs.resume, "write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_nightly(approved, Path(f"nights/{DAY}"), date=DAY, baselines=Path("kept"), store=Path("trend"))
+        monkeypatch.setattr(lab.runs.resume, "write_atomically", real)
+        assert _night(approved).status == "pass"
+        assert untimed() == wanted
+
+
+def test_the_history_has_a_night_once(approved: NightlyPlan) -> None:
+    points = read_store(Path("trend"))
+    assert {point.verdict for point in points} == {"inconclusive"}
+    _night(approved)
+    again = read_store(Path("trend"))
+    assert {point.verdict for point in again} == {"pass"}
+    assert [replace_verdict(point) for point in again] == [replace_verdict(point) for point in points]
+    _night(approved, "2026-03-02")
+    assert len(read_store(Path("trend"))) == 2 * len(points)
+    assert len(list(Path("trend").iterdir())) == 2
+
+
+def replace_verdict(point: Any) -> Any:
+    return point._replace(verdict="")
+
+
+def test_a_folder_belongs_to_one_night(plan: NightlyPlan) -> None:
+    _night(plan, out="here")
+    (one,) = plan.sets
+    other = replace(plan, sets=(replace(one, asked=replace(one.asked, max_items=5)),))
+    with pytest.raises(OtherArguments, match="differs in: sets; choose another --out"):
+        _night(other, out="here")
+    with pytest.raises(OtherArguments, match="in: date"):
+        _night(plan, "2026-03-02", out="here")
+    with pytest.raises(UnusableInput, match="--date"):
+        _night(plan, "today")
+    # What cannot be replayed is said before anything is.
+    with pytest.raises(UnusableInput, match=r"plan.toml: set 'small': .*none-such"):
+        _night(replace(plan, sets=(one, replace(one, asked=replace(one.asked, arms=("none-such",))))), out="there")
+    assert not Path("there").exists()
+    Path("full").mkdir()
+    Path("full/thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(UnusableInput, match=r"holds something else \(thesis.txt\); choose another --out"):
+        _night(plan, out="full")
+    assert [one.name for one in Path("full").iterdir()] == ["thesis.txt"]

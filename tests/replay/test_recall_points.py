@@ -1,0 +1,134 @@
+"""When recall happens: at turns, at probes on turns, and at probes asked after the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.golden.model import Probe
+from lab.measures.score import score_run
+from lab.recordings.model import Recording, Turn
+from lab.recordings.readers import read_library
+from lab.replay.recall_points import RecallPoint, recall_points
+
+ROLES = ("user", "assistant", "user", "tool", "system", "user", "assistant")
+TURNS = tuple(
+    Turn(f"c/s/{seq}", seq, "s", role, f"says {seq}", 1000 + 10 * seq, scope=f"scope{seq % 2}")
+    for seq, role in enumerate(ROLES)
+)
+RECORDING = Recording("c", TURNS, ())
+USER, ALL = [0, 2, 5], [0, 1, 2, 3, 4, 5, 6]
+
+
+def on(turn: int) -> Probe:
+    return Probe(f"c/s/{turn}", "c", f"c/s/{turn}", None, ())
+
+
+def after(name: str, query: str = "what was said") -> Probe:
+    return Probe(name, "c", None, query, ())
+
+
+@pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
+@pytest.mark.parametrize("judged", [[], [0], [1, 5], ALL])
+def test_recall_happens_at_recall_turns_and_at_judged_turns(
+    recall_turns: str, recalled: list[int], judged: list[int]
+) -> None:
+    probes = {turn: on(turn) for turn in judged}
+    expected = [
+        RecallPoint(
+            turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, turn.seq in recalled, probes.get(turn.seq), "s"
+        )
+        for turn in TURNS
+        if turn.seq in recalled or turn.seq in probes
+    ]
+    assert list(recall_points(RECORDING, list(probes.values()), recall_turns)) == expected
+
+
+def test_the_order_of_inline_probes_in_their_set_does_not_matter() -> None:
+    probes = [on(5), on(0), on(3)]
+    assert list(recall_points(RECORDING, probes, "user")) == list(recall_points(RECORDING, probes[::-1], "user"))
+
+
+@pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
+def test_probes_from_outside_are_asked_after_the_last_turn_and_are_no_recall_turns(
+    recall_turns: str, recalled: list[int]
+) -> None:
+    probes = [after("late", "where"), on(2), after("later", "when")]
+    found = list(recall_points(RECORDING, probes, recall_turns))
+    assert [point.key for point in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
+    assert found[-2:] == [
+        RecallPoint("late", 7, "where", None, 1061, False, probes[0]),
+        RecallPoint("later", 7, "when", None, 1061, False, probes[2]),
+    ]
+
+
+def test_the_clock_never_runs_backwards() -> None:
+    times = [point.now_ms for point in recall_points(RECORDING, [after("x"), on(1)], "all")]
+    assert times == sorted(times)
+    assert times[-1] > TURNS[-1].time_ms
+
+
+@pytest.mark.parametrize("recall_turns", ["users", "", "None"])
+def test_unknown_recall_turns_are_refused_with_the_known_ones(recall_turns: str) -> None:
+    with pytest.raises(UnusableInput, match="known: user, all, none"):
+        list(recall_points(RECORDING, [], recall_turns))
+
+
+def test_questions_of_locomo_are_all_asked_after_the_end(locomo: Path) -> None:
+    library = read_library(locomo, "locomo")
+    assert library.format.recall_turns == "none"
+    for recording in library.recordings:
+        probes = library.golden.of(recording.conversation)
+        found = list(recall_points(recording, probes, "none"))
+        assert [point.probe for point in found] == list(probes)
+        assert {(point.seq, point.recalls) for point in found} == {(len(recording.turns), False)}
+
+
+def test_queries_of_realmem_are_judged_where_they_were_said(realmem: Path) -> None:
+    library = read_library(realmem, "realmem")
+    for recording in library.recordings:
+        probes = library.golden.of(recording.conversation)
+        found = list(recall_points(recording, probes, "user"))
+        assert {point.probe.id for point in found if point.probe} == {probe.id for probe in probes}
+        assert len(found) == sum(turn.role == "user" for turn in recording.turns)
+        assert all(point.recalls for point in found)
+
+
+def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) -> None:
+    turns = [("user", f"apples and pears number {turn}", f"pears are stored in shed {turn}") for turn in range(9)]
+    desk.say("c", ("global", turns))
+    desk.judge("c/s1/t2#0", turn="c/s1/t5")
+    arms = ("tier_first_v1", "tier_quota_v1", "seed_full", "hybrid", "random")
+    before = desk.run(*arms, out="before")
+    desk.judge("c/s1/t1#0", id="c/ask-1", conversation="c", query="where are the pears")
+    desk.judge("c/s1/t9#0", id="c/ask-2", conversation="c", query="apples")
+    after_ = desk.run(*arms, out="after")
+    rows, more = desk.rows(before), desk.rows(after_)
+    assert [row for row in more if row["seq"] < 9] == rows
+    added = [row for row in more if row["seq"] == 9]
+    assert [(row["turn"], row["arm"]) for row in added] == [
+        (key, arm) for key in ("c/ask-1", "c/ask-2") for arm in arms
+    ]
+    assert {(row["recalls"], row["visible"]) for row in added} == {(False, 9)}
+    ids = {"c/ask-1", "c/ask-2"}
+    assert [one for one in score_run(after_.run) if one.at not in ids] == list(score_run(before.run))
+
+
+def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:
+    """What was injected for the judge alone is no repeat at the turns that count."""
+    turns = [
+        (role, f"pears number {turn}", f"pears are in shed {turn}")
+        for turn in range(4)
+        for role in ("user", "assistant")
+    ]
+    desk.say("c", ("global", turns))
+    before = desk.rows(desk.run("seed_full", out="before"))
+    desk.judge("c/s1/t1#0", turn="c/s1/t4")
+    after_ = desk.rows(desk.run("seed_full", out="after"))
+    assert [row["turn"] for row in after_ if not row["recalls"]] == ["c/s1/t4"]
+    assert [row for row in after_ if row["recalls"]] == before
+    # The past does count: what was penalised is said in the receipts.
+    assert '"penalized":0' not in before[-1]["receipt"]

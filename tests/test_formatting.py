@@ -1,0 +1,52 @@
+"""Numbers and words as every face writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, signed
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "with_sign"),
+    [
+        (0.12345, "0.123", "+0.123"),
+        (-0.5, "-0.500", "-0.500"),
+        (99.9, "99.900", "+99.900"),
+        (100.4, "100", "+100"),
+        (-12345.6, "-12,346", "-12,346"),
+        (None, "–", "–"),
+    ],
+)
+def test_number_has_three_decimals_or_none_of_what_is_large(value: float | None, plain: str, with_sign: str) -> None:
+    assert (number(value), signed(value)) == (plain, with_sign)
+
+
+def test_interval_of_a_difference_is_a_dash_where_an_end_is_missing() -> None:
+    assert interval(-0.01, 0.0204) == "-0.010 … +0.020"
+    assert interval(None, 0.1) == interval(0.1, None) == "–"
+    assert bracketed(-0.01, 0.0204) == " [-0.01 +0.02]"
+    assert bracketed(None, 0.1) == ""
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.0, "<0.001"), (0.00099, "<0.001"), (0.001, "0.001"), (1.0, "1.000")])
+def test_p_value_is_never_zero(value: float, shown: str) -> None:
+    assert p_value(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0042, "0.004"), (0.126, "0.13"), (4.56, "4.6"), (45.6, "45.6"), (456.7, "457"), (4567.8, "4,568")],
+)
+def test_milliseconds_keep_two_significant_digits_down_to_a_microsecond(value: float, shown: str) -> None:
+    assert milliseconds(value) == shown
+
+
+def test_markdown_shows_what_it_is_given() -> None:
+    assert markdown("a|b *c* [d](e) `f` <g> & h\\\r\ni_j") == (
+        "a\\|b \\*c\\* \\[d\\](e) \\`f\\` &lt;g&gt; &amp; h\\\\  i\\_j"
+    )
+
+
+def test_counted_agrees_with_its_number() -> None:
+    assert [counted(1, "memory"), counted(2, "memory"), counted(0, "probe")] == ["1 memory", "2 memories", "0 probes"]
