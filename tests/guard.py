@@ -69,6 +69,12 @@ def pytest_configure(config: pytest.Config) -> None:
         setattr(owner, name, guard.watched(kind, getattr(owner, name)))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no slow test where none is wanted."""
+    is_slow = collection_path.parent == HERE and collection_path.name in SLOW
+    return True if is_slow and "not slow" in config.option.markexpr else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by folder and by fixture."""
     for item in items:
