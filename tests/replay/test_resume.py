@@ -87,7 +87,7 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("point", MOMENTS)
 def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
