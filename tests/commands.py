@@ -34,6 +34,8 @@ def run_here(*words: str | Path, cwd: Path | str = ".", **environment: str) -> D
         for name, value in (PLAIN | environment).items():
             patch.setenv(name, value)
         patch.setattr(sys, "argv", ["lab", *map(str, words)])
+        # Usage names the program after the package of the main module, if it has one, as under ``python -m pytest``.
+        patch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
             main()
     gc.set_threshold(*thresholds)
