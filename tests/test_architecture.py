@@ -58,7 +58,7 @@ def test_the_verbs_are_found() -> None:
     assert {"replay", "score", "compare", "explain", "report", "demo", "runs rm", "golden lint"} <= set(_verbs())
 
 
-@pytest.mark.parametrize("verb", _verbs())
+@pytest.mark.parametrize("command", _verbs())
 def test_the_readme_names_every_verb(command: str) -> None:
     assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "README.md").read_text("utf-8"))
 

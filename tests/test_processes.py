@@ -19,6 +19,7 @@ def end_early() -> None:
         raise ValueError("early")
 
 
+@pytest.mark.process
 def test_what_ends_the_block_early_ends_helpers_in_the_middle_of_what_they_do() -> None:
     started = time.monotonic()
     with pytest.raises(ValueError, match="early"):

@@ -29,11 +29,11 @@ TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
 
 
-def test_help_answers_at_once(lab: Lab, tmp_path: Path) -> None:
+def test_help_answers_at_once(installed: Lab, tmp_path: Path) -> None:
     spent = []
     for _ in range(3):
         started = time.perf_counter()
-        done = lab("--help", cwd=tmp_path)
+        done = installed("--help", cwd=tmp_path)
         spent.append(time.perf_counter() - started)
         assert (done.returncode, done.stderr) == (0, "")
     assert "replay" in done.stdout
@@ -47,10 +47,10 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_version_is_that_of_the_package(lab: Lab, tmp_path: Path) -> None:
+def test_version_is_that_of_the_package(installed: Lab, tmp_path: Path) -> None:
     from lab import __version__
 
-    assert lab("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
+    assert installed("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
     module = subprocess.run(
         [sys.executable, "-m", "lab", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
     )

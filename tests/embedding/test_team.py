@@ -22,6 +22,8 @@ from lab.embedding.team import TICK, each_done
 from lab.embedding.vectors import Recomputed, Vectors
 from tests.embedding.conftest import PROJECT
 
+pytestmark = pytest.mark.slow
+
 # Texts of several lengths, so that batches of different shapes are computed at once; the shortest fill some batches.
 TEXTS = [
     *(f"short fact number {number}" for number in range(3 * BATCH)),

@@ -19,6 +19,8 @@ from lab.latency.summary import summarise
 from lab.latency.work import Measured
 from lab.replay.plan import ReplayRequest
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "seed_full")
 
 

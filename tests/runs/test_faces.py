@@ -26,6 +26,9 @@ from lab.set_registry import DEMO
 from lab.view.index import Index
 from lab.view.pages import Viewer
 from lab.view.recorded import Recorded
+from tests.commands import without_charts
+
+pytestmark = pytest.mark.slow
 
 SAID = "trial: embedder hashing, which is for tests; 3 conversations, the first ones"
 Lab = Callable[..., Any]
@@ -129,7 +132,8 @@ def _judged(run: RunDirectory, policy: str = "rollout") -> None:
 
 
 def _pages(run: RunDirectory) -> str:
-    build_report(run)
+    with without_charts():
+        build_report(run)
     return (run.path / "report.md").read_text("utf-8")
 
 
