@@ -236,7 +236,7 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     talk(desk, 2, 2, 2)
     heard: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr("lab.runs.resume.write_whole", write)
+        patched.setattr("lab.runs.resume.write_atomically", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
             run_replay(desk.asked(), desk.home / "run", announce=heard.append)
     assert heard[-1] == "talk0: done (1 of 3)"
