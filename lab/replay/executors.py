@@ -23,7 +23,7 @@ from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
 from lab.processes import helpers, set_up
 from lab.recordings.model import Recording
 from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
-from lab.replay.loop import Wrote, replay
+from lab.replay.loop import TurnWrites, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
@@ -82,7 +82,7 @@ def run_task(task: Task) -> Replayed | str:
             sources,
             from_cached(task.cached, lambda retrieval: sources.retriever(retrieval, plan.request.store)),
         )
-        wrote: list[Wrote] = []
+        wrote: list[TurnWrites] = []
         answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append, infos=plan.infos))
         names = signatures(plan)
         for retrieval, candidates in task.cached.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
-from lab.replay.loop import Answered, Heard, replay
+from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
@@ -64,8 +64,8 @@ def explain(
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     if not info.stateful:
         play = replace(play, recall_points=[point])
-    heard: list[Heard] = []
-    with closing(replay(play, [arm], heard=heard.append)) as answers:
+    heard: list[RecallCall] = []
+    with closing(replay(play, [arm], on_recall=heard.append)) as answers:
         answered = next(answer for answer in answers if answer.point.key == key)
         if answered.failure:
             raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
@@ -92,7 +92,7 @@ def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
 
 
 def _explanation(
-    memories: Sequence[Memory], answered: Answered, heard: Heard, info: ArmInfo, detail: Detail
+    memories: Sequence[Memory], answered: Answered, heard: RecallCall, info: ArmInfo, detail: Detail
 ) -> Explanation:
     point, recall, system = answered.point, answered.recall, heard.system
     known = {memory.key: memory for memory in memories}

@@ -24,6 +24,9 @@ class SharedSearch:
     def __init__(self, system: SharedRetrieval) -> None:
         self.broken: Failure | None = None
         self._foreign = is_foreign(system)
+        # The last query, which all arms of this key share, and its result.
+        self._ask: Ask | None = None
+        self._retrieved: Retrieved = Failure("not_asked", "retrieve")
         self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
 
     def observe(self, memories: Sequence[Memory]) -> None:
@@ -46,7 +49,12 @@ class SharedSearch:
             self._guarded("retriever.expect", lambda: retriever.expect(texts))
 
     def retrieve(self, ask: Ask) -> Retrieved:
-        """Return the candidates and the nanoseconds of the search, or the failure."""
+        """Return the candidates and the nanoseconds of the search, or the failure; one search for each query."""
+        if self._ask is not ask:
+            self._ask, self._retrieved = ask, self._retrieve(ask)
+        return self._retrieved
+
+    def _retrieve(self, ask: Ask) -> Retrieved:
         if self.broken or self._retriever is None:
             return self.broken or Failure("no_retriever", "open_retriever")
         retriever = self._retriever

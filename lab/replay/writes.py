@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.columns import booleans, lists, numbers, strings
 from lab.golden.align import Aligner, Alignment
 from lab.recordings.model import Recording
-from lab.replay.loop import Wrote
+from lab.replay.loop import TurnWrites
 from lab.systems.contract import Stored
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Aligned = Mapping[tuple[str, str], Alignment]
 ECHO_CHARS = 20
 
 
-def alignments(recording: Recording, wrote: Sequence[Wrote]) -> Aligned:
+def alignments(recording: Recording, wrote: Sequence[TurnWrites]) -> Aligned:
     """Return the memory of the recording that each captured item is aligned to, if any."""
     if not wrote:
         return {}
@@ -37,7 +37,7 @@ def alignments(recording: Recording, wrote: Sequence[Wrote]) -> Aligned:
     return aligned
 
 
-def writes_table(wrote: Sequence[Wrote], aligned: Aligned, turns: int) -> pa.Table:
+def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, turns: int) -> pa.Table:
     """Return the writes of a conversation, one row for each memory written; the metadata holds ``turns``.
 
     Columns: ``arm, turn, seq, what`` (created, updated or deleted), ``id, chars`` (Unicode characters; 0 if deleted),

@@ -90,7 +90,7 @@ def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
 def test_backbone_duplication_is_the_share_of_memories_that_say_it_again() -> None:
     # Without a digest nothing can say what it says; without memories nothing does.
     cases = [(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)]
-    found = _of_turns("BackboneDuplication", "duplicates injected", cases)
+    found = _of_turns("BackboneDuplication", "duplicate_items injected", cases)
     _same(found, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
 
 
@@ -104,7 +104,7 @@ def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
     [
         ("Future", "future injected pinned", [(1, 4, 0), (0, 0, 1), (2, 2, 0), (0, 0, 0)], [1 / 4, 0.0, 1.0, NAN]),
         ("Future", "future injected pinned", [(1, 2, 2)], [1 / 4]),
-        ("Duplicates", "duplicates injected", [(1, 4), (0, 2), (0, 0)], [1 / 4, 0.0, NAN]),
+        ("Duplicates", "duplicate_items injected", [(1, 4), (0, 2), (0, 0)], [1 / 4, 0.0, NAN]),
         ("Unescaped", "unescaped injected", [(2, 4), (0, 2), (0, 0)], [2 / 4, 0.0, NAN]),
         # Where nothing is superseded, nothing can be stale.
         ("StaleRecall", "stale superseded", [(1, 3), (0, 1), (0, 0)], [1.0, 0.0, NAN]),

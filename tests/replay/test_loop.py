@@ -239,7 +239,7 @@ def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
 
 def test_gold_is_told_to_nobody_who_does_not_need_it() -> None:
     heard: list[Any] = []
-    played(RECORDING, [FixedArm()], [AFTER], heard=heard.append)
+    played(RECORDING, [FixedArm()], [AFTER], on_recall=heard.append)
     (system,) = {id(one.system): one.system for one in heard}.values()
     assert len(system.asked) == len(TURNS) + 1
     assert [dict(one.grades) for one in system.asked] == [{}] * len(system.asked)

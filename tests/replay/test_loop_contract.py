@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Wrote, births, replay
+from lab.replay.loop import TurnWrites, births, replay
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
 from lab.systems.fixed import saying
 from lab.systems.kit import Kit
@@ -128,14 +128,14 @@ def test_a_turn_that_recalls_and_is_judged_is_asked_once_and_is_no_probe() -> No
 
 def test_who_captures_is_given_nothing_and_the_others_are_given_everything() -> None:
     ours, others = Diary("ours", captures=True), Diary("others")
-    wrote: list[Wrote] = []
+    wrote: list[TurnWrites] = []
     found = played(
         RECORDING,
         [ours, others, *arms_named("recency")],
         [AFTER],
         recall_turns="user",
         source="captured",
-        wrote=wrote.append,
+        on_writes=wrote.append,
     )
     assert {one[0] for one in ours.calls} == {"open", "recall", "observe", "close"}
     assert ours.calls[0] == ("open", True, "c")
@@ -170,8 +170,8 @@ def test_who_captures_is_given_nothing_and_the_others_are_given_everything() -> 
 @pytest.mark.parametrize("source", ["given", "tools"])
 def test_under_another_source_nobody_captures(source: Any) -> None:
     ours = Diary("ours", captures=True)
-    wrote: list[Wrote] = []
-    played(RECORDING, [ours], [AFTER], source=source, wrote=wrote.append)
+    wrote: list[TurnWrites] = []
+    played(RECORDING, [ours], [AFTER], source=source, on_writes=wrote.append)
     assert ours.calls[0] == ("open", False, "c")
     assert ("remember", "c/s#0") in ours.calls
     assert wrote == []
@@ -195,7 +195,7 @@ def test_a_system_is_closed_where_nobody_reads_on() -> None:
 
 def test_each_system_is_heard_with_what_it_was_asked_and_chose_from() -> None:
     heard: list[Any] = []
-    played(RECORDING, [Diary(), *arms_named("hybrid", "recency")], heard=heard.append)
+    played(RECORDING, [Diary(), *arms_named("hybrid", "recency")], on_recall=heard.append)
     assert [one.ask.turn for one in heard] == [turn.key for turn in TURNS for _ in range(3)]
     for diary, hybrid, recency in zip(*(heard[at::3] for at in range(3)), strict=True):
         assert diary.found is None

@@ -14,7 +14,7 @@ import pytest
 from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Answered, Wrote
+from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.seat import Failure
 from lab.retrieval.faults import FaultPlan
@@ -227,9 +227,9 @@ CREATED = Stored("own", SECRET, ("c/s/1",))
     ],
 )
 def test_writes_that_cannot_be_break_the_system(writes: dict[int, Writes], kind: str) -> None:
-    wrote: list[Wrote] = []
+    wrote: list[TurnWrites] = []
     arm = FixedArm("raising", writes={f"c/s/{at}": one for at, one in writes.items()})
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
+    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
     assert failures(found) == [None, None, *[f"{kind} in observe"] * 3]
     # Only what was sound is told.
     assert [one.turn.seq for one in wrote] == [at for at in writes if at < 1]
@@ -244,8 +244,8 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
         "c/s/3": Writes(created=(CREATED,)),
     }
     arm = FixedArm("raising", otherwise=saying(item("own")), writes=writes)
-    wrote: list[Wrote] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
+    wrote: list[TurnWrites] = []
+    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
     # Not before it was written, nor after it was deleted; created once more, it is there again.
     assert failures(found) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
     assert [one.visible for one in found] == [0, 1, 1, 0, 1]
@@ -283,8 +283,8 @@ def test_a_probe_leaves_no_trace() -> None:
     arm = FixedArm(
         "raising", {"c/s/1": writing, "c/s/2": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))}
     )
-    wrote: list[Wrote] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
+    wrote: list[TurnWrites] = []
+    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
     assert failures(found) == [None, None, "created_twice in recall", None, None]
     assert [(one.turn.key, one.writes.created[0].id) for one in wrote] == [("c/s/0", "one"), ("c/s/1", "own")]
 

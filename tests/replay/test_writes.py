@@ -10,7 +10,7 @@ import pytest
 from lab.golden.align import Alignment
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Answered, Wrote
+from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
 from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
@@ -31,8 +31,8 @@ TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
 
 
-def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> Wrote:
-    return Wrote(arm, TURNS[turn], writes, context)
+def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> TurnWrites:
+    return TurnWrites(arm, TURNS[turn], writes, context)
 
 
 def test_what_is_judged_is_what_items_stand_for() -> None:
@@ -111,8 +111,8 @@ def test_receipts_name_the_judged_memory_that_an_item_stands_for(
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
     said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
-    heard: list[Wrote] = []
-    found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", wrote=heard.append)
+    heard: list[TurnWrites] = []
+    found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=heard.append)
     aligned = alignments(RECORDING, heard)
     row = receipts_table(found, RECORDING, aligned).to_pylist()[1]
     # The second that stands for the same, and what stands for nothing, can be no memory's key.

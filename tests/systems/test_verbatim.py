@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Wrote
+from lab.replay.loop import TurnWrites
 from lab.replay.plan import ReplayRequest
 from lab.replay.receipts import receipts_table
 from lab.replay.run import run_replay
@@ -62,8 +62,8 @@ def test_turns_are_kept_as_they_were_said_and_searched_as_they_are_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    wrote: list[Wrote] = []
-    found = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
+    wrote: list[TurnWrites] = []
+    found = played(RECORDING, arms_named("verbatim"), source="captured", on_writes=wrote.append)
     # Neither a tool's turn nor a blank one.
     assert [one.writes.created for one in wrote] == [
         (Stored("c/s/t1#0", "said", ("c/s/t1",)),),
