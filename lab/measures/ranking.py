@@ -53,17 +53,17 @@ class Judged:
         return np.asarray(np.count_nonzero(self.ideal >= self.level, axis=1))
 
     @cached_property
-    def found(self) -> Floats:
+    def hits(self) -> Floats:
         """Running sums of relevant items."""
         return running(self.relevant)
 
     @cached_property
-    def gained(self) -> Floats:
+    def dcg(self) -> Floats:
         """Running sums of grades, discounted by rank."""
         return running(self.gains / _discounts(self.gains.shape[1]))
 
     @cached_property
-    def best(self) -> Floats:
+    def ideal_dcg(self) -> Floats:
         """Running sums of discounted grades of the ideal ranking."""
         return running(self.ideal / _discounts(self.ideal.shape[1]))
 

@@ -40,7 +40,7 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     figure, grid = slide(2, 3, words)
     panels = (
         ("hit", "hit@6: a relevant memory"),
-        ("gold_nice", "GoldNice@6: a wanted nice one"),
+        ("gold_nice", "GoldNice@6: a relevant nice_to_have"),
         ("repeat", "repeat rate, last 6 turns"),
     )
     for row, mode in enumerate(MODES):

@@ -126,7 +126,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
         wanting = [(row, one.judged) for row, one in probes if one.grades]
         if wanting:
             seeking = np.array([row for row, _ in wanting], np.int64)
-            found = judge(receipts.keys_of(seeking), [grades for _, grades in wanting]).found
+            found = judge(receipts.keys_of(seeking), [grades for _, grades in wanting]).hits
             first[receipts.turn[seeking]] = np.where(found[:, -1] > 0, np.count_nonzero(found == 0, axis=1), NOWHERE)
     return facts
 

@@ -153,7 +153,7 @@ def test_an_export_is_written_again_and_never_into_what_is_not_one(run: RunDirec
     export_run(run, "trec", tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UnusableInput, match=r"something else \(thesis\.txt\)"):
+    with pytest.raises(UnusableInput, match=r"other files \(thesis\.txt\)"):
         export_run(run, "trec", tmp_path)
     with pytest.raises(UnusableInput, match="unknown format"):
         export_run(run, "msmarco", tmp_path / "new")

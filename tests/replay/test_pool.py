@@ -98,8 +98,8 @@ def test_turns_by_name_and_every_so_many(asked: ReplayRequest) -> None:
 @pytest.mark.parametrize(
     ("chosen", "why"),
     [
-        (Chosen(keys=("harbor-release/s01/t02",)), "is no user turn"),
-        (Chosen(keys=("harbor-release/s01/t01",)), "at which there is a memory"),
+        (Chosen(keys=("harbor-release/s01/t02",)), "is not a user turn"),
+        (Chosen(keys=("harbor-release/s01/t01",)), "with a memory"),
         (Chosen(every=0), "every 0 is not"),
         (Chosen(number=0), "turns 0 is not"),
         (Chosen(every=2, number=2), "choose turns with one of"),
