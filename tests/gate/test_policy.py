@@ -139,7 +139,7 @@ def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str
         ),
         (
             HEAD + '[[improve]]\nmeasure = "repeat_rate"\n',
-            "improve 1: unknown measure 'repeat_rate'; did you mean 'RepeatRate'?",
+            "improve 1: unknown measure 'repeat_rate'; did you mean 'RepeatRate'",
         ),
         (HEAD + RECEIPTS, "receipts 1: needs at_most, at_least or both"),
         (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show a share to be 0 or 1"),

@@ -48,7 +48,7 @@ def _random(source: random.Random, probes: int, scores: Any) -> tuple[Runs, Gold
 
 @pytest.mark.parametrize("ties", ["none", "many", "beyond single precision"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_values_are_those_of_trec_eval(ties: str, seed: int) -> None:
+def test_evaluate_random_runs_equal_trec_eval(ties: str, seed: int) -> None:
     source = random.Random(seed)
     draws = {
         "none": source.random,
@@ -64,7 +64,7 @@ def test_values_are_those_of_trec_eval(ties: str, seed: int) -> None:
     assert 0.05 < ours["AP"].mean() < 0.95
 
 
-def test_rankings_and_scores_that_fall_are_the_same() -> None:
+def test_evaluate_lists_equal_decreasing_scores() -> None:
     source = random.Random(5)
     runs, golds = _random(source, 300, source.random)
     rankings = {probe: sorted(run, key=run.__getitem__, reverse=True) for probe, run in runs.items()}
@@ -75,7 +75,7 @@ def test_rankings_and_scores_that_fall_are_the_same() -> None:
         assert all((found[name] == expected[name]).all() for name in THEIRS)
 
 
-def test_a_probe_without_a_ranking_or_without_gold_scores_nothing() -> None:
+def test_evaluate_probe_without_ranking_or_gold_scores_0() -> None:
     found = evaluate({"a": ["x"], "stranger": ["x"]}, {"a": {"x": 1}, "b": {"x": 1}}, ["Success@1", "RR"])
     assert {name: values.tolist() for name, values in found.items()} == {"Success@1": [1.0, 0.0], "RR": [1.0, 0.0]}
     assert evaluate({}, {}, ["nDCG@5"])["nDCG@5"].tolist() == []
@@ -83,6 +83,6 @@ def test_a_probe_without_a_ranking_or_without_gold_scores_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["nDGC@5", "nDCG@", "nDCG@0", "nDCG@-1", "nDCG@five", "P", "@5", ""])
-def test_an_unknown_measure_is_named(name: str) -> None:
+def test_evaluate_unknown_measure_is_named(name: str) -> None:
     with pytest.raises(UnusableInput, match="known with a cutoff"):
         evaluate({}, {}, [name])

@@ -39,13 +39,13 @@ def _same(found: np.ndarray, expected: list[float]) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_nice_presence_asks_for_any_nice_memory() -> None:
+def test_nice_presence_counts_any_nice_memory() -> None:
     # Where no nice memory could have been injected, its absence says nothing.
     found = _of_turns("NicePresence", "nice visible_nice", [(1, 3), (2, 3), (0, 3), (0, 0)])
     _same(found, [1.0, 1.0, 0.0, NAN])
 
 
-def test_gold_nice_asks_for_a_wanted_nice_memory_among_the_first() -> None:
+def test_gold_nice_counts_relevant_nice_memories_in_the_first_k() -> None:
     injected = [["a", "b"], ["a", "b"], [], ["a"], []]
     nice = [{"b": 1}, {"c": 1}, {"b": 1}, {}, {}]
     _same(gold_nice(judge(injected, nice), 2), [1.0, 0.0, 0.0, NAN, NAN])
@@ -57,7 +57,7 @@ def test_wrong_scope_is_the_share_of_foreign_memories() -> None:
     _same(found, [0.0, 2 / 4, 1.0, NAN])
 
 
-def test_forbidden_asks_for_a_misleading_memory_among_the_first() -> None:
+def test_forbidden_counts_misleading_memories_in_the_first_k() -> None:
     injected = [["a", "b"], ["a", "b"], [], ["a"]]
     unwanted = [{"b": 1}, {"c": 1, "d": 1}, {"c": 1}, {}]
     forbidden = BY_NAME["Forbidden"]
@@ -79,7 +79,7 @@ def test_forbidden_asks_for_a_misleading_memory_among_the_first() -> None:
         ([], [], {"c": 1}, 0.0),
     ],
 )
-def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
+def test_present_counts_items_and_the_working_set(
     injected: list[str], pinned: list[str], gold: dict[str, int], expected: float
 ) -> None:
     present = BY_NAME["Present"]
@@ -87,14 +87,14 @@ def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
     _same(present.values(_probes(injected=judge([injected], [gold]), pinned=judge([pinned], [gold]))), [expected])
 
 
-def test_backbone_duplication_is_the_share_of_memories_that_say_it_again() -> None:
+def test_backbone_duplication_is_the_share_of_repetitions() -> None:
     # Without a digest nothing can say what it says; without memories nothing does.
     cases = [(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)]
-    found = _of_turns("BackboneDuplication", "duplicate_items injected", cases)
+    found = _of_turns("BackboneDuplication", "duplicates injected", cases)
     _same(found, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
 
 
-def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
+def test_hard_rules_is_the_share_in_the_prompt() -> None:
     found = _of_turns("HardRules", "hard_kept hard_rules", [(2, 3), (3, 3), (0, 2), (0, 0)])
     _same(found, [2 / 3, 1.0, 0.0, NAN])
 
@@ -113,11 +113,11 @@ def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
         ("InjectedTokens", "tokens", [(9,), (0,)], [9.0, 0.0]),
     ],
 )
-def test_measures_of_the_block_are_worked_out_by_hand(
+def test_block_measures_equal_values_by_hand(
     measure: str, columns: str, cases: list[tuple[float, ...]], expected: list[float]
 ) -> None:
     _same(_of_turns(measure, columns, cases), expected)
 
 
-def test_what_was_never_seen_in_n_may_happen_in_about_three_of_n() -> None:
+def test_never_seen_is_about_three_over_n() -> None:
     assert [never_seen(n) for n in (1, 300, 10_000)] == pytest.approx([0.95, 0.00994, 0.000299], rel=1e-2)

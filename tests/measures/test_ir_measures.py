@@ -43,7 +43,7 @@ def _theirs(names: tuple[str, ...], golds: Any, runs: Any) -> dict[str, list[flo
     return {name: [values[name][query] for query in golds] for name in names}
 
 
-def test_ten_thousand_runs_with_ties(drawn: Any) -> None:
+def test_evaluate_random_ties_equal_ir_measures(drawn: Any) -> None:
     runs, golds = drawn
     theirs, ours = _theirs(NAMES, golds, runs), evaluate(runs, golds, NAMES)
     for name in NAMES:
@@ -51,7 +51,7 @@ def test_ten_thousand_runs_with_ties(drawn: Any) -> None:
     assert 0.05 < ours["AP"].mean() < 0.95
 
 
-def test_cut_reciprocal_ranks_and_judged_where_nothing_ties(drawn: Any) -> None:
+def test_evaluate_rr_and_judged_without_ties_equal_ir_measures(drawn: Any) -> None:
     """These two go by the name that comes first where scores tie, unlike the others of the same package."""
     runs, golds = drawn
     falling = {query: {key: -float(place) for place, key in enumerate(run)} for query, run in runs.items()}

@@ -25,7 +25,7 @@ def _means(path: Path, format_name: str, arms: tuple[str, ...], out: Path, **ask
     return {arm: one["measures"] | {"n": one["n"]} for arm, one in arms_of.items()}
 
 
-def test_vector_search_over_locomo_scores_what_others_measured(locomo: Path, tmp_path: Path) -> None:
+def test_vector_search_on_locomo_reproduces_known_scores(locomo: Path, tmp_path: Path) -> None:
     """Half a minute of embedding where no vectors are cached."""
     found = _means(locomo, "locomo", ("vector",), tmp_path / "run")["vector"]
     assert found["n"] == 855
@@ -41,7 +41,7 @@ def test_vector_search_over_locomo_scores_what_others_measured(locomo: Path, tmp
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=0.01)
 
 
-def test_arms_over_realmem_hit_and_repeat_as_known(realmem: Path, tmp_path: Path) -> None:
+def test_arms_on_realmem_reproduce_known_scores(realmem: Path, tmp_path: Path) -> None:
     """One test, for each process of the suite that had a part of it would embed the persona: half a minute."""
     arms = ("vector", "bm25", "hybrid", "tier_first_v1", "tier_quota_v1")
     out = tmp_path / "run"

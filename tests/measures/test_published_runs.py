@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.measures.batch import evaluate
 
 
-def test_locomo_sessions(shared: Callable[..., Path]) -> None:
+def test_published_locomo_rankings_score_as_published(shared: Callable[..., Path]) -> None:
     """Every question; where there is no evidence its authors print 1, which no measure of TREC does."""
     asked = json.loads(shared("data", "published_runs", "locomo_session_top10_minilm_dev.json").read_text("utf-8"))
     golds = {

@@ -63,15 +63,15 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ),
     ],
 )
-def test_measures_of_a_hand_worked_ranking(measure: str, k: int, expected: float) -> None:
+def test_rank_measures_equal_values_by_hand(measure: str, k: int, expected: float) -> None:
     assert RANKED[measure].values(judge([RANKING], [GRADES]), k) == pytest.approx(expected, abs=1e-15)
 
 
-def test_an_empty_answer_scores_nothing_at_any_cutoff() -> None:
+def test_rank_measures_empty_ranking_scores_0() -> None:
     assert set(_of_one([], {"gold": 1}).values()) == {0.0}
 
 
-def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> None:
+def test_rank_measures_perfect_ranking_scores_1() -> None:
     values = _of_one(["a", "b", "c"], {"a": 2, "b": 1, "c": 1}, depth=3)
     assert {name: values[name] for name in ("Success@3", "R@3", "P@3", "nDCG@3", "RR@3")} == {
         "Success@3": 1.0,
@@ -82,7 +82,7 @@ def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> N
     }
 
 
-def test_equal_grades_may_stand_in_any_order() -> None:
+def test_rank_measures_order_of_equal_grades_is_irrelevant() -> None:
     grades = {"a": 1, "b": 1, "c": 2}
     judged = judge([["c", "a", "b"], ["c", "b", "a"], ["a", "c", "b"]], [grades] * 3)
     one, other, wrong = RANKED["nDCG"].values(judged, 3).tolist()
@@ -91,14 +91,14 @@ def test_equal_grades_may_stand_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 4, 6, 20, 50])
-def test_a_cutoff_beyond_the_depth_of_an_arm_is_null_and_no_other(depth: int) -> None:
+def test_rank_measures_cutoff_beyond_the_depth_is_missing(depth: int) -> None:
     values = _of_one(["a"], {"a": 1}, depth)
     assert {name for name, value in values.items() if value is None} == {
         f"{name}@{k}" for k in CUTOFFS for name in AT_CUTOFFS if k > depth
     }
 
 
-def test_every_measure_is_given_at_every_cutoff() -> None:
+def test_rank_measures_include_every_cutoff() -> None:
     expected = [f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in AT_CUTOFFS]
     assert list(_of_one([], {"a": 1})) == [*expected, "Rprec"]
 
@@ -124,7 +124,7 @@ def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, fl
     }
 
 
-def test_random_graded_runs_agree_with_a_second_implementation() -> None:
+def test_rank_measures_equal_a_second_implementation() -> None:
     source = random.Random(7)
     rankings, golds = [], []
     for _ in range(400):
@@ -142,7 +142,7 @@ def test_random_graded_runs_agree_with_a_second_implementation() -> None:
     assert 100 < values["Success@50"].sum() < 400
 
 
-def test_a_probe_scores_the_same_whoever_is_scored_beside_it() -> None:
+def test_rank_measures_probe_does_not_depend_on_others() -> None:
     source = random.Random(3)
     pool = [f"m{number}" for number in range(60)]
     rankings = [source.sample(pool, source.randint(0, 50)) for _ in range(100)]
@@ -167,7 +167,7 @@ def test_a_probe_scores_the_same_whoever_is_scored_beside_it() -> None:
         ),
     ],
 )
-def test_published_rankings_score_what_was_published(
+def test_rank_measures_reproduce_published_scores(
     shared: Callable[..., Path], file: str, printed: dict[str, str]
 ) -> None:
     lines = [json.loads(line) for line in shared("data", "published_runs", file).read_text("utf-8").splitlines()]

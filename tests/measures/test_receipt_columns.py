@@ -50,7 +50,7 @@ def receipts() -> Receipts:
     return Receipts(_table(ROWS), "desk")
 
 
-def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
+def test_receipts_keys_of_rows_are_in_order(receipts: Receipts) -> None:
     rows = receipts.rows_of("two")
     assert rows.tolist() == [1, 3]
     assert receipts.keys_of(rows) == [["a", "b", "c"], ["b", "a", "d"]]
@@ -60,13 +60,13 @@ def test_keys_are_those_of_each_row_in_order(receipts: Receipts) -> None:
     assert receipts.rows_of("three").tolist() == []
 
 
-def test_places_are_turns_and_at_the_end_the_conversation(receipts: Receipts) -> None:
+def test_receipts_units_are_turns_then_the_conversation(receipts: Receipts) -> None:
     assert [receipts.units[place] for place in receipts.turn] == ["t1", "t1", "t2", "t2"]
     assert [receipts.units[place] for place in receipts.conversation_unit] == ["desk"]
     assert receipts.probe.tolist() == [None, "t1", None, None]
 
 
-def test_nothing_is_foreign_in_its_own_scope_or_of_the_global_one(receipts: Receipts) -> None:
+def test_receipts_own_and_global_scopes_are_not_foreign(receipts: Receipts) -> None:
     two, one = (receipts.injected_of(receipts.rows_of(arm)) for arm in ("two", "one"))
     assert (two.sizes.tolist(), two.row.tolist()) == ([2, 3], [0, 0, 1, 1, 1])
     assert two.foreign.tolist() == [False, True, False, True, True]
@@ -76,7 +76,7 @@ def test_nothing_is_foreign_in_its_own_scope_or_of_the_global_one(receipts: Rece
     assert one.by_row(one.nice).tolist() == [0, 1]
 
 
-def test_a_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
+def test_receipts_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
     two, one = (receipts.injected_of(receipts.rows_of(arm)) for arm in ("two", "one"))
     a, b = two.memory[:2].tolist()
     assert two.memory.tolist()[2:4] == [b, a]
@@ -84,7 +84,7 @@ def test_a_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
 
 
 @pytest.mark.parametrize("how", [{"row_group_size": 1}, {"dictionary_pagesize_limit": 1}, {"use_dictionary": False}])
-def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Path, how: dict[str, Any]) -> None:
+def test_receipts_chunked_file_reads_as_one(receipts: Receipts, tmp_path: Path, how: dict[str, Any]) -> None:
     """Pieces come from many rows, or from more texts than one dictionary takes."""
     parquet.write_table(_table(ROWS), tmp_path / "pieces.parquet", **how)
     pieces = Receipts(read_table(tmp_path / "pieces.parquet", coded=TEXTS), "desk")
@@ -95,7 +95,7 @@ def test_a_file_in_several_pieces_reads_as_one(receipts: Receipts, tmp_path: Pat
     assert [pieces.units[place] for place in pieces.turn] == ["t1", "t1", "t2", "t2"]
 
 
-def test_receipts_without_a_column_are_refused_by_its_name(tmp_path: Path) -> None:
+def test_read_table_missing_columns_are_named(tmp_path: Path) -> None:
     parquet.write_table(_table(ROWS).drop_columns(["hard_kept", "item_scope"]), tmp_path / "old.parquet")
     with pytest.raises(CannotMeasure, match=r"old\.parquet: has no hard_kept, item_scope; delete it"):
         read_table(tmp_path / "old.parquet", (*NUMBERS, *BLOCK, *TEXTS))

@@ -41,7 +41,7 @@ def neighbour_jaccard(selections: Selections) -> list[float | None]:
     return _listed(jaccard.neighbour_jaccard(selections_of(selections)))
 
 
-def test_the_window_is_six_turns() -> None:
+def test_repetition_window_is_six_turns() -> None:
     assert WINDOW == 6
 
 
@@ -57,24 +57,22 @@ def test_the_window_is_six_turns() -> None:
         ([["a"], [], ["b"]], [None, None, 0.0]),
     ],
 )
-def test_repeat_rate_is_the_share_of_items_seen_in_the_window(
-    selections: Selections, expected: list[float | None]
-) -> None:
+def test_repeat_rate_is_the_share_seen_in_the_window(selections: Selections, expected: list[float | None]) -> None:
     assert repeat_rates(selections) == expected
 
 
 @pytest.mark.parametrize(("between", "expected"), [(5, 1.0), (6, 0.0)])
-def test_a_memory_counts_as_repeated_up_to_six_turns_back(between: int, expected: float) -> None:
+def test_repeat_rate_looks_back_six_turns(between: int, expected: float) -> None:
     selections = [["a"], *([f"other{turn}"] for turn in range(between)), ["a"]]
     assert repeat_rates(selections)[-1] == expected
 
 
-def test_empty_turns_take_up_room_in_the_window() -> None:
+def test_repeat_rate_empty_turns_count_in_the_window() -> None:
     assert repeat_rates([["a"], *([] for _ in range(5)), ["a"]])[-1] == 1.0
     assert repeat_rates([["a"], *([] for _ in range(6)), ["a"]])[-1] == 0.0
 
 
-def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
+def test_repeat_rate_window_of_one_is_the_previous_turn() -> None:
     assert repeat_rates([["a"], ["b"], ["a"], ["a"]], window=1) == [None, 0.0, 0.0, 1.0]
 
 
@@ -88,13 +86,13 @@ def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
         ([[], ["a", "b", "c", "d"]], [None, 1 / 4]),
     ],
 )
-def test_dominance_is_the_share_of_slots_of_the_commonest_memory(
+def test_dominance_is_the_share_of_the_most_frequent_memory(
     selections: Selections, expected: list[float | None]
 ) -> None:
     assert dominance(selections) == expected
 
 
-def test_dominance_looks_at_six_selections_this_one_included() -> None:
+def test_dominance_window_includes_the_current_turn() -> None:
     selections = [["a"], *([f"other{turn}"] for turn in range(4)), ["a"], ["z"]]
     # Six selections with a at both ends, then six that hold only the later a.
     assert dominance(selections)[5:] == [2 / 6, 1 / 6]
@@ -114,7 +112,7 @@ def test_dominance_looks_at_six_selections_this_one_included() -> None:
         ([["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"], ["c"], ["c"]], 4.0),
     ],
 )
-def test_longest_streak_counts_consecutive_turns_of_one_memory(selections: Selections, expected: float | None) -> None:
+def test_longest_streak_counts_consecutive_turns(selections: Selections, expected: float | None) -> None:
     assert longest_streak(selections) == expected
 
 
@@ -129,11 +127,11 @@ def test_longest_streak_counts_consecutive_turns_of_one_memory(selections: Selec
         ([[], ["a"]], [None, 0.0]),
     ],
 )
-def test_jaccard_compares_neighbours(selections: Selections, expected: list[float | None]) -> None:
+def test_jaccard_compares_consecutive_selections(selections: Selections, expected: list[float | None]) -> None:
     assert neighbour_jaccard(selections) == expected
 
 
-def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
+def test_repetition_constant_answers_repeat_and_changing_ones_do_not() -> None:
     static, moving = [["a", "b"]] * 10, [[f"m{turn}", f"n{turn}"] for turn in range(10)]
     assert repeat_rates(static) == [None, *[1.0] * 9]
     assert repeat_rates(moving) == [None, *[0.0] * 9]
@@ -146,7 +144,7 @@ def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
 
 
 @pytest.mark.parametrize("window", [1, 2, 6, 40])
-def test_random_conversations_agree_with_the_definitions_turn_by_turn(window: int) -> None:
+def test_repetition_random_conversations_match_the_definitions(window: int) -> None:
     source = random.Random(window)
     for _ in range(60):
         pool = [f"m{number}" for number in range(source.randint(1, 12))]

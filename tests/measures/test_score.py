@@ -121,7 +121,7 @@ def summary(run: RunDirectory, scores: Scores) -> dict[str, Any]:
     return summarise(scores, read_gold(run), run.arms)
 
 
-def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, Any]) -> None:
+def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
     # Six probes, one of which needs nothing.
     assert {arm: one["n"] for arm, one in summary["arms"].items()} == dict.fromkeys(ARMS, 5)
 
@@ -194,14 +194,14 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
         ),
     ],
 )
-def test_means_are_those_worked_out_by_hand(
+def test_summarise_means_equal_values_by_hand(
     summary: dict[str, Any], arm: str, expected: dict[str, float | None]
 ) -> None:
     found = summary["arms"][arm]["measures"]
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_other_cutoffs_and_levels_are_scored_when_asked_for_and_not_written(run: RunDirectory, scores: Scores) -> None:
+def test_score_run_additional_measures_are_not_written(run: RunDirectory, scores: Scores) -> None:
     before = (run.path / "scores.parquet").read_bytes()
     asked = more_measures(["R@4", "P(rel=2)@2", "R@3", "RR(rel=2)@60", "RepeatRate", "nDCG(rel=2)@3", "AP"], [2])
     assert asked == ("R@4", "P(rel=2)@2", "RR(rel=2)@60")
@@ -215,7 +215,7 @@ def test_other_cutoffs_and_levels_are_scored_when_asked_for_and_not_written(run:
     assert set(found.measures) == {*scores.measures, *asked}
 
 
-def test_a_harm_that_was_never_seen_is_told_with_its_bound(summary: dict[str, Any]) -> None:
+def test_summarise_unseen_harm_has_a_bound(summary: dict[str, Any]) -> None:
     unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
     assert set(unseen["recency"]) == set()
     assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", "Forbidden@1", "Forbidden@2"}
@@ -225,7 +225,7 @@ def test_a_harm_that_was_never_seen_is_told_with_its_bound(summary: dict[str, An
     assert unseen["none"]["FalseRecall"]["n"] == 1
 
 
-def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: Scores) -> None:
+def test_injected_chars_is_the_length_of_the_block(run: RunDirectory, scores: Scores) -> None:
     chars = {
         (row["arm"], row["turn"]): float(row["chars"])
         for name in run.conversations
@@ -236,7 +236,7 @@ def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, 
     assert max(chars.values()) > len("a note, must_remember in shop")
 
 
-def test_cutoffs_beyond_what_a_tiered_arm_injects_are_null_for_it_alone(summary: dict[str, Any]) -> None:
+def test_score_run_cutoff_beyond_the_items_of_an_arm_is_missing(summary: dict[str, Any]) -> None:
     tiered, untiered = (summary["arms"][arm]["measures"] for arm in ("tier_first_v1", "recency"))
     assert {name: tiered[name] for name in ("R@3", "Success@6", "nDCG@50")} == dict.fromkeys(
         ("R@3", "Success@6", "nDCG@50")
@@ -245,7 +245,7 @@ def test_cutoffs_beyond_what_a_tiered_arm_injects_are_null_for_it_alone(summary:
     assert untiered["nDCG@50"] is not None
 
 
-def test_means_equal_those_recomputed_from_the_written_table(run: RunDirectory, summary: dict[str, Any]) -> None:
+def test_summarise_means_equal_those_of_the_file(run: RunDirectory, summary: dict[str, Any]) -> None:
     table = parquet.read_table(run.path / "scores.parquet")
     assert table.column_names == ["arm", "conversation", "at", "measure", "value", "slices"]
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -259,7 +259,7 @@ def test_means_equal_those_recomputed_from_the_written_table(run: RunDirectory, 
         assert summary["arms"][arm]["measures"] == pytest.approx(again, abs=1e-12)
 
 
-def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> None:
+def test_write_scores_includes_the_slices_of_probes(run: RunDirectory) -> None:
     rows = parquet.read_table(run.path / "scores.parquet").to_pylist()
     slices = {row["at"]: row["slices"] for row in rows if row["slices"]}
     assert {at: json.loads(text) for at, text in slices.items()} == {
@@ -272,7 +272,7 @@ def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> 
     }
 
 
-def test_scoring_twice_leaves_the_file_alone_and_mends_one_that_differs(run: RunDirectory, scores: Scores) -> None:
+def test_score_and_write_replaces_only_a_differing_file(run: RunDirectory, scores: Scores) -> None:
     file = run.path / "scores.parquet"
     before, written = file.read_bytes(), file.stat().st_mtime_ns
     assert list(score_and_write(run)) == list(scores)
@@ -282,7 +282,7 @@ def test_scoring_twice_leaves_the_file_alone_and_mends_one_that_differs(run: Run
     assert file.read_bytes() == before
 
 
-def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> None:
+def test_score_run_writes_nothing(run: RunDirectory, scores: Scores) -> None:
     file = run.path / "scores.parquet"
     kept = file.read_bytes()
     file.unlink()
@@ -293,7 +293,7 @@ def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> Non
 
 
 @pytest.mark.process
-def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:
+def test_score_does_not_import_heavy_packages(run: RunDirectory, tmp_path: Path) -> None:
     """Loading pandas alone takes as long as scoring some thousands of turns."""
     work = f"""if True:
         import sys
@@ -310,7 +310,7 @@ def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summary: dict[str, Any]) -> None:
+def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any]) -> None:
     counts = {
         name: {value: {one["n"] for one in arms.values()} for value, arms in values.items()}
         for name, values in summary["slices"].items()
@@ -322,7 +322,7 @@ def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summar
 @pytest.mark.parametrize("name", ["type", "conversation"])
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("measure", ["Success@1", "R@1", "P@1", "nDCG@1", "RR@1"])
-def test_slices_add_up_to_the_whole(summary: dict[str, Any], name: str, arm: str, measure: str) -> None:
+def test_summarise_slices_add_up(summary: dict[str, Any], name: str, arm: str, measure: str) -> None:
     whole = summary["arms"][arm]
     parts = [arms[arm] for arms in summary["slices"][name].values()]
     assert sum(part["n"] for part in parts) == whole["n"]
@@ -330,13 +330,13 @@ def test_slices_add_up_to_the_whole(summary: dict[str, Any], name: str, arm: str
     assert total == pytest.approx(whole["n"] * whole["measures"][measure], abs=1e-12)
 
 
-def test_a_slice_of_conversations_has_their_turns_too(summary: dict[str, Any]) -> None:
+def test_summarise_conversation_slices_include_turns(summary: dict[str, Any]) -> None:
     by_conversation = {value: arms["recency"]["measures"] for value, arms in summary["slices"]["conversation"].items()}
     assert {name: one["LongestStreak"] for name, one in by_conversation.items()} == {"desk": 4.0, "shed": 1.0}
     assert {name: one["InjectedItems"] for name, one in by_conversation.items()} == {"desk": 10 / 6, "shed": 1 / 2}
 
 
-def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_path: Path) -> None:
+def test_score_run_missing_conversation_is_refused(run: RunDirectory, tmp_path: Path) -> None:
     unfinished = RunDirectory(tmp_path, run.manifest)
     unfinished.receipts("desk").parent.mkdir()
     unfinished.receipts("desk").write_bytes(run.receipts("desk").read_bytes())
@@ -355,7 +355,7 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
         ({"slices": 3}, "field 'slices': expected an object, found a number"),
     ],
 )
-def test_damaged_gold_is_told_with_its_line(
+def test_read_gold_damaged_file_names_the_line(
     run: RunDirectory,
     tmp_path: Path,
     resealed: Callable[[Path], RunDirectory],
@@ -372,7 +372,7 @@ def test_damaged_gold_is_told_with_its_line(
         read_gold(resealed(tmp_path))
 
 
-def test_judged_shares_count_what_came_back_and_no_empty_place(run: RunDirectory) -> None:
+def test_judged_shares_count_returned_memories_only(run: RunDirectory) -> None:
     rows = [
         row
         for name in run.conversations
@@ -384,5 +384,5 @@ def test_judged_shares_count_what_came_back_and_no_empty_place(run: RunDirectory
         seen = [key in judged[row["turn"]] for row in rows if row["arm"] == found.arm for key in row["item_key"][:2]]
         assert (found.probes, found.returned, found.judged) == (len(own), sum(map(len, own)), sum(seen))
         assert found.returned < 2 * found.probes
-    with pytest.raises(UnusableInput, match="recalls at no probe"):
+    with pytest.raises(UnusableInput, match="has no probe of this golden set"):
         judged_shares(run, {"nowhere": set()}, 2)

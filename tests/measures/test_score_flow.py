@@ -72,7 +72,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("none", [0, 0, 0], [0, 0, 0]),
     ],
 )
-def test_present_counts_items_and_lines_of_the_digest(
+def test_score_present_counts_items_and_the_working_set(
     scored: Any, arm: str, found: list[float], there: list[float]
 ) -> None:
     means, by_turn = scored
@@ -88,7 +88,7 @@ def test_present_counts_items_and_lines_of_the_digest(
     # Items: the hard rule and the yard. Loose: the decision and its double besides. Full: the yard alone.
     [("tier_quota_v1", None), ("quota_backbone", 0 / 2), ("loose", 2 / 4), ("seed_full", 0 / 1), ("none", None)],
 )
-def test_duplication_is_measured_where_there_is_a_digest(scored: Any, arm: str, share: float | None) -> None:
+def test_score_duplication_needs_a_working_set(scored: Any, arm: str, share: float | None) -> None:
     means, by_turn = scored
     # Nothing to digest at the first turn, and thanks are passed over.
     assert [by_turn[arm, "BackboneDuplication"][turn] for turn in TURNS] == [None, share, None, share]
@@ -105,7 +105,7 @@ def test_duplication_is_measured_where_there_is_a_digest(scored: Any, arm: str, 
         ("none", [None, 0, 0, 0]),
     ],
 )
-def test_a_hard_rule_is_kept_as_an_item_or_in_the_digest(scored: Any, arm: str, kept: list[float | None]) -> None:
+def test_score_hard_rule_may_be_an_item_or_in_the_working_set(scored: Any, arm: str, kept: list[float | None]) -> None:
     means, by_turn = scored
     assert [by_turn[arm, "HardRules"][turn] for turn in TURNS] == kept
     known = [one for one in kept if one is not None]

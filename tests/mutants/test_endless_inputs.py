@@ -48,27 +48,27 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("command", READS)
-def test_device_without_an_end_is_refused_at_once(command: str, tmp_path: Path) -> None:
+def test_endless_device_is_refused_at_once(command: str, tmp_path: Path) -> None:
     assert "/dev/zero: is a device or a socket, not a file" in refused(
         lab(command.replace("{}", "/dev/zero"), tmp_path)
     )
 
 
 @pytest.mark.parametrize("command", [one for one in READS if not one.startswith("receipts")])
-def test_named_pipe_without_a_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
+def test_named_pipe_without_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "pipe: is a pipe, not a file" in refused(lab(command.replace("{}", "pipe"), tmp_path))
 
 
 @pytest.mark.parametrize("command", ["recordings validate {} --format lab", "gate --policy {}", "nightly --plan {}"])
-def test_device_where_a_file_or_a_folder_is_wanted_is_refused(command: str, tmp_path: Path) -> None:
+def test_device_instead_of_file_or_folder_is_refused(command: str, tmp_path: Path) -> None:
     assert "/dev/zero: " in refused(lab(command.replace("{}", "/dev/zero"), tmp_path))
 
 
 @pytest.mark.parametrize(
     "command", [*READS, "gate --policy {}", "nightly --plan {}", "recordings validate {} --format lab"]
 )
-def test_input_nested_100_000_deep_is_told_with_its_place(command: str, tmp_path: Path) -> None:
+def test_deeply_nested_input_is_refused_with_its_position(command: str, tmp_path: Path) -> None:
     form = READS.get(command, "toml" if "--p" in command else "jsonl")
     (tmp_path / f"deep.{form}").write_text(DEEP.get(form, DEEP["json"]))
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
@@ -113,7 +113,7 @@ def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> No
             assert "den/s1/t2 is long: text search takes its first 200,000 characters" in " ".join(done.stdout.split())
 
 
-def test_sample_of_mutants_in_processes_of_their_own(tmp_path: Path) -> None:
+def test_sampled_mutants_in_separate_processes_end_cleanly(tmp_path: Path) -> None:
     # What a process adds: the entry point, real streams, and what Python prints as it ends.
     sound = "".join(json.dumps(line) + "\n" for line in LINES).encode()
     mutants = {

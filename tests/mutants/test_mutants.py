@@ -63,7 +63,7 @@ def _is_finding(words: list[str], said: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_mutants_of_a_file_end_in_time_with_a_word(
+def test_mutants_of_every_file_end_in_time_with_a_message(
     kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]
 ) -> None:
     target: Target = TARGETS[kind]
@@ -96,7 +96,7 @@ def test_mutants_of_a_file_end_in_time_with_a_word(
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_file_that_is_sound_is_read(kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]) -> None:
+def test_sound_file_is_read(kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]) -> None:
     # Else a mutant would show nothing: every one of them would be refused for the same reason.
     target: Target = TARGETS[kind]
     for command in dict.fromkeys(target.commands):

@@ -54,7 +54,7 @@ def timings(operators: Path, arms: tuple[str, ...]) -> dict[tuple[str, str], dic
         return {(one.point.key, one.arm): one.recall.timings for one in replay(play, plan.arms)}
 
 
-def test_every_arm_is_booked_what_it_would_have_taken_alone(operators: Path) -> None:
+def test_replay_arms_sharing_a_search_are_timed_as_if_alone(operators: Path) -> None:
     arms = ARMS
     alone = {key: spent for arm in arms for key, spent in timings(operators, (arm,)).items()}
     for order in (arms, arms[::-1], arms[2:] + arms[:2]):

@@ -52,11 +52,11 @@ NOTE = (
         ("seed", None),
     ],
 )
-def test_embedder_of_a_configuration_is_what_its_engine_runs_with(value: Any, found: str | None) -> None:
+def test_embedder_of_configuration_is_the_one_of_its_engine(value: Any, found: str | None) -> None:
     assert embedder_of(value) == found
 
 
-def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
+def test_embedder_of_default_configuration_is_the_plugins_first() -> None:
     section = PLUGIN["embedding"]
     assert isinstance(section, Section)
     model = section.keys["model"]
@@ -68,7 +68,7 @@ def _arm(name: str, named: str | None = None) -> ArmInfo:
     return ArmInfo(name, "engine", 6, 6, {}, embedder=named)
 
 
-def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs(ran: RunDirectory) -> None:
+def test_embedder_notes_name_only_arms_that_differ(ran: RunDirectory) -> None:
     def notes(used: str, arms: Sequence[ArmInfo], of: Sequence[str] | None = None) -> tuple[str, ...]:
         resolved = replace(ran.manifest.resolved, embedder={"model": used}, arms=tuple(arms))
         return embedder_notes(resolved, of)
@@ -102,14 +102,14 @@ def _after(text: str, lines: int) -> str:
     return " ".join("\n".join(text.splitlines()[:lines]).split())
 
 
-def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirectory) -> None:
+def test_plan_of_run_keeps_the_embedder_name(ran: RunDirectory) -> None:
     arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
     assert [arm.get("embedder") for arm in arms] == ["text-embedding-3-small", None]
     assert embedder_notes(ran.manifest.resolved) == (NOTE,)
     assert plan_of(ran).run_key() == ran.manifest.run_key
 
 
-def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
+def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory) -> None:
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
@@ -118,7 +118,9 @@ def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> 
     assert heard[0] == NOTE
 
 
-def test_score_and_compare_tell_it_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_and_compare_other_embedder_is_in_the_first_line(
+    ran: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
     score(ran.path)
     told = _after(capsys.readouterr().out, 4)
     assert told.startswith("trial: embedder hashing")
@@ -134,7 +136,9 @@ def test_score_and_compare_tell_it_first(ran: RunDirectory, capsys: pytest.Captu
     assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
 
 
-def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk) -> None:
+def test_gate_other_embedder_is_in_every_output(
+    ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk
+) -> None:
     policy = desk.home / "policy.toml"
     policy.write_text(
         'name = "mine"\nabout = "x"\n[comparison]\nbaseline = "hybrid"\ncandidate = "live"\n'
@@ -150,7 +154,7 @@ def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_report_tells_it_below_its_title(ran: RunDirectory) -> None:
+def test_report_other_embedder_is_below_the_title(ran: RunDirectory) -> None:
     page, twin = _reported(build_report(ran))
     assert NOTE in page.split("<main")[0]
     assert NOTE in "".join(twin.splitlines(keepends=True)[:4])

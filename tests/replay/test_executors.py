@@ -60,7 +60,7 @@ def engine(desk: Any) -> str:
 
 
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
-def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_bytes(
+def test_run_task_pickled_without_cache_or_files_gives_equal_bytes(
     desk: Any, engine: str, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
     talk(desk, 6, 4)
@@ -81,7 +81,7 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
         assert not (desk.home / "other").exists()
 
 
-def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_of_cached_candidates_needs_no_vectors_or_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(desk, 6, 4)
     plan = make_plan(desk.request(*ARMS))
     first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
@@ -103,7 +103,7 @@ def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: py
     assert all(len(task.sources.vectors._matrix) for task in tasks_of(wider))
 
 
-def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
+def test_task_of_conversation_holds_no_other_conversation(desk: Any) -> None:
     talk(desk, 3, 3)
     first, _ = tasks_of(make_plan(desk.request(*ARMS)))
     sent = pickle.dumps(first)
@@ -111,7 +111,7 @@ def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
     assert b"talk1" not in sent
 
 
-def test_what_is_handed_over_is_what_the_cache_holds_and_the_rest_comes_from_there(desk: Any) -> None:
+def test_task_sources_equal_the_cache_and_fall_back_to_it(desk: Any) -> None:
     talk(desk, 3)
     plan = make_plan(desk.request())
     sources = open_sources(plan)
@@ -129,13 +129,13 @@ def test_what_is_handed_over_is_what_the_cache_holds_and_the_rest_comes_from_the
         assert words.of(texts) == sources.words[settings].of(texts)
 
 
-def test_the_vectors_of_no_text_are_an_empty_matrix(desk: Any) -> None:
+def test_task_vectors_of_no_text_are_empty(desk: Any) -> None:
     desk.say("bare", ("global", [("assistant", "nobody asks anything")]))
     outcome = desk.run("tier_first_v1")
     assert (outcome.done, outcome.failures) == (("bare",), ())
 
 
-def test_a_loaded_model_stays_behind() -> None:
+def test_task_of_loaded_embedder_is_pickled_without_the_model() -> None:
     from lab.embedding.embedder import SentenceTransformerEmbedder
 
     embedder = SentenceTransformerEmbedder()
@@ -156,7 +156,7 @@ class Noting(Here):
 
 
 @pytest.mark.parametrize(("width", "order"), [(1, [0, 1, 2]), (2, [1, 2, 0])])
-def test_several_workers_take_the_largest_first(desk: Any, width: int, order: list[int]) -> None:
+def test_replay_each_several_workers_start_with_the_largest(desk: Any, width: int, order: list[int]) -> None:
     talk(desk, 2, 7, 4)
     plan = make_plan(desk.request())
     sources = open_sources(plan)
@@ -169,7 +169,7 @@ def test_several_workers_take_the_largest_first(desk: Any, width: int, order: li
 
 
 @pytest.mark.process
-def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, files_of: Files) -> None:
+def test_run_replay_two_jobs_keeps_the_order_of_the_run(desk: Any, files_of: Files) -> None:
     talk(desk, 2, 9, 4)
     one = desk.run(*ARMS, out="one")
     two = desk.run(*ARMS, out="two", jobs=2)
@@ -178,7 +178,7 @@ def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, file
 
 
 @pytest.mark.process
-def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, engine: str, files_of: Files) -> None:
+def test_run_replay_two_jobs_gives_equal_bytes_for_stateful_arms(desk: Any, engine: str, files_of: Files) -> None:
     talk(desk, 5, 3)
     for profile in ("seed", "upstream"):
         runs = [desk.run(engine, out=f"{profile}{jobs}", jobs=jobs, profile=profile) for jobs in (1, 2)]
@@ -187,7 +187,7 @@ def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, en
         assert first == second
 
 
-def test_a_worker_with_other_versions_says_so_instead_of_working() -> None:
+def test_worker_with_other_versions_refuses_tasks() -> None:
     here = packages()
     assert _with_versions(here, lambda: "worked") == "worked"
     other = {**here, "numpy": "1.0"}
@@ -201,7 +201,7 @@ def test_a_worker_with_other_versions_says_so_instead_of_working() -> None:
         ("tcp://127.0.0.1:1", CannotMeasure, "no scheduler answers there"),
     ],
 )
-def test_a_scheduler_that_is_none_is_told_and_the_run_can_go_on_elsewhere(
+def test_dask_bad_scheduler_is_refused_and_run_can_continue(
     desk: Any, monkeypatch: pytest.MonkeyPatch, where: str, kind: type[Exception], said: str
 ) -> None:
     if kind is CannotMeasure:
@@ -213,16 +213,14 @@ def test_a_scheduler_that_is_none_is_told_and_the_run_can_go_on_elsewhere(
     assert desk.run().done == ("talk0",)
 
 
-def test_without_dask_the_command_that_installs_it_is_told(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_not_installed_names_the_install_command(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(desk, 2)
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(UnusableInput, match=r'pip install "dask\[distributed\]"'):
         run_replay(desk.request(), desk.home / "run", dask="local")
 
 
-def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversation(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
     from lab.errors import CannotWrite
@@ -243,7 +241,7 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     assert desk.run().done == ("talk1", "talk2")
 
 
-def test_a_plan_alone_labels_its_conversation_as_the_whole_does(realmem: Path) -> None:
+def test_plan_alone_gives_the_labels_of_the_full_plan(realmem: Path) -> None:
     from lab.replay.plan import ReplayRequest
 
     plan = make_plan(

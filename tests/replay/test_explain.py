@@ -59,9 +59,7 @@ def orchard(desk: Any) -> Any:
 
 @pytest.mark.parametrize("store", ["exact", "lancedb"])
 @pytest.mark.parametrize("scope", ["none", "recorded"])
-def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_arm(
-    orchard: Any, store: str, scope: str
-) -> None:
+def test_explain_every_arm_and_recall_point_matches_the_receipt(orchard: Any, store: str, scope: str) -> None:
     outcome = orchard.run(*ARMS, *FLOWS, store=store, scope=scope)
     assert outcome.failures == ()
     rows = orchard.rows(outcome)
@@ -102,7 +100,7 @@ def test_an_explanation_recalls_what_the_receipt_says_at_every_moment_of_every_a
     assert any(row["pinned"] for row, _ in flows)
 
 
-def test_real_turns_are_explained_as_they_were_recalled(operators: Path, tmp_path: Path) -> None:
+def test_explain_real_turns_matches_the_receipts(operators: Path, tmp_path: Path) -> None:
     arms = (*ARMS, *FLOWS)
     asked = ReplayRequest(
         str(operators), "lab", arms, embedder="hashing", scope="recorded", conversation=("two-desks",)
@@ -121,7 +119,7 @@ def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "none", "oracle"])
-def test_gold_that_is_born_later_did_not_exist_yet(desk: Any, arm: str) -> None:
+def test_explain_later_gold_did_not_exist_yet(desk: Any, arm: str) -> None:
     desk.say(
         "c", ("global", [("user", "pears", "pears are red"), ("user", "pears?"), ("user", "yes", "pears are green")])
     )
@@ -129,14 +127,14 @@ def test_gold_that_is_born_later_did_not_exist_yet(desk: Any, arm: str) -> None:
     assert told(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t3#0": "it did not exist yet"}
 
 
-def test_gold_born_by_the_very_turn_that_asks_did_not_exist_yet(desk: Any) -> None:
+def test_explain_gold_of_the_querying_turn_did_not_exist_yet(desk: Any) -> None:
     desk.say("c", ("global", [("user", "pears", "pears are red"), ("user", "pears?")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t1")
     assert told(desk, "c/s1/t1", "recency").explained.reasons == {"c/s1/t1#0": "it did not exist yet"}
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "recency", "oracle"])
-def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> None:
+def test_explain_gold_of_another_scope_names_both_scopes(desk: Any, arm: str) -> None:
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
     assert told(desk, "c/s2/t1", arm, scope="recorded").explained.reasons == {
@@ -145,7 +143,7 @@ def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> No
     assert told(desk, "c/s2/t1", arm, out="free", scope="none").explained.reasons == {}
 
 
-def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_all_places(desk: Any) -> None:
+def test_explain_gold_of_an_unsearched_tier_names_the_filling_tier(desk: Any) -> None:
     said = [*many(6, MUST), graded("pears exactly as asked", NICE), graded("pears in the hall", UNKNOWN)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears exactly as asked")]))
     desk.judge("c/s1/t1#6", "c/s1/t1#7", turn="c/s1/t2")
@@ -159,7 +157,7 @@ def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_al
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
-def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, arm: str) -> None:
+def test_explain_gold_below_the_candidates_gives_its_ranks(desk: Any, arm: str) -> None:
     said = [*many(20, NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#20", turn="c/s1/t2")
@@ -170,7 +168,7 @@ def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, 
     assert found.explained.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
-def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wildcards_took(desk: Any) -> None:
+def test_explain_gold_below_its_quota_gives_score_and_wildcards(desk: Any) -> None:
     said = [*many(8, NICE), graded("pears", NICE), *many(3, MUST)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
@@ -185,7 +183,7 @@ def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wi
     }
 
 
-def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: Any) -> None:
+def test_explain_gold_below_the_slots_of_tier_first_omits_wildcards(desk: Any) -> None:
     said = [*many(8, MUST), graded("pears", MUST)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
@@ -196,7 +194,7 @@ def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: An
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
-def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
+def test_explain_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
     assert told(desk, "c/s1/t2", arm).explained.reasons == {
@@ -206,7 +204,7 @@ def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
 @pytest.mark.parametrize("arm", ["vector", "hybrid"])
-def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, arm: str, label: str) -> None:
+def test_explain_gold_ranked_by_an_untiered_arm_gives_its_rank(desk: Any, arm: str, label: str) -> None:
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
@@ -215,9 +213,7 @@ def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, a
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
 @pytest.mark.parametrize(("arm", "depth"), [("vector", 7), ("hybrid", 7), ("bm25", 50), ("none", 50)])
-def test_gold_beyond_the_depth_of_an_untiered_arm_is_told_so_whatever_its_label(
-    desk: Any, arm: str, depth: int, label: str
-) -> None:
+def test_explain_gold_below_the_depth_ignores_labels(desk: Any, arm: str, depth: int, label: str) -> None:
     """These arms know no tiers: a label is no reason."""
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
@@ -227,7 +223,7 @@ def test_gold_beyond_the_depth_of_an_untiered_arm_is_told_so_whatever_its_label(
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
-def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm: str) -> None:
+def test_explain_disabled_tier_is_not_called_full(desk: Any, arm: str) -> None:
     config = desk.home / "config.json"
     config.write_text('{"autoRecall": {"includeUnknownFallback": false}}')
     desk.say("c", ("global", [("user", "note", graded("pears", UNKNOWN), graded("plums", NICE)), ("user", "pears")]))
@@ -239,7 +235,7 @@ def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm
     assert "unknown" in reason
 
 
-def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
+def test_explain_positions_are_ranks_within_the_tier(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     found = told(desk, "c/s1/t2", "tier_quota_v1")
@@ -270,20 +266,20 @@ def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
         ("", "no recall happened at ''; recall points are, for instance, empty/s1/t1, orchard/s1/t1"),
     ],
 )
-def test_an_unknown_turn_is_an_error_that_names_known_ones(orchard: Any, key: str, message: str) -> None:
+def test_explain_unknown_turn_names_known_ones(orchard: Any, key: str, message: str) -> None:
     run = orchard.run("recency").run
     with pytest.raises(UnusableInput, match=message):
         explain(run, key, "recency")
 
 
-def test_an_unknown_arm_is_an_error_that_names_the_known_ones(orchard: Any) -> None:
+def test_explain_unknown_arm_names_known_ones(orchard: Any) -> None:
     run = orchard.run("recency", "none").run
     with pytest.raises(UnusableInput, match="has no arm 'vector'; it has: recency, none"):
         explain(run, "orchard/s1/t1", "vector")
 
 
 @pytest.mark.parametrize("what", ["recording", "golden"])
-def test_what_has_changed_since_cannot_be_explained(orchard: Any, what: str) -> None:
+def test_explain_changed_inputs_are_refused(orchard: Any, what: str) -> None:
     run = orchard.run("recency").run
     explain(run, "orchard/s1/t2", "recency")
     path = {"recording": next(orchard.folder.iterdir()), "golden": orchard.golden}[what]
@@ -293,7 +289,7 @@ def test_what_has_changed_since_cannot_be_explained(orchard: Any, what: str) -> 
 
 
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
-def test_a_run_keeps_the_configuration_of_its_arms(orchard: Any, profile: str) -> None:
+def test_explain_uses_the_configuration_in_the_manifest(orchard: Any, profile: str) -> None:
     config, own = orchard.home / "config.json", orchard.home / "own.json"
     config.write_text('{"autoRecall": {"maxItems": 3}}')
     own.write_text('{"autoRecall": {"maxItems": 2}, "lab": {"arm": "engine"}}')
@@ -308,14 +304,14 @@ def test_a_run_keeps_the_configuration_of_its_arms(orchard: Any, profile: str) -
     assert [(one.items, one.receipt) for one in after.values()] == [(one.items, one.receipt) for one in before.values()]
 
 
-def test_a_recording_that_is_gone_cannot_be_explained(orchard: Any) -> None:
+def test_explain_missing_recording_is_refused(orchard: Any) -> None:
     run = orchard.run("recency").run
     orchard.folder.rename(orchard.home / "elsewhere")
     with pytest.raises(UnusableInput, match="recordings: no such file or folder"):
         explain(run, "orchard/s1/t2", "recency")
 
 
-def test_an_explanation_changes_nothing_in_the_run(orchard: Any, files_of: Any) -> None:
+def test_explain_does_not_change_the_run(orchard: Any, files_of: Any) -> None:
     run = orchard.run(*ARMS).run
     before = files_of(run.path)
     for arm in ARMS:
@@ -323,7 +319,7 @@ def test_an_explanation_changes_nothing_in_the_run(orchard: Any, files_of: Any) 
     assert files_of(run.path) == before
 
 
-def test_a_probe_from_outside_is_explained_whatever_its_id(desk: Any) -> None:
+def test_explain_probe_from_outside_accepts_any_id(desk: Any) -> None:
     desk.say("c", ("global", [("user", "pears", "pears are red")]))
     desk.judge("c/s1/t1#0", id="c/inside", conversation="c", query="pears")
     desk.judge("c/s1/t1#0", id="which-pears", conversation="c", query="pears")
@@ -333,7 +329,7 @@ def test_a_probe_from_outside_is_explained_whatever_its_id(desk: Any) -> None:
         assert (found.point.key, list(found.explained.reasons)) == (key, ["c/s1/t1#0"])
 
 
-def test_turns_are_found_where_one_conversation_is_named_like_the_start_of_another(desk: Any) -> None:
+def test_explain_conversation_named_as_a_prefix_of_another_is_found(desk: Any) -> None:
     for name in ("a", "a b"):
         desk.say(name, ("global", [("user", f"pears of {name}", "pears are red"), ("user", "pears?")]))
     run = desk.run("recency").run

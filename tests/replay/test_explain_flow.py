@@ -22,7 +22,7 @@ def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
     return explain(desk.run(arm, **changes).run, turn, arm)
 
 
-def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: Any) -> None:
+def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
     config = desk.home / "config.json"
     config.write_text('{"workingSet": {"enabled": true}}')
     said = [graded(f"jar {number} holds pears", MUST, category="decision") for number in range(5)]
@@ -64,7 +64,7 @@ def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: A
         ),
     ],
 )
-def test_what_a_stage_of_the_flow_did_to_gold_is_told(
+def test_explain_gold_names_the_stage_that_dropped_it(
     desk: Any, arm: str, asked: str, said: tuple[str, Any], config: dict[str, Any], reason: str
 ) -> None:
     path = desk.home / "config.json"
@@ -76,7 +76,7 @@ def test_what_a_stage_of_the_flow_did_to_gold_is_told(
     assert told(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
 
 
-def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
+def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
     said = [graded("we always pick pears in autumn", MUST, category="decision")]
     said.append(graded("We always pick pears in autumn!", NICE))
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
@@ -87,7 +87,7 @@ def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
     assert told(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
 
 
-def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
+def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
     """One place and two memories: what was injected twice gives way, whatever it says."""
     config = desk.home / "config.json"
     config.write_text('{"autoRecall": {"maxItems": 1}}')
@@ -108,7 +108,7 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
     ]
 
 
-def test_failing_lanes_are_told(desk: Any) -> None:
+def test_explain_failing_lanes_are_named(desk: Any) -> None:
     desk.say(
         "lane", ("shop", [("user", "how many pears", ("pears in crate one", {"importance_label": "unknown"}))] * 3)
     )

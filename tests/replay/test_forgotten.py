@@ -65,7 +65,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
+def test_replay_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
     safety_checks = SafetyChecks(RECORDING)
     seen: set[str] = set()
     for answer in answers(store, ARMS):
@@ -82,7 +82,7 @@ def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
 
-def test_stores_agree_on_what_is_left() -> None:
+def test_replay_forgotten_memory_stores_agree() -> None:
     exact, lance = (answers(store, ARMS) for store in STORES)
     for mine, theirs in zip(exact, lance, strict=True):
         assert mine.recall.items == theirs.recall.items, (mine.arm, mine.point.seq)
@@ -90,14 +90,14 @@ def test_stores_agree_on_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_forgotten_is_as_if_it_had_never_been_there(store: str) -> None:
+def test_replay_forgotten_memory_equals_one_never_stored(store: str) -> None:
     left = replace(RECORDING, memories=tuple(one for one in MEMORIES if one.visible_until is None))
     names = ("vector", "bm25", "hybrid")
     alone = [one.recall.items for one in answers(store, names, left) if one.point.seq == 6]
     assert [one.recall.items for one in answers(store, names) if one.point.seq == 6] == alone
 
 
-def test_promise_is_broken_by_a_forgotten_memory() -> None:
+def test_safety_checks_forgotten_memory_counts_as_future() -> None:
     (first, *_) = answers("exact", ("recency",))
     assert {"c/s#0", "c/s#1"} == set(keys_of(first))
     assert [SafetyChecks(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
@@ -117,7 +117,7 @@ def _recording(folder: Path) -> Path:
     return path
 
 
-def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
+def test_cached_candidates_leave_out_forgotten_memories(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     asked = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
     first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
@@ -131,7 +131,7 @@ def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
     assert not any(row["future"] for row in rows)
 
 
-def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
+def test_explain_forgotten_memory_is_named(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     golden = tmp_path / "gold.jsonl"
     golden.write_text(
@@ -145,7 +145,7 @@ def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_saturation_forgets(tmp_path: Path) -> None:
+def test_saturation_forgotten_memory_is_not_recalled(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     golden = tmp_path / "gold.jsonl"
     golden.write_text(
@@ -161,7 +161,7 @@ def test_saturation_forgets(tmp_path: Path) -> None:
     ("turn", "problem"),
     [("c/s/t9", "forgotten_after 'c/s/t9' is no turn of the recording"), ("c/s/t1", None), ("", "is no turn")],
 )
-def test_end_of_a_memory_is_checked(tmp_path: Path, turn: str, problem: str | None) -> None:
+def test_reader_end_of_memory_is_validated(tmp_path: Path, turn: str, problem: str | None) -> None:
     path = _recording(tmp_path / "in")
     path.write_text(path.read_text("utf-8").replace("c/s/t2", turn), "utf-8")
     if problem is None:
@@ -173,7 +173,7 @@ def test_end_of_a_memory_is_checked(tmp_path: Path, turn: str, problem: str | No
     assert str(caught.value).startswith(f"{path}:4: ")
 
 
-def test_end_before_the_birth_is_refused(tmp_path: Path) -> None:
+def test_reader_end_before_creation_is_refused(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     text = path.read_text("utf-8")
     late = '"text": "pears of t3", "importance_label": "must_remember"'
@@ -182,6 +182,6 @@ def test_end_before_the_birth_is_refused(tmp_path: Path) -> None:
         read_library(path, "lab")
 
 
-def test_probe_that_wants_a_forgotten_memory_is_a_known_memory() -> None:
+def test_golden_forgotten_memory_is_known() -> None:
     probe = Probe("c/s/5", "c", "c/s/5", None, (Judgement("c/s#1"),))
     assert probe_problems([RECORDING], [probe]) == []

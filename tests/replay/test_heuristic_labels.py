@@ -16,7 +16,7 @@ def recording() -> Recording:
     return Recording("c", (Turn("c/s/t", 0, "s", "user", "hello", 0),), memories)
 
 
-def test_a_memory_is_graded_as_a_note_of_its_text() -> None:
+def test_heuristic_labels_grade_text_as_a_note() -> None:
     assert list(Labels("heuristic-v1").of(recording(), []).values()) == [
         "must_remember",
         "nice_to_have",
@@ -25,14 +25,14 @@ def test_a_memory_is_graded_as_a_note_of_its_text() -> None:
     ]
 
 
-def test_the_choice_and_its_description() -> None:
+def test_choose_labels_heuristic_describes_itself() -> None:
     labels = choose_labels("heuristic-v1", [recording()], None, None, 0)
     assert labels.describe() == {"mode": "heuristic-v1"}
     with pytest.raises(UnusableInput, match="these are graded by heuristic-v1; add --labels sampled"):
         choose_labels("heuristic-v1", [recording()], 0.1, None, 0)
 
 
-def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
+def test_labels_note_heuristic_counts_ignored_memories() -> None:
     labels = Labels("heuristic-v1")
     assert labels_note(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
@@ -43,7 +43,7 @@ def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
     assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in told
 
 
-def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:
+def test_labels_note_requested_or_recorded_is_none() -> None:
     assert labels_note(Labels("sampled"), "sampled", []) is None
     assert labels_note(Labels("recorded"), None, []) is None
     assert labels_note(Labels("sampled"), None, []) == (

@@ -18,7 +18,7 @@ ANOTHER = (
 )
 
 
-def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
+def test_run_key_other_documents_differs(desk: Any, tmp_path: Path) -> None:
     desk.say("cited", ("shop", [("user", "how many pears are there", "pears in crate one")] * 3))
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Monday.\n", encoding="utf-8")
@@ -34,7 +34,7 @@ def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
         desk.run("engine", config=str(config))
 
 
-def test_under_tags_a_turn_is_at_home_in_the_scope_that_it_names(desk: Any) -> None:
+def test_replay_scope_tags_uses_the_scope_in_the_text(desk: Any) -> None:
     memory = ("pears in crate one", {"scope": "farm", "importance_label": "nice_to_have"})
     desk.say("tagged", ("shop", [("user", "[SCOPE: farm]\nhow many pears", memory)] * 3))
     outcome = desk.run("tier_quota_v1", scope="tags")

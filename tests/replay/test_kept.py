@@ -34,9 +34,7 @@ Read = Callable[[Path], dict[str, bytes]]
         "replay/loop.py",
     ],
 )
-def test_an_edit_anywhere_on_the_way_is_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
-) -> None:
+def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
     source = Path(str(lab.__file__)).parent
     for part in RECEIPT_SOURCES:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
@@ -50,7 +48,7 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
 
 
 @pytest.mark.process
-def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
+def test_code_key_covers_every_module_that_a_replay_loads() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
@@ -61,7 +59,7 @@ def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
     }
 
 
-def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
+def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
     asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
     fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run

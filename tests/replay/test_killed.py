@@ -25,7 +25,7 @@ COMMANDS = {"replay in two processes": (*REPLAY, "--jobs", "2"), "sweep": SWEEP}
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_killed_at_random_moments_it_loses_nothing(operators: Path, command: tuple[str, ...]) -> None:
+def test_replay_killed_at_random_times_loses_nothing(operators: Path, command: tuple[str, ...]) -> None:
     words = [str(operators) if word == "RECORDINGS" else word for word in command]
     ended = subprocess.run(
         [sys.executable, TRIAL, "--kills", KILLS, "--", LAB, *words], capture_output=True, text=True, check=False
@@ -34,7 +34,7 @@ def test_killed_at_random_moments_it_loses_nothing(operators: Path, command: tup
     assert ended.stdout.startswith(f"{KILLS} kills in ")
 
 
-def test_helpers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
     """Whoever is killed cannot tell its helpers; they would wait for work for ever."""
     program = (
         "import os, signal, sys\n"

@@ -61,7 +61,7 @@ def answers(store: str, arms: Sequence[Arm], *, scoping: str) -> list[Answered]:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
-def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str) -> None:
+def test_replay_memory_is_visible_from_its_first_turn(store: str, arm: str) -> None:
     """All of these arms return whatever there is: it says pears, it is gold, or it is simply there."""
     found = answers(store, arms_named(arm), scoping="open")
     assert len(found) == len(TURNS) + 1
@@ -77,7 +77,7 @@ def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str)
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: str) -> None:
+def test_replay_tiered_arms_reach_only_visible_graded_memories(store: str) -> None:
     for answer in answers(store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
         there = {one.key for one in MEMORIES if one.visible_from <= answer.point.seq and one.label != "ignore"}
         assert set(keys_of(answer)) <= there
@@ -85,7 +85,7 @@ def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: st
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(store: str) -> None:
+def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
     for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
         # A probe from outside has no scope of its own, so it reaches all.
         scope = answer.point.scope
@@ -105,7 +105,7 @@ def crossed(found: Sequence[Answered]) -> set[str | None]:
 
 
 @pytest.mark.parametrize("arm", EVERY_ARM)
-def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> None:
+def test_replay_scopes_are_crossed_only_if_not_enforced(arm: str) -> None:
     enforced = answers("exact", arms_named(arm), scoping="given")
     inside = [one for one in enforced if one.point.scope]
     assert {
@@ -117,20 +117,20 @@ def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> No
 
 
 @pytest.mark.parametrize("scoping", ["open", "given"])
-def test_both_stores_answer_alike(scoping: str) -> None:
+def test_replay_both_stores_give_equal_answers(scoping: str) -> None:
     exact, lance = (answers(store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb"))
     assert [(one.arm, one.point, keys_of(one), one.recall.context) for one in exact] == [
         (one.arm, one.point, keys_of(one), one.recall.context) for one in lance
     ]
 
 
-def test_visible_nice_counts_the_nice_ones_among_the_visible() -> None:
+def test_replay_visible_nice_counts_visible_nice_memories() -> None:
     for answer in answers("exact", arms_named("none"), scoping="open"):
         there = [one for one in MEMORIES if one.visible_from <= answer.point.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
-def test_an_arm_answers_the_same_alone_and_among_others() -> None:
+def test_replay_arm_alone_and_among_others_gives_equal_answers() -> None:
     together = answers("exact", arms_named(*EVERY_ARM), scoping="open")
     assert [one.arm for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
     reverse = answers("exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
@@ -141,7 +141,7 @@ def test_an_arm_answers_the_same_alone_and_among_others() -> None:
         assert [(one.point, one.recall.items, one.recall.receipt) for one in single] == alone
 
 
-def test_an_arm_with_a_past_starts_every_conversation_without_one() -> None:
+def test_replay_stateful_arm_starts_each_conversation_afresh() -> None:
     arms = arms_named("quota_repeat", "seed_full")
     first, again = (answers("exact", arms, scoping="open") for _ in range(2))
     receipts = [one.recall.receipt for one in first]
@@ -192,7 +192,7 @@ def watching(made: dict[Retrieval, Watched]) -> Any:
     return watch
 
 
-def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(
+def test_replay_arms_sharing_a_retrieval_search_once_per_turn(
     tmp_path: Path, made: dict[Retrieval, Watched], watching: Any
 ) -> None:
     config = tmp_path / "every-word.json"
@@ -213,9 +213,7 @@ def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(
     assert len({one.recall.timings["retrieve"] for one in found[::4]}) > 1
 
 
-def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
-    made: dict[Retrieval, Watched], watching: Any
-) -> None:
+def test_replay_ended_early_closes_every_retriever(made: dict[Retrieval, Watched], watching: Any) -> None:
     raising = FixedArm("raising", {turn.key: RuntimeError("no") for turn in TURNS})
     found = played(RECORDING, [*arms_named("recency"), raising], make=watching)
     assert [one.recall.status for one in found if one.arm == "raising"] == ["failed"] * len(TURNS)
@@ -229,7 +227,7 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
     assert [one.closed for one in made.values()] == [1]
 
 
-def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
+def test_replay_oracle_receives_grades() -> None:
     wanted = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
     probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
     happening = [one for one in recall_points(RECORDING, [probe], "all") if one.seq == 4]
@@ -237,7 +235,7 @@ def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
     assert [(item.id, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
 
 
-def test_gold_is_told_to_nobody_who_does_not_need_it() -> None:
+def test_replay_other_arms_receive_no_grades() -> None:
     heard: list[Any] = []
     played(RECORDING, [FixedArm()], [AFTER], on_recall=heard.append)
     (system,) = {id(one.system): one.system for one in heard}.values()
@@ -245,7 +243,7 @@ def test_gold_is_told_to_nobody_who_does_not_need_it() -> None:
     assert [dict(one.grades) for one in system.asked] == [{}] * len(system.asked)
 
 
-def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> None:
+def test_rows_are_ordered_by_creation_with_given_labels() -> None:
     rows = Rows().of(MEMORIES)
     assert [row.key for row in rows] == [memory.key for memory in MEMORIES]
     must = [replace(memory, label="must_remember") for memory in MEMORIES]
@@ -256,13 +254,13 @@ def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> N
     ]
 
 
-def test_a_rule_is_hard_if_it_was_recorded_so_or_is_tagged_so() -> None:
+def test_plan_hard_rule_is_recorded_or_tagged() -> None:
     tagged = replace(MEMORIES[2], text="[HARD] no pears")
     rows = Rows().of((replace(MEMORIES[0], hard_rule=True), MEMORIES[1], tagged, *MEMORIES[3:]))
     assert [row.key for row in rows if row.hard_rule] == ["c/s#0", "c/s#2"]
 
 
-def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
+def test_replay_skipped_turn_has_no_hard_rules(desk: Any) -> None:
     rule = ("Never write to the attic", {"hard_rule": True})
     desk.say("a", ("global", [("user", "the attic is full", rule), ("user", "ok"), ("user", "what of the attic")]))
     rows = desk.rows(desk.run("seed_full"))
@@ -272,7 +270,7 @@ def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
     ]
 
 
-def test_the_time_of_a_search_is_no_time_of_selection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_search_time_is_not_selection_time(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ExactView.search
 
     def slowly(self: ExactView, where: Filter, limit: int) -> Lanes:

@@ -85,7 +85,7 @@ def observed(seq: int) -> Call:
     return ("observe", f"c/s/{seq}")
 
 
-def test_every_turn_of_every_role_is_observed_after_its_recall_and_memories_come_before_it() -> None:
+def test_replay_calls_come_in_the_order_of_the_contract() -> None:
     diary = Diary()
     played(RECORDING, [diary], [AFTER], recall_turns="user")
     assert diary.calls == [
@@ -112,7 +112,7 @@ def test_every_turn_of_every_role_is_observed_after_its_recall_and_memories_come
     ]
 
 
-def test_a_probe_on_a_turn_that_recalls_nothing_is_asked_before_the_turn_is_observed() -> None:
+def test_replay_probe_on_a_turn_without_recall_precedes_observe() -> None:
     diary = Diary()
     probe = Probe("c/s/3", "c", "c/s/3", None, (Judgement("c/s#0"),))
     played(RECORDING, [diary], [probe], recall_turns="none")
@@ -120,13 +120,13 @@ def test_a_probe_on_a_turn_that_recalls_nothing_is_asked_before_the_turn_is_obse
     assert calls == [observed(0), observed(1), observed(2), ("recall", "c/s/3", True), *map(observed, (3, 4, 5))]
 
 
-def test_a_turn_that_recalls_and_is_judged_is_asked_once_and_is_no_probe() -> None:
+def test_replay_judged_recall_turn_is_queried_once_not_as_probe() -> None:
     diary = Diary()
     played(RECORDING, [diary], [Probe("c/s/2", "c", "c/s/2", None, (Judgement("c/s#0"),))], recall_turns="user")
     assert [one for one in diary.calls if one[0] == "recall"] == [("recall", f"c/s/{seq}", False) for seq in (0, 2, 5)]
 
 
-def test_who_captures_is_given_nothing_and_the_others_are_given_everything() -> None:
+def test_replay_captured_feeds_only_systems_that_do_not_write() -> None:
     ours, others = Diary("ours", captures=True), Diary("others")
     wrote: list[TurnWrites] = []
     found = played(
@@ -168,7 +168,7 @@ def test_who_captures_is_given_nothing_and_the_others_are_given_everything() -> 
 
 
 @pytest.mark.parametrize("source", ["given", "tools"])
-def test_under_another_source_nobody_captures(source: Any) -> None:
+def test_replay_other_sources_let_no_system_write(source: Any) -> None:
     ours = Diary("ours", captures=True)
     wrote: list[TurnWrites] = []
     played(RECORDING, [ours], [AFTER], source=source, on_writes=wrote.append)
@@ -177,7 +177,7 @@ def test_under_another_source_nobody_captures(source: Any) -> None:
     assert wrote == []
 
 
-def test_memories_are_given_at_their_turn_where_others_capture() -> None:
+def test_replay_captured_feeds_memories_at_their_turn() -> None:
     """At turns without a recall, too: a system may write at any."""
     others = Diary("others")
     played(RECORDING, [Diary(captures=True), others], recall_turns="none", source="captured")
@@ -185,7 +185,7 @@ def test_memories_are_given_at_their_turn_where_others_capture() -> None:
     assert calls[1:6] == [("remember", "c/s#0"), observed(0), ("remember", "c/s#1"), observed(1), ("remember", "c/s#2")]
 
 
-def test_a_system_is_closed_where_nobody_reads_on() -> None:
+def test_replay_ended_early_closes_systems() -> None:
     diary = Diary()
     answers = replay(play(RECORDING), [diary])
     next(answers)
@@ -193,7 +193,7 @@ def test_a_system_is_closed_where_nobody_reads_on() -> None:
     assert diary.calls[-1] == ("close",)
 
 
-def test_each_system_is_heard_with_what_it_was_asked_and_chose_from() -> None:
+def test_replay_on_recall_receives_query_and_candidates() -> None:
     heard: list[Any] = []
     played(RECORDING, [Diary(), *arms_named("hybrid", "recency")], on_recall=heard.append)
     assert [one.ask.turn for one in heard] == [turn.key for turn in TURNS for _ in range(3)]
@@ -208,9 +208,7 @@ SOME_SPANS = st.lists(st.tuples(st.integers(0, 8), st.none() | st.integers(0, 8)
 
 
 @given(SOME_SPANS, st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True).map(sorted))
-def test_births_and_ends_leave_what_is_visible_however_seldom_they_are_asked_for(
-    spans: list[tuple[int, int | None]], asked: list[int]
-) -> None:
+def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, int | None]], asked: list[int]) -> None:
     spans.sort(key=lambda one: one[0])
     memories = [replace(MEMORIES[0], key=str(at), visible_from=a, visible_until=b) for at, (a, b) in enumerate(spans)]
     until, there, ever = births(memories), set[str](), list[str]()

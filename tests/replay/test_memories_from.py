@@ -92,7 +92,7 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
+def test_read_stored_row_is_a_memory_with_its_id(write: Write) -> None:
     stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
     second, first = stored.memories
     assert first == Memory(uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown")
@@ -100,7 +100,7 @@ def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
     assert stored.notes == ()
 
 
-def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
+def test_replay_stored_memory_keeps_its_id(write: Write) -> None:
     placed = with_stored(library(5000), read_stored(write([row(1), row(2, id="note-7")])))
     (recording,) = placed.recordings
     rows = Rows().of(recording.memories)
@@ -109,19 +109,19 @@ def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
     assert [one.trust_tier for one in rows] == ["import", "import"]
 
 
-def test_a_memory_is_visible_at_a_turn_if_it_was_stored_no_later(write: Write) -> None:
+def test_with_stored_memory_is_visible_once_stored(write: Write) -> None:
     path = write([row(number, createdAt=at) for number, at in enumerate((0, 1000, 1001, 3000, 3001, 3002))])
     placed = with_stored(library(1000, 2000, 3000), read_stored(path))
     assert [memory.visible_from for memory in placed.recordings[0].memories] == [0, 0, 1, 2, 3, 4]
     assert placed.golden.notes == ("c: 1 of 6 memories were stored after its last turn, so no turn can recall them",)
 
 
-def test_a_time_is_floored_to_whole_milliseconds(write: Write) -> None:
+def test_read_stored_time_is_floored_to_milliseconds(write: Write) -> None:
     stored = read_stored(write([row(1, createdAt=-0.5), row(2, createdAt=7.9)]))
     assert [memory.created_at for memory in stored.memories] == [-1, 7]
 
 
-def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Write) -> None:
+def test_read_stored_missing_labels_are_unknown_and_counted(write: Write) -> None:
     given = ["must_remember", "Nice to have", "high", None, "", "odd"]
     path = write([row(number, importance_label=label) for number, label in enumerate(given)])
     stored = read_stored(path)
@@ -133,7 +133,7 @@ def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Wri
     )
 
 
-def test_rows_that_nobody_stored_stay_out_of_the_pool(write: Write) -> None:
+def test_read_stored_rows_of_the_engine_are_left_out(write: Write) -> None:
     path = write([row(1), row(2, id="__schema__"), row(3, id="working_set:shop"), row(4, text=" ")])
     stored = read_stored(path)
     assert [memory.key for memory in stored.memories] == [uuid(1)]
@@ -143,7 +143,7 @@ def test_rows_that_nobody_stored_stay_out_of_the_pool(write: Write) -> None:
     )
 
 
-def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
+def test_read_stored_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     rows = [row(1, hard_rule=True), row(2, text="[HARD] no deploys"), row(3, text="[ALWAYS_PIN] x"), row(4)]
     placed = with_stored(library(9000), read_stored(write(rows)))
     recording = placed.recordings[0]
@@ -151,7 +151,7 @@ def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     assert [one.hard_rule for one in made] == [True, True, True, False]
 
 
-def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -> None:
+def test_read_stored_table_and_export_are_equal(table: Write, write: Write) -> None:
     rows = [row(3), row(1, importance=None, importance_label=None), row(2), row(9)]
     folder = table(rows)
     before = contents(folder)
@@ -164,20 +164,20 @@ def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -
 
 
 @pytest.mark.parametrize("shape", [lambda rows: rows, lambda rows: {"items": rows}])
-def test_an_export_may_be_one_json_value(write: Write, shape: Callable[[list[Row]], Any]) -> None:
+def test_read_stored_json_export_is_read(write: Write, shape: Callable[[list[Row]], Any]) -> None:
     assert [memory.key for memory in read_stored(write(shape([row(2), row(1)]), "e.json")).memories] == [
         uuid(2),
         uuid(1),
     ]
 
 
-def test_the_recordings_own_memories_are_set_aside_with_a_note(write: Write) -> None:
+def test_with_stored_own_memories_are_ignored_with_a_note(write: Write) -> None:
     placed = with_stored(library(5000, own=2), read_stored(write([row(1)])))
     assert (placed.memories, [memory.key for memory in placed.recordings[0].memories]) == ("stored", [uuid(1)])
     assert placed.golden.notes == ("c: its own 2 memories are ignored",)
 
 
-def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> None:
+def test_with_stored_probe_of_a_missing_row_is_refused(write: Write) -> None:
     stored = read_stored(write([row(1)]))
     wants = Probe("c/s/5000", "c", "c/s/5000", None, (Judgement(uuid(1)),))
     assert with_stored(library(5000, probes=(wants,)), stored).golden.probes == (wants,)
@@ -205,7 +205,7 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
         ([], ": holds no memory with a text"),
     ],
 )
-def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
+def test_read_stored_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
     path = write(rows)
     with pytest.raises(UnusableInput) as caught:
         read_stored(path)
@@ -213,12 +213,12 @@ def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
 
 
 @pytest.mark.parametrize("value", [7, {"rows": []}, [7]])
-def test_another_json_value_is_refused(write: Write, value: Any) -> None:
+def test_read_stored_other_json_is_refused(write: Write, value: Any) -> None:
     with pytest.raises(UnusableInput, match=r"e\.json: (\[0\]: )?expected"):
         read_stored(write(value, "e.json"))
 
 
-def test_a_folder_without_such_a_table_is_refused(tmp_path: Path, table: Write) -> None:
+def test_read_stored_folder_without_table_is_refused(tmp_path: Path, table: Write) -> None:
     with pytest.raises(UnusableInput, match="nowhere: no such LanceDB folder or export file"):
         read_stored(tmp_path / "nowhere")
     with pytest.raises(UnusableInput, match="is not a LanceDB folder with a table 'memories'"):
@@ -229,25 +229,25 @@ def test_a_folder_without_such_a_table_is_refused(tmp_path: Path, table: Write) 
     assert sorted(path.name for path in folder.iterdir()) == ["others.lance"]
 
 
-def test_a_table_named_itself_tells_which_folder_to_give(table: Write) -> None:
+def test_read_stored_table_path_names_its_folder(table: Write) -> None:
     folder = table([row(1)])
     with pytest.raises(UnusableInput) as caught:
         read_stored(folder / "memories.lance")
     assert str(caught.value).endswith(f"; give the folder that contains it, {folder}")
 
 
-def test_a_table_without_a_column_that_a_memory_needs_is_refused(table: Write) -> None:
+def test_read_stored_table_without_required_column_is_refused(table: Write) -> None:
     with pytest.raises(UnusableInput, match="table 'memories' has no column text, createdAt"):
         read_stored(table([without(1, "text", "createdAt", "category")]))
 
 
-def test_a_broken_table_is_refused(tmp_path: Path) -> None:
+def test_read_stored_damaged_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memories.lance" / "data").mkdir(parents=True)
     with pytest.raises(UnusableInput, match=r"table 'memories' cannot be read \(\w+\): it is damaged, or"):
         read_stored(tmp_path)
 
 
-def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> None:
+def test_read_stored_missing_fields_get_defaults_with_notes(write: Write) -> None:
     kept = {"id": uuid(1), "text": "pears", "createdAt": 1}
     stored = read_stored(write([kept]))
     (memory,) = stored.memories
@@ -255,7 +255,7 @@ def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> N
     assert any("rows without a scope: 1" in note for note in stored.notes)
 
 
-def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
+def test_read_stored_keeps_row_order(table: Write) -> None:
     rows = [row(3), row(1), row(4, createdAt=0), row(2)]
     stored = read_stored(table(rows))
     assert [memory.key for memory in stored.memories] == [uuid(3), uuid(1), uuid(4), uuid(2)]
@@ -266,13 +266,13 @@ def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
     assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
-def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:
+def test_run_key_other_row_order_differs(write: Write) -> None:
     rows = [row(1), row(2)]
     one, other = (read_stored(write(some, name)) for some, name in ((rows, "a.jsonl"), (rows[::-1], "b.jsonl")))
     assert with_stored(library(1), one).stored != with_stored(library(1), other).stored
 
 
-def test_a_table_of_memory_lancedb_is_read_with_defaults_and_notes(table: Write) -> None:
+def test_read_stored_memory_lancedb_gets_defaults_with_notes(table: Write) -> None:
     names = ("importance_label", "scope", "trust_tier")
     folder = table([without(1, *names), without(2, *names) | {"importance": 0.7, "category": "entity"}])
     stored = read_stored(folder)
@@ -293,7 +293,7 @@ def test_a_table_of_memory_lancedb_is_read_with_defaults_and_notes(table: Write)
     )
 
 
-def test_rows_with_a_zero_vector_are_counted(table: Write) -> None:
+def test_read_stored_zero_vectors_are_counted(table: Write) -> None:
     folder = table([row(1), row(2, vector=[0.0] * 8), row(3, vector=[0.0] * 7 + [0.1])])
     stored = read_stored(folder)
     assert [memory.embedded for memory in stored.memories] == [True, False, True]
@@ -304,7 +304,7 @@ def test_rows_with_a_zero_vector_are_counted(table: Write) -> None:
     assert note.endswith(": 1")
 
 
-def test_a_store_that_openclaw_wrote_is_read(shared: Callable[..., Path]) -> None:
+def test_read_stored_openclaw_store_is_read(shared: Callable[..., Path]) -> None:
     plain = read_stored(shared("live", "lancedb", "memory-lancedb-2026.3.13"))
     assert [(one.label, one.category, one.embedded) for one in plain.memories] == [
         ("must_remember", "preference", True),

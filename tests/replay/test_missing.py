@@ -15,7 +15,7 @@ from tests.playing import arms_named
 from tests.replay.conftest import Desk
 
 
-def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_refused(desk: Desk) -> None:
+def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> None:
     desk.say("talk", ("global", [("user", "the port is 8080", "port 8080"), ("user", "which port is it?")]))
     desk.judge("talk/s1/t1#0", turn="talk/s1/t2")
     live, own = desk.home / "live.json", desk.home / "own.json"
@@ -31,7 +31,7 @@ def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_ref
         desk.run(f"mine={own}")
 
 
-def test_arms_that_bring_it_are_named_in_one_sentence() -> None:
+def test_missing_notes_name_settings_and_arms_in_one_sentence() -> None:
     def notes(**configs: Any) -> tuple[str, ...]:
         infos = [arms_named("seed_full", name=name, config=config)[0].describe() for name, config in configs.items()]
         return missing_notes(infos)

@@ -62,12 +62,12 @@ def garden(desk: Any) -> Any:
         ({"config": "nowhere.json"}, "nowhere.json: no such file"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(garden: Any, changes: dict[str, Any], message: str) -> None:
+def test_make_plan_bad_arguments_are_named(garden: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnusableInput, match=message):
         make_plan(garden.request(**changes))
 
 
-def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> None:
+def test_make_plan_defaults_follow_format_and_recording(garden: Any) -> None:
     plan = make_plan(garden.request())
     assert (plan.recall_turns, plan.labels, plan.library.memories) == ("user", Labels("recorded"), "recorded")
     assert [one.conversation for one in plan.recordings] == ["garden", "kitchen"]
@@ -86,13 +86,13 @@ def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> No
         ({"conversation": ("kitchen", "garden"), "limit": 1}, ["garden"]),
     ],
 )
-def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
+def test_make_plan_conversations_are_ordered_by_id(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
     plan = make_plan(garden.request(**changes))
     assert [one.conversation for one in plan.recordings] == names
     assert plan.comparable()["conversations"] == names
 
 
-def test_arguments_survive_the_json_of_a_manifest() -> None:
+def test_replay_request_of_manifest_is_equal() -> None:
     asked = ReplayRequest(
         "p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2
     )
@@ -124,7 +124,7 @@ def test_arguments_survive_the_json_of_a_manifest() -> None:
         ({"golden": None}, {"golden"}, False),
     ],
 )
-def test_what_decides_the_receipts_is_resolved(
+def test_run_key_every_argument_that_matters_differs(
     garden: Any, changes: dict[str, Any], where: set[str], comparable: bool
 ) -> None:
     plain, changed = make_plan(garden.request()), make_plan(garden.request(**changes))
@@ -146,16 +146,16 @@ def test_what_decides_the_receipts_is_resolved(
         {"limit": 2},
     ],
 )
-def test_naming_a_default_or_what_has_no_effect_is_the_same_run(garden: Any, changes: dict[str, Any]) -> None:
+def test_run_key_explicit_defaults_are_equal(garden: Any, changes: dict[str, Any]) -> None:
     assert make_plan(garden.request(**changes)).run_key() == make_plan(garden.request()).run_key()
 
 
-def test_the_seed_decides_drawn_labels_and_rules_and_the_random_arm(garden: Any) -> None:
+def test_run_key_seed_matters_only_where_it_is_used(garden: Any) -> None:
     for asked in (garden.request(labels="sampled"), garden.request("random"), garden.request(hard_rules=1)):
         assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
 
 
-def test_a_configuration_file_decides_by_what_it_says_and_not_by_its_name(garden: Any) -> None:
+def test_run_key_configuration_counts_not_its_file_name(garden: Any) -> None:
     one, same, other = (garden.home / name for name in ("one.json", "same.json", "other.json"))
     one.write_text('{"autoRecall": {"quotas": {"mustMax": 1}}}')
     same.write_text('{ "autoRecall": {"quotas": {"mustMax": 1}} }')
@@ -166,7 +166,7 @@ def test_a_configuration_file_decides_by_what_it_says_and_not_by_its_name(garden
     assert keys[2] == make_plan(garden.request("tier_quota_v1")).run_key()
 
 
-def test_a_changed_recording_or_golden_set_is_another_run(garden: Any) -> None:
+def test_comparable_changed_recording_or_gold_differs(garden: Any) -> None:
     before = make_plan(garden.request()).comparable()
     garden.judge(turn="garden/s1/t1")
     judged = make_plan(garden.request()).comparable()
@@ -194,7 +194,7 @@ def shelved(garden: Any) -> Callable[..., Path]:
     return put
 
 
-def test_the_golden_set_beside_a_folder_of_recordings_is_found(garden: Any, shelved: Callable[..., Path]) -> None:
+def test_make_plan_golden_set_beside_the_folder_is_used(garden: Any, shelved: Callable[..., Path]) -> None:
     folder = shelved("garden.jsonl", "garden").parent
     shelved("kitchen.jsonl", "kitchen")
     plan = make_plan(replace(garden.request(), path=str(folder), golden=None))
@@ -203,9 +203,7 @@ def test_the_golden_set_beside_a_folder_of_recordings_is_found(garden: Any, shel
 
 
 @pytest.mark.parametrize("file", ["kitchen.jsonl", "02-kitchen.jsonl"])
-def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
-    garden: Any, shelved: Callable[..., Path], file: str
-) -> None:
+def test_make_plan_single_file_uses_only_its_probes(garden: Any, shelved: Callable[..., Path], file: str) -> None:
     """Whatever the file is called: the conversation is named inside."""
     shelved("garden.jsonl", "garden")
     path = shelved(file, "kitchen")
@@ -214,13 +212,13 @@ def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
     assert [probe.id for probe in plan.library.golden.probes] == ["kitchen/s1/t2"]
 
 
-def test_a_golden_set_that_was_named_must_fit_what_was_named(garden: Any) -> None:
+def test_make_plan_given_golden_set_must_match(garden: Any) -> None:
     path = next(path for path in garden.folder.iterdir() if '"garden"' in path.read_text())
     with pytest.raises(UnusableInput, match="names conversation 'kitchen', which no recording has"):
         make_plan(garden.request(path=str(path)))
 
 
-def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path) -> None:
+def test_make_plan_shipped_set_has_labels_and_probes(operators: Path) -> None:
     plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
     assert plan.labels == Labels("recorded")
     assert all(plan.probes(one) for one in plan.recordings)
@@ -228,7 +226,7 @@ def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path
     assert single.library.golden.probes == plan.probes(plan.recordings[-1])
 
 
-def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> None:
+def test_plan_hard_rules_are_sampled_among_must_memories(desk: Any) -> None:
     must = {"importance_label": "must_remember"}
     said = [(f"rule {number}", must if number < 6 else {}) for number in range(9)]
     desk.say("c", ("global", [("user", "note this", *said)]))
@@ -241,7 +239,7 @@ def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> No
     assert len(drawn) > 1
 
 
-def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
+def test_plan_of_random_arm_keeps_its_seed(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
     (kept,) = run.manifest.resolved.arms

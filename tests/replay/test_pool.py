@@ -27,7 +27,7 @@ def pool(asked: ReplayRequest) -> Pool:
     return make_pool(asked, 6, Chosen(number=8))
 
 
-def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: ReplayRequest, tmp_path: Path) -> None:
+def test_make_pool_holds_what_a_replay_returns(pool: Pool, asked: ReplayRequest, tmp_path: Path) -> None:
     run = run_replay(asked, tmp_path / "run").run
     rows = read_table(run.receipts("harbor-release"), ("arm", "turn", "item_key")).to_pylist()
     for turn in pool.turns:
@@ -41,21 +41,21 @@ def test_a_pool_holds_what_a_replay_returns(pool: Pool, asked: ReplayRequest, tm
         assert {arm for arms in expected.values() for arm in arms} <= set(ARMS)
 
 
-def test_the_same_command_gives_the_same_bytes_and_no_text(pool: Pool, asked: ReplayRequest) -> None:
+def test_make_pool_repeated_gives_equal_bytes_without_texts(pool: Pool, asked: ReplayRequest) -> None:
     assert make_pool(asked, 6, Chosen(number=8)).as_bytes() == pool.as_bytes()
     found = material(pool)["harbor-release"]
     data = pool.as_bytes().decode()
     assert not [memory for memory in found.memories if memory.text in data]
 
 
-def test_the_order_says_nothing_of_the_ranks(pool: Pool) -> None:
+def test_make_pool_order_is_independent_of_ranks(pool: Pool) -> None:
     firsts = [turn.items[0].arms.get("hybrid") for turn in pool.turns]
     assert firsts != [1] * len(firsts)
     again = [tuple(sorted(turn.items, key=lambda item: min(item.arms.values()))) for turn in pool.turns]
     assert [turn.items for turn in pool.turns] != again
 
 
-def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
+def test_make_pool_each_turn_has_its_own_order(pool: Pool) -> None:
     """What two turns pool alike stands otherwise in each, so that no memory is always judged first."""
     orders = [[item.memory for item in turn.items] for turn in pool.turns]
     turned = 0
@@ -65,7 +65,7 @@ def test_every_turn_has_an_order_of_its_own(pool: Pool) -> None:
     assert turned > 0
 
 
-def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smaller(operators: Path) -> None:
+def test_make_pool_smaller_sample_is_a_subset_over_all_conversations(operators: Path) -> None:
     both = ReplayRequest(
         str(operators), "lab", ("recency",), embedder="hashing", conversation=("harbor-release", "two-desks")
     )
@@ -76,14 +76,14 @@ def test_turns_are_drawn_from_all_conversations_and_a_larger_draw_holds_a_smalle
     assert {turn.turn for turn in make_pool(replace(both, seed=1), 3, Chosen(number=4)).turns} != set(names)
 
 
-def test_no_arm_is_pooled_deeper_than_asked(asked: ReplayRequest) -> None:
+def test_make_pool_depth_limits_every_arm(asked: ReplayRequest) -> None:
     shallow = make_pool(replace(asked, arms=("tier_first_v1", "recency")), 2, Chosen(number=3))
     for turn in shallow.turns:
         for arm in ("tier_first_v1", "recency"):
             assert sorted(item.arms[arm] for item in turn.items if arm in item.arms) == [1, 2]
 
 
-def test_turns_by_name_and_every_so_many(asked: ReplayRequest) -> None:
+def test_make_pool_turns_by_key_and_by_interval(asked: ReplayRequest) -> None:
     alone = replace(asked, arms=("recency",))
     every = make_pool(alone, 3, Chosen(every=10))
     named = make_pool(alone, 3, Chosen(keys=(every.turns[1].turn,)))
@@ -105,12 +105,12 @@ def test_turns_by_name_and_every_so_many(asked: ReplayRequest) -> None:
         (Chosen(every=2, number=2), "choose turns with one of"),
     ],
 )
-def test_turns_that_cannot_be_pooled(asked: ReplayRequest, chosen: Chosen, why: str) -> None:
+def test_make_pool_bad_turns_are_refused(asked: ReplayRequest, chosen: Chosen, why: str) -> None:
     with pytest.raises(UnusableInput, match=why):
         make_pool(asked, 6, chosen)
 
 
-def test_arms_and_depths_that_cannot_be_pooled(asked: ReplayRequest) -> None:
+def test_make_pool_bad_arms_and_depths_are_refused(asked: ReplayRequest) -> None:
     with pytest.raises(UnusableInput, match="before there is one"):
         make_pool(replace(asked, arms=("oracle",)), 6, Chosen())
     with pytest.raises(UnusableInput, match="depth 0"):
@@ -119,7 +119,7 @@ def test_arms_and_depths_that_cannot_be_pooled(asked: ReplayRequest) -> None:
         make_pool(asked, 499, Chosen())
 
 
-def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
+def test_make_pool_transcript_with_a_store(tmp_path: Path) -> None:
     entries = [{"type": "session", "version": 3, "id": "mine", "timestamp": "2026-03-01T09:00:00Z"}]
     for at in range(4):
         message = {"role": "assistant" if at % 2 else "user", "content": f"What about port {at}?"}
@@ -149,7 +149,7 @@ def test_a_transcript_is_pooled_against_a_store(tmp_path: Path) -> None:
         material(pool)
 
 
-def test_what_recall_passes_over_is_pooled_only_by_name(tmp_path: Path) -> None:
+def test_make_pool_trivial_turns_only_by_key(tmp_path: Path) -> None:
     said = ["The dog is walked twice.", "thanks!", "/clear", "When is the dog walked?", "hi", "And the cat?"]
     lines: list[dict[str, object]] = [
         {"kind": "recording", "schema": "lab.recording.v1", "conversation": "pets"},

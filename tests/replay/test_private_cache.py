@@ -32,7 +32,7 @@ def _rights(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_cache_of_a_replay_is_for_its_owner_alone(desk: Any) -> None:
+def test_cache_of_replay_is_private_to_its_owner(desk: Any) -> None:
     (desk.home / "docs").mkdir()
     (desk.home / "docs" / "crates.md").write_text("# Crates\n\nPlums are kept in crate 4.\n", encoding="utf-8")
     lane = {"enabled": True, "scopeMappingStrategy": "none", "sourceRoots": [str(desk.home / "docs")]}
@@ -49,7 +49,7 @@ def test_cache_of_a_replay_is_for_its_owner_alone(desk: Any) -> None:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_files_beside_the_documents_index_have_its_rights(desk: Any) -> None:
+def test_documents_index_side_files_are_private(desk: Any) -> None:
     from lab.systems.openclaw.docs.database import open_database
 
     place = desk.home / "index"
@@ -65,7 +65,7 @@ def test_files_beside_the_documents_index_have_its_rights(desk: Any) -> None:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_folder_that_an_older_version_left_open_is_closed_when_it_is_used(desk: Any) -> None:
+def test_cache_folder_with_open_rights_is_made_private(desk: Any) -> None:
     Tokens(TextSettings()).prepare(["crate 4 holds plums"])
     (folder,) = (desk.home / "cache" / "tokens").iterdir()
     folder.chmod(0o755)

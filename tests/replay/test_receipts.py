@@ -79,7 +79,7 @@ def decoded(path: Path) -> str:
     )
 
 
-def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     write_table(receipts_table(answered, plan.recordings[0], {}), tmp_path / "r.parquet")
     rows = read_table(tmp_path / "r.parquet").to_pylist()
     assert len(rows) == len(answered) == 14 * len(ARMS)
@@ -119,13 +119,13 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
-def test_the_columns_are_those_that_are_documented(plan: Plan, answered: list[Answered]) -> None:
+def test_receipts_table_has_the_documented_columns(plan: Plan, answered: list[Answered]) -> None:
     table = receipts_table(answered, plan.recordings[0], {})
     assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt", *BLOCK]
     assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"4"}
 
 
-def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+def test_receipts_table_without_items_has_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     whole = receipts_table(answered, plan.recordings[0], {}).schema
     for some in ([one for one in answered if one.arm == "none"], []):
         table = receipts_table(some, plan.recordings[0], {})
@@ -135,7 +135,7 @@ def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: li
         assert [row["item_key"] for row in table.to_pylist()] == [[]] * len(some)
 
 
-def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
+def test_latency_table_holds_the_timings(answered: list[Answered]) -> None:
     table = latency_table(answered)
     assert table.column_names == ["arm", "turn", "stage", "ns", "cold"]
     rows = table.to_pylist()
@@ -150,9 +150,7 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     assert latency_table([]).schema == table.schema
 
 
-def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(
-    plan: Plan, answered: list[Answered], tmp_path: Path
-) -> None:
+def test_receipts_table_bytes_do_not_depend_on_timings(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     for number, answers in enumerate((answered, answered)):
         write_table(receipts_table(answers, plan.recordings[0], {}), tmp_path / f"{number}.parquet")
         for one in answered:
@@ -166,7 +164,7 @@ def said_in(recording: Recording) -> set[str]:
     }
 
 
-def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_path: Path) -> None:
+def test_receipts_and_gold_hold_no_text(operators: Path, tmp_path: Path) -> None:
     asked = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
     run = run_replay(asked, tmp_path / "run").run
     gold = (run.path / "golden.jsonl").read_text()
@@ -182,7 +180,7 @@ def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_pa
 
 
 @pytest.mark.parametrize("keep", [0, 3, 200, -1])
-def test_a_damaged_file_cannot_be_measured_and_is_named(tmp_path: Path, keep: int) -> None:
+def test_read_table_damaged_file_is_named(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "r.parquet"
     write_table(pa.table({"arm": ["x"] * 100}), path)
     path.write_bytes(path.read_bytes()[:keep])
@@ -190,6 +188,6 @@ def test_a_damaged_file_cannot_be_measured_and_is_named(tmp_path: Path, keep: in
         read_table(path)
 
 
-def test_a_missing_file_cannot_be_measured(tmp_path: Path) -> None:
+def test_read_table_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match=r"gone\.parquet"):
         read_table(tmp_path / "gone.parquet")

@@ -47,9 +47,7 @@ def by_turn(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("labels", [{"labels": "recorded"}, {"labels": "sampled", "must_share": 0.4}])
-def test_drawn_hard_rules_are_must_memories_and_nested_as_their_number_grows(
-    operators: Path, labels: dict[str, Any]
-) -> None:
+def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: dict[str, Any]) -> None:
     asked = ReplayRequest(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
     plans = [make_plan(replace(asked, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
     other = make_plan(replace(asked, hard_rules=5, arms=("seed_full", "recency")))
@@ -64,7 +62,7 @@ def test_drawn_hard_rules_are_must_memories_and_nested_as_their_number_grows(
     assert rules(make_plan(replace(asked, hard_rules=5, seed=1))) != rules(plans[3])
 
 
-def test_rules_of_the_recording_stay_whatever_is_drawn(pantry: Any) -> None:
+def test_hard_rules_recorded_ones_are_kept(pantry: Any) -> None:
     own = {"pantry/s1/t1#1"}
     assert rules(make_plan(pantry.request())) == own
     drawn = rules(make_plan(pantry.request(hard_rules=2)))
@@ -72,7 +70,7 @@ def test_rules_of_the_recording_stay_whatever_is_drawn(pantry: Any) -> None:
     assert own < drawn
 
 
-def test_hard_rules_are_counted_alike_for_every_arm_and_kept_by_those_that_know_them(pantry: Any) -> None:
+def test_hard_rules_counts_are_equal_for_all_arms(pantry: Any) -> None:
     arms = ("tier_quota_v1", "quota_flow", "seed_full", "none", "recency")
     rows = pantry.rows(pantry.run(*arms, hard_rules=2))
     hard = rules(make_plan(pantry.request(hard_rules=2)))
@@ -89,7 +87,7 @@ def test_hard_rules_are_counted_alike_for_every_arm_and_kept_by_those_that_know_
     assert kept >= {("seed_full", 3), ("none", 0)}
 
 
-def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -> None:
+def test_categories_are_recorded_or_detected(desk: Any) -> None:
     said = [
         ("we decided to use jars", {}),
         ("remember to wash the jars", {"category": "preference"}),
@@ -127,7 +125,7 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
         ("[SCOPE: shop floor] how many pears are there", "global", "inferred"),
     ],
 )
-def test_a_tag_decides_the_scope_whatever_the_session_says(desk: Any, text: str, scope: str, mode: str) -> None:
+def test_scope_tag_overrides_the_session(desk: Any, text: str, scope: str, mode: str) -> None:
     said = [(f"pears of {one} {number}", {"scope": one}) for one in ("shop", "farm", "global") for number in range(2)]
     desk.say("c", ("farm", [("user", "note this", *said), ("user", text)]))
     outcome = desk.run(*ARMS, scope="tags")
@@ -144,7 +142,7 @@ def test_a_tag_decides_the_scope_whatever_the_session_says(desk: Any, text: str,
 
 
 @pytest.mark.parametrize("fault", KNOWN)
-def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: str) -> None:
+def test_fault_at_a_turn_affects_only_that_turn(pantry: Any, fault: str) -> None:
     plain = pantry.rows(pantry.run(*ARMS, out="plain"))
     outcome = pantry.run(*ARMS, faults=(f"{fault}={ASKED}",))
     faulty = pantry.rows(outcome)
@@ -165,7 +163,7 @@ def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: st
         assert as_listed(explain(outcome.run, ASKED, arm).recall) == listed_in(row)
 
 
-def test_a_slow_store_shows_in_timings_alone(pantry: Any) -> None:
+def test_fault_slow_store_changes_only_timings(pantry: Any) -> None:
     plain, slow = (pantry.run(*ARMS, out=name, faults=faults) for name, faults in (("a", ()), ("b", ("slow_store",))))
     assert pantry.rows(plain) == pantry.rows(slow)
     spent = [row["ns"] for row in read_table(slow.run.latency("pantry")).to_pylist() if row["stage"] == "search"]
@@ -173,7 +171,7 @@ def test_a_slow_store_shows_in_timings_alone(pantry: Any) -> None:
     assert max(spent_plain) < SLOW_NS <= max(spent)
 
 
-def test_a_share_of_turns_is_drawn_by_hash_and_nested() -> None:
+def test_fault_share_is_sampled_by_hash_and_nested() -> None:
     keys = [f"c/s/t{number}" for number in range(400)]
     happens = {
         share: {key for key in keys if FaultPlan((f"fts_error={share}",)).at(key)} for share in (0.05, 0.2, 0.6, 1)
@@ -185,7 +183,7 @@ def test_a_share_of_turns_is_drawn_by_hash_and_nested() -> None:
     assert happens[0.2] != {key for key in keys if FaultPlan(("vector_error=0.2",)).at(key)}
 
 
-def test_faults_come_together() -> None:
+def test_faults_can_be_combined() -> None:
     plan = FaultPlan(("fts_error", "slow_store=c/s/t1", "embedder_down=c/s/t2", "embedder_down=0.000001"))
     assert plan.at("c/s/t1") == {"fts_error", "slow_store"}
     assert plan.at("c/s/t2") == {"fts_error", "embedder_down"}

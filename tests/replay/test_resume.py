@@ -88,7 +88,7 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 
 
 @pytest.mark.parametrize("point", MOMENTS)
-def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
+def test_replay_killed_anywhere_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
     # A busy machine may come to the end before it is looked at.
@@ -116,9 +116,7 @@ def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
     )
 
 
-def test_a_scoring_that_is_killed_is_done_again(
-    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files
-) -> None:
+def test_score_killed_is_repeated(operators: Path, unbroken: Path, tmp_path: Path, files_of: Files) -> None:
     out = tmp_path / "run"
     assert run_here(*replay_words(operators, out)).returncode == 0
     ended = 0
@@ -134,7 +132,7 @@ def test_a_scoring_that_is_killed_is_done_again(
     assert results(files_of(out)) == results(files_of(unbroken))
 
 
-def test_another_set_of_hashes_and_an_empty_cache_give_the_same_bytes(desk: Any, files_of: Files) -> None:
+def test_replay_other_hash_seed_and_empty_cache_give_equal_bytes(desk: Any, files_of: Files) -> None:
     """Sets and dictionaries of strings are walked in an order that PYTHONHASHSEED decides, if anyone walks them."""
     talk(desk, 3, turns=10)
     runs = []
@@ -151,7 +149,7 @@ def test_another_set_of_hashes_and_an_empty_cache_give_the_same_bytes(desk: Any,
 
 
 @pytest.mark.parametrize("store", ["exact", "lancedb"])
-def test_two_processes_give_the_bytes_of_one(desk: Any, files_of: Files, store: str) -> None:
+def test_replay_two_processes_give_equal_bytes(desk: Any, files_of: Files, store: str) -> None:
     talk(desk, 3, turns=6)
     one = desk.run("vector", "hybrid", "oracle", out="one", jobs=1, store=store)
     two = desk.run("vector", "hybrid", "oracle", out="two", jobs=2, store=store)
@@ -182,7 +180,7 @@ def broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("broken_store")
-def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
+def test_replay_failing_conversation_is_listed_others_are_done(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(desk, 3)
@@ -209,7 +207,7 @@ def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
     assert results(files_of(mended.run.path)) == results(files_of(whole.run.path))
 
 
-def test_the_words_of_a_fault_that_nobody_foresaw_are_written_nowhere(
+def test_replay_unexpected_exception_message_is_not_written(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may hold a text of the recording; where it broke says more anyway."""
@@ -228,7 +226,7 @@ def test_the_words_of_a_fault_that_nobody_foresaw_are_written_nowhere(
 
 
 @pytest.mark.usefixtures("broken_store")
-def test_the_command_ends_with_4_where_a_conversation_failed(
+def test_replay_failing_conversation_exits_with_4(
     desk: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lab.cli.main import main
@@ -246,9 +244,7 @@ def test_the_command_ends_with_4_where_a_conversation_failed(
     assert "Traceback" not in said.err
 
 
-def test_the_command_ends_with_4_where_receipts_cannot_be_written_and_finishes_once_they_can(
-    desk: Any, files_of: Files
-) -> None:
+def test_replay_unwritable_receipts_exit_with_4_and_can_resume(desk: Any, files_of: Files) -> None:
     talk(desk, 2)
     out = desk.home / "run"
     (desk.home / "whole").mkdir()
@@ -269,7 +265,7 @@ def test_the_command_ends_with_4_where_receipts_cannot_be_written_and_finishes_o
     assert results(files_of(out)) == results(files_of(desk.home / "whole"))
 
 
-def test_a_worker_that_dies_fails_its_conversations_and_the_run_can_be_finished(desk: Any, files_of: Files) -> None:
+def test_replay_killed_worker_fails_its_conversations_and_can_resume(desk: Any, files_of: Files) -> None:
     """As when the machine runs out of memory: the system kills one process and says nothing."""
     talk(desk, 8, turns=6)
     killed: list[int] = []

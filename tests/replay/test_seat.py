@@ -110,7 +110,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("close", []),
     ],
 )
-def test_what_raises_fails_that_recall_or_all_that_follow_and_no_other_arm(stage: str, failed: list[int]) -> None:
+def test_seat_exception_fails_its_arm_only(stage: str, failed: list[int]) -> None:
     found = played(RECORDING, [RaisingArm(stage), *arms_named("recency")], [AFTER])
     mine = [one for one in found if one.arm == "raising"]
     assert [at for at, one in enumerate(mine) if one.failure] == failed
@@ -141,17 +141,17 @@ class AskingTheLab(RaisingArm):
 
 
 @pytest.mark.parametrize("stage", ["open", "remember", "observe", "forget", "recall", "close"])
-def test_an_error_of_the_lab_goes_through(stage: str) -> None:
+def test_seat_lab_error_is_raised_again(stage: str) -> None:
     with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
         played(RECORDING, [AskingTheLab(stage)], [AFTER])
 
 
-def test_an_error_of_the_lab_that_a_system_raises_is_its_own() -> None:
+def test_seat_lab_error_raised_by_a_system_is_a_failure() -> None:
     found = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
     assert [one.failure.kind for one in found if one.failure] == ["CannotMeasure"]
 
 
-def test_an_interrupt_is_no_fault_of_a_system() -> None:
+def test_seat_keyboard_interrupt_is_raised_again() -> None:
     class Stopped(RaisingArm):
         def open(self, kit: Kit) -> MemorySystem:
             raise KeyboardInterrupt
@@ -182,14 +182,14 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
         (1, {"items": []}, "no_recall"),
     ],
 )
-def test_what_cannot_be_fails_the_recall_that_says_it_and_no_other(at: int, answer: Any, kind: str) -> None:
+def test_seat_breach_of_contract_fails_only_that_recall(at: int, answer: Any, kind: str) -> None:
     found = broken(answer, at=at, cutoff=2)
     assert failures(found) == [f"{kind} in recall" if turn == at else None for turn in range(5)]
     assert [one.recall.status for one in found] == ["failed" if turn == at else "ok" for turn in range(5)]
     assert place_of(found[at].failure) == ""
 
 
-def test_what_is_there_may_be_said_from_its_birth_to_its_end() -> None:
+def test_seat_visible_memory_may_be_returned() -> None:
     said = {f"c/s/{at}": saying(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))}
     found = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
     assert failures(found) == [None] * 5
@@ -206,7 +206,7 @@ class Promising(FixedArm):
         return replace(super().describe(), at_most=None)
 
 
-def test_an_arm_that_promises_no_number_may_inject_any() -> None:
+def test_seat_arm_without_item_limit_may_inject_any_number() -> None:
     arm = Promising("raising", {"c/s/1": saying(item("c/s#0"), item("c/s#1"))}, cutoff=1)
     assert failures(played(RECORDING, [arm])) == [None] * 4
 
@@ -226,7 +226,7 @@ CREATED = Stored("own", SECRET, ("c/s/1",))
         ({1: Writes(deleted=("c/s#1",))}, "deleted_unknown"),
     ],
 )
-def test_writes_that_cannot_be_break_the_system(writes: dict[int, Writes], kind: str) -> None:
+def test_seat_invalid_writes_break_the_system(writes: dict[int, Writes], kind: str) -> None:
     wrote: list[TurnWrites] = []
     arm = FixedArm("raising", writes={f"c/s/{at}": one for at, one in writes.items()})
     found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
@@ -235,7 +235,7 @@ def test_writes_that_cannot_be_break_the_system(writes: dict[int, Writes], kind:
     assert [one.turn.seq for one in wrote] == [at for at in writes if at < 1]
 
 
-def test_what_was_written_may_be_said_changed_and_deleted() -> None:
+def test_seat_written_items_may_be_returned_updated_and_deleted() -> None:
     changed = Stored("own", "plums are sweet", ("c/s/2",))
     writes = {
         "c/s/0": Writes(created=(CREATED,)),
@@ -257,14 +257,14 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
     ]
 
 
-def test_memories_from_outside_are_not_there_for_a_system_that_captures() -> None:
+def test_seat_capturing_system_may_not_return_given_memories() -> None:
     arm = FixedArm("raising", {"c/s/1": saying(item("c/s#1"))}, writes={"c/s/3": Writes(created=(CREATED,))})
     found = played(RECORDING, [arm], source="captured")
     assert failures(found) == [None, "item_not_there in recall", None, None]
 
 
 @pytest.mark.parametrize("source", ["given", "tools"])
-def test_who_is_given_memories_captures_none(source: Any) -> None:
+def test_seat_fed_system_may_not_write(source: Any) -> None:
     arm = FixedArm("raising", writes={"c/s/1": Writes(created=(CREATED,))})
     found = played(RECORDING, [arm], [AFTER], source=source)
     assert failures(found) == [None, None, *["captured_what_was_given in observe"] * 3]
@@ -274,7 +274,7 @@ def test_who_is_given_memories_captures_none(source: Any) -> None:
     assert failures(found) == [None, "captured_what_was_given in recall", None, None, None]
 
 
-def test_a_probe_leaves_no_trace() -> None:
+def test_seat_write_at_a_probe_is_refused() -> None:
     writing = Recall(writes=Writes(created=(CREATED,)))
     arm = FixedArm("raising", {"c/after": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))})
     found = played(RECORDING, [arm], [AFTER], source="captured")
@@ -302,7 +302,7 @@ BREAKS: list[Callable[[], list[Answered]]] = [
 
 
 @pytest.mark.parametrize("breaks", BREAKS)
-def test_words_of_an_exception_or_of_a_refused_item_are_in_no_receipt(breaks: Callable[[], list[Answered]]) -> None:
+def test_seat_exception_message_is_in_no_receipt(breaks: Callable[[], list[Answered]]) -> None:
     found = breaks()
     said = columns(found)
     assert SECRET not in said
@@ -317,7 +317,7 @@ def test_words_of_an_exception_or_of_a_refused_item_are_in_no_receipt(breaks: Ca
     }
 
 
-def test_a_folder_of_a_system_is_its_own_and_goes_with_the_conversation() -> None:
+def test_seat_scratch_folder_is_private_and_removed() -> None:
     folders: list[Path] = []
 
     class Scratching(RaisingArm):

@@ -50,7 +50,7 @@ def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7])
-def test_merged_shards_are_the_bytes_of_a_run_in_one_piece(talk: Any, files_of: Files, of: int) -> None:
+def test_merge_gives_the_bytes_of_an_unsharded_run(talk: Any, files_of: Files, of: int) -> None:
     whole = talk.run("vector", "oracle", out="whole")
     folders = shards(talk, of, "vector", "oracle")
     merged = merge(talk.home / "merged", folders[::-1])
@@ -69,7 +69,7 @@ def test_merged_shards_are_the_bytes_of_a_run_in_one_piece(talk: Any, files_of: 
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 4, 9])
-def test_every_conversation_is_in_one_shard_and_shards_are_of_like_size(talk: Any, of: int) -> None:
+def test_shard_of_splits_conversations_evenly(talk: Any, of: int) -> None:
     plan = make_plan(talk.request())
     parts = [shard_of(plan, Shard(number, of)) for number in range(1, of + 1)]
     assert sorted(name for part in parts for name in part.conversations) == [f"talk{n}" for n in range(5)]
@@ -79,7 +79,7 @@ def test_every_conversation_is_in_one_shard_and_shards_are_of_like_size(talk: An
     assert parts == [shard_of(make_plan(talk.request()), Shard(number, of)) for number in range(1, of + 1)]
 
 
-def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
+def test_shard_names_itself_and_is_not_scored(talk: Any) -> None:
     first, *_ = shards(talk, 2)
     run = open_run(first)
     assert run.manifest.shard == Shard(1, 2, tuple(run.assigned))
@@ -90,7 +90,7 @@ def test_a_shard_says_what_it_is_and_is_not_scored(talk: Any) -> None:
     assert not (first / "scores.parquet").exists()
 
 
-def test_a_shard_is_resumed_by_the_same_shard_alone(talk: Any) -> None:
+def test_shard_is_resumed_only_by_the_same_shard(talk: Any) -> None:
     first, *_ = shards(talk, 2)
     run = open_run(first)
     again = run_replay(talk.request(), first, shard=Shard(1, 2))
@@ -103,7 +103,7 @@ def test_a_shard_is_resumed_by_the_same_shard_alone(talk: Any) -> None:
         run_replay(talk.request(), talk.home / "whole", shard=Shard(1, 2))
 
 
-def test_a_merge_is_done_again_without_a_change_and_finishes_what_is_missing(talk: Any, files_of: Files) -> None:
+def test_merge_repeated_restores_only_missing_conversations(talk: Any, files_of: Files) -> None:
     folders, out = shards(talk), talk.home / "merged"
     merge(out, folders)
     before, stamps = files_of(out), {path: path.stat().st_mtime_ns for path in out.rglob("*")}
@@ -115,7 +115,7 @@ def test_a_merge_is_done_again_without_a_change_and_finishes_what_is_missing(tal
     assert (merge(out, folders).copied, files_of(out)) == (1, before)
 
 
-def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(talk: Any, files_of: Files) -> None:
+def test_merge_finishes_an_unfinished_unsharded_run(talk: Any, files_of: Files) -> None:
     whole = talk.run(out="whole")
     before = untimed(files_of(whole.run.path))
     whole.run.receipts("talk0").unlink()
@@ -135,14 +135,14 @@ def test_what_was_replayed_in_one_piece_and_not_finished_is_finished_by_a_merge(
         ([0, 1, 2, 1], r"shard2: is shard 2/3, and so is .*shard2"),
     ],
 )
-def test_a_shard_that_is_missing_or_double_is_named(talk: Any, chosen: list[int], said: str) -> None:
+def test_merge_missing_or_repeated_shard_is_named(talk: Any, chosen: list[int], said: str) -> None:
     folders = shards(talk)
     with pytest.raises(UnusableInput, match=said):
         merge(talk.home / "merged", [folders[one] for one in chosen])
     assert not (talk.home / "merged").exists()
 
 
-def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
+def test_merge_folder_of_another_run_is_named(talk: Any) -> None:
     first, second, third = shards(talk)
     out = talk.home / "merged"
     talk.run(out="whole")
@@ -161,7 +161,7 @@ def test_what_is_no_shard_of_the_same_run_is_named(talk: Any) -> None:
     assert not out.exists()
 
 
-def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any, resealed: Callable[..., Any]) -> None:
+def test_merge_shards_with_other_splits_are_refused(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
     first, second = (open_run(folder) for folder in folders)
     shutil.copy(first.receipts(first.assigned[0]), second.receipts(first.assigned[0]))
@@ -171,7 +171,7 @@ def test_shards_that_part_the_conversations_otherwise_are_refused(talk: Any, res
         merge(talk.home / "merged", folders)
 
 
-def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
+def test_shard_of_does_not_depend_on_recording_order(talk: Any) -> None:
     for name in ("alike1", "alike2", "alike3"):
         talk.say(name, ("global", [("user", "pears", "a pear")]))
     plan = make_plan(talk.request())
@@ -181,7 +181,7 @@ def test_the_order_of_the_recordings_decides_no_shard(talk: Any) -> None:
         assert parts[0] == parts[1][::-1]
 
 
-def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any, resealed: Callable[..., Any]) -> None:
+def test_merge_unfinished_or_damaged_shard_is_named(talk: Any, resealed: Callable[..., Any]) -> None:
     folders, out = shards(talk), talk.home / "merged"
     run = open_run(folders[1])
     receipts = run.receipts(run.assigned[0])
@@ -208,7 +208,7 @@ def test_a_shard_that_is_unfinished_damaged_or_changed_is_named(talk: Any, resea
         merge(out, folders)
 
 
-def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any, resealed: Callable[..., Any]) -> None:
+def test_merge_shards_of_other_machines_gives_a_note(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
     resealed(folders[1], lambda manifest: manifest["environment"].update(machine="m68k"))
     heard: list[str] = []
@@ -228,7 +228,7 @@ def test_shards_of_unlike_machines_are_merged_with_a_note(talk: Any, resealed: C
         (lambda environment: environment["packages"].update(numpy="1.0"), "numpy .* -> 1.0"),
     ],
 )
-def test_shards_of_two_engines_are_no_one_run(
+def test_merge_shards_of_other_code_are_refused(
     talk: Any, resealed: Callable[..., Any], change: Callable[[Any], object], told: str
 ) -> None:
     folders = shards(talk, 2)
@@ -239,11 +239,11 @@ def test_shards_of_two_engines_are_no_one_run(
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1 / 2", "1/2 ", "٢/٣"])
-def test_a_shard_that_is_none_is_refused(text: str) -> None:
+def test_parse_shard_bad_text_is_refused(text: str) -> None:
     with pytest.raises(UnusableInput, match="expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"):
         parse_shard(text)
 
 
-def test_a_shard_counts_from_one() -> None:
+def test_parse_shard_counts_from_one() -> None:
     assert parse_shard("2/3") == Shard(2, 3)
     assert str(parse_shard("10/10")) == "10/10"

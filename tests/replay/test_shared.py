@@ -103,7 +103,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("close", []),
     ],
 )
-def test_what_it_raises_fails_every_arm_that_shares_it(stage: str, failed: list[int]) -> None:
+def test_shared_search_exception_fails_every_sharing_arm(stage: str, failed: list[int]) -> None:
     found = played(RECORDING, [Sharing(stage, "one"), *arms_named("recency"), Sharing(stage, "two")])
     for arm in ("one", "two"):
         mine = [one for one in found if one.arm == arm]
@@ -117,12 +117,12 @@ def test_what_it_raises_fails_every_arm_that_shares_it(stage: str, failed: list[
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_error_of_the_lab_goes_through(stage: str) -> None:
+def test_shared_search_lab_error_is_raised_again(stage: str) -> None:
     with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
         played(RECORDING, [Sharing(stage, "one", None)])
 
 
-def test_a_key_that_was_not_there_when_it_was_opened_is_refused() -> None:
+def test_shared_search_changed_key_is_refused() -> None:
     found = played(RECORDING, [Sharing("other key", "one")])
     assert [str(one.failure) if one.failure else None for one in found] == [
         None,

@@ -82,21 +82,21 @@ def replay(tmp_path: Path) -> Replay:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_upstream_gives_ties_to_the_earlier_row(replay: Replay, kept: bool) -> None:
+def test_stored_order_upstream_breaks_ties_by_row(replay: Replay, kept: bool) -> None:
     for order in ([1, 2, 3, 4, 5], [4, 2, 5, 1, 3]):
         (answer,) = replay([row(one) for one in order], [f"{SAME}?"], "upstream", kept=kept, again=2)
         assert numbers(answer) == order[:3]
         assert [answer["item_fts_rank"][:3], answer["item_vec_rank"][:3]] == [[1, 2, 3], [1, 2, 3]]
 
 
-def test_seed_answers_alike_whatever_the_order_of_the_rows(replay: Replay) -> None:
+def test_stored_order_seed_ignores_row_order(replay: Replay) -> None:
     rows = [row(one, f"{SAME} {'sharp' * (one % 2)}", createdAt=float(START - one * HOUR)) for one in range(1, 7)]
     found = [replay(some, [SAME, "sharp at nine"], "seed") for some in (rows, rows[::-1])]
     assert found[0] == found[1]
     assert all(numbers(answer) for answer in found[0])
 
 
-def test_upstream_keeps_the_order_of_the_table_among_the_rows_that_are_there(replay: Replay) -> None:
+def test_stored_order_upstream_keeps_table_order_of_visible_rows(replay: Replay) -> None:
     # The first row is stored an hour later than the others, and the fourth an hour after that.
     late = {1: START + HOUR, 4: START + 2 * HOUR}
     rows = [row(one, createdAt=float(late.get(one, START))) for one in (1, 4, 3, 2)]
@@ -104,7 +104,7 @@ def test_upstream_keeps_the_order_of_the_table_among_the_rows_that_are_there(rep
     assert [numbers(answer) for answer in answers] == [[3, 2], [1, 3, 2], [1, 4, 3]]
 
 
-def test_zero_vectors_rank_at_distance_one_in_upstream_alone(replay: Replay) -> None:
+def test_stored_order_only_upstream_ranks_zero_vectors(replay: Replay) -> None:
     # No word of the prompt is in any row, and both rows are far from it.
     rows = [row(1, "kiln"), row(2, "harbour", vector=[0.0] * 64)]
     (answer,) = replay(rows, ["violin orchard"], "upstream")
@@ -115,7 +115,7 @@ def test_zero_vectors_rank_at_distance_one_in_upstream_alone(replay: Replay) -> 
     assert [one["distance"] for one in json.loads(answer["receipt"])["vecTop"]] == [2, 2]
 
 
-def test_rows_without_a_time_are_there_from_the_start(replay: Replay) -> None:
+def test_stored_order_rows_without_time_are_always_visible(replay: Replay) -> None:
     rows = [row(1, createdAt=None), row(2, createdAt=0.0), row(3)]
     for profile in ("upstream", "seed"):
         (answer,) = replay(rows[::-1], [SAME], profile)

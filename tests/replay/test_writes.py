@@ -35,7 +35,7 @@ def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> Tu
     return TurnWrites(arm, TURNS[turn], writes, context)
 
 
-def test_what_is_judged_is_what_items_stand_for() -> None:
+def test_alignments_map_items_to_judged_memories() -> None:
     found = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
     assert {key: (one.memory, one.rule) for key, one in found.items()} == {
         ("mine", "m1"): ("c/s/t0#0", "source"),
@@ -46,7 +46,7 @@ def test_what_is_judged_is_what_items_stand_for() -> None:
     assert alignments(RECORDING, [wrote(2, Writes(created=(Stored("m", "Nobody said so", ("c/s/t2",)),)))]) == {}
 
 
-def test_the_last_text_of_an_id_decides_what_it_stands_for() -> None:
+def test_alignments_last_text_of_an_id_decides() -> None:
     first = wrote(0, Writes(created=(TEA,)))
     other = wrote(1, Writes(updated=(BEES._replace(id="m1"),)))
     nothing = wrote(2, Writes(updated=(Stored("m1", "Nobody said so", ("c/s/t2",)),)))
@@ -54,7 +54,7 @@ def test_the_last_text_of_an_id_decides_what_it_stands_for() -> None:
     assert alignments(RECORDING, [first, other, nothing]) == {}
 
 
-def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
+def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
     some = [
         wrote(0, Writes(created=(TEA, BEES)), "<b>\ntea at  five FOR Anna, says anna\n</b>"),
         wrote(1, Writes(updated=(Stored("m1", "茶\U0001f375", ()),), deleted=("m2",)), arm="other"),
@@ -81,7 +81,7 @@ def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
     assert "Anna" not in json.dumps(rows, ensure_ascii=False)
 
 
-def test_a_table_without_writes_has_the_same_columns() -> None:
+def test_writes_table_without_writes_has_the_same_columns() -> None:
     table = writes_table([], {}, 3)
     assert table.num_rows == 0
     assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, 3).schema
@@ -100,13 +100,11 @@ def test_a_table_without_writes_has_the_same_columns() -> None:
         (" " * ECHO_CHARS + "lamp", "lamp", False),
     ],
 )
-def test_an_echo_says_what_was_injected_but_for_case_and_spaces(text: str, context: str, echo: bool) -> None:
+def test_is_echo_ignores_case_and_spaces(text: str, context: str, echo: bool) -> None:
     assert is_echo(text, context) is echo
 
 
-def test_receipts_name_the_judged_memory_that_an_item_stands_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receipts_table_names_the_aligned_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
     said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))

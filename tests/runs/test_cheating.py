@@ -206,7 +206,7 @@ FACES: dict[str, Callable[[RunDirectory], object]] = {
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("attempt", PLAIN)
-def test_run_that_was_tampered_with_is_refused_on_every_face(run: RunDirectory, attempt: str, face: str) -> None:
+def test_altered_run_is_refused_by_every_command(run: RunDirectory, attempt: str, face: str) -> None:
     PLAIN[attempt](run)
     with pytest.raises(LabError, match=AGAIN) as refused:
         FACES[face](open_run(run.path))
@@ -216,7 +216,7 @@ def test_run_that_was_tampered_with_is_refused_on_every_face(run: RunDirectory, 
 
 @pytest.mark.parametrize("face", ["score", "compare", "gate", "report", "notebook"])
 @pytest.mark.parametrize("attempt", COVERED)
-def test_rows_must_be_whole_even_where_digests_agree(
+def test_incomplete_rows_with_matching_digests_are_refused(
     run: RunDirectory, resealed: Callable[[Path], RunDirectory], attempt: str, face: str
 ) -> None:
     PLAIN[attempt](run)
@@ -226,7 +226,7 @@ def test_rows_must_be_whole_even_where_digests_agree(
 
 
 @pytest.mark.parametrize("attempt", ["a conversation deleted", "losing rows of one arm deleted", "no gold"])
-def test_kept_scores_do_not_hide_what_was_changed_since(run: RunDirectory, attempt: str) -> None:
+def test_stored_scores_do_not_hide_altered_files(run: RunDirectory, attempt: str) -> None:
     score_and_write(run)
     assert (run.path / "scores.parquet").is_file()
     PLAIN[attempt](run)
@@ -237,9 +237,7 @@ def test_kept_scores_do_not_hide_what_was_changed_since(run: RunDirectory, attem
 
 @pytest.mark.parametrize("name", ["arm", "conversation", "at", "measure", "value"])
 @pytest.mark.parametrize("cell", [None, 2**62, ""])
-def test_kept_scores_with_a_column_of_nonsense_are_made_again(
-    run: RunDirectory, name: str, cell: str | int | None
-) -> None:
+def test_stored_scores_with_altered_values_are_recomputed(run: RunDirectory, name: str, cell: str | int | None) -> None:
     score_and_write(run)
     kept = (run.path / "scores.parquet").read_bytes()
     table = parquet.read_table(run.path / "scores.parquet")
@@ -250,7 +248,7 @@ def test_kept_scores_with_a_column_of_nonsense_are_made_again(
     assert (run.path / "scores.parquet").read_bytes() == kept
 
 
-def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) -> None:
+def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) -> None:
     """A hundred and fifty bits, spread over all files that measures are computed from."""
     expected = list(score_run(sound))
     files = [run.path / "golden.jsonl", run.path / "manifest.json", *map(run.receipts, run.conversations)]
@@ -273,7 +271,7 @@ def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) 
 
 
 @pytest.mark.parametrize("kind", ["latency", "receipts"])
-def test_slow_conversations_cannot_be_left_out_of_a_latency_rule(run: RunDirectory, kind: str) -> None:
+def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind: str) -> None:
     from lab.latency.turns import warm_times
 
     path = run.path / kind / run.latency(run.conversations[0]).name
@@ -286,7 +284,7 @@ def test_slow_conversations_cannot_be_left_out_of_a_latency_rule(run: RunDirecto
             judge(read_policy("rollout"), open_run(run.path))
 
 
-def test_timings_that_were_rewritten_are_refused(run: RunDirectory) -> None:
+def test_altered_timings_are_refused(run: RunDirectory) -> None:
     from lab.latency.turns import warm_times
 
     _rewrite(run.latency(run.conversations[0]), lambda rows: [row | {"ns": 1} for row in rows])
@@ -294,7 +292,7 @@ def test_timings_that_were_rewritten_are_refused(run: RunDirectory) -> None:
         warm_times(open_run(run.path))
 
 
-def test_scores_of_another_run_are_not_read_back(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_read_scores_of_another_run_are_ignored(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     expected = list(score_and_write(run))
     path = run.path / "scores.parquet"
     table = read_table(path)

@@ -49,5 +49,5 @@ def arm(name: str = "mine", **fields: Any) -> dict[str, Any]:
         ("odd", [3], ""),
     ],
 )
-def test_differences_of_arms_are_named_with_both_values(before: Any, now: Any, said: str) -> None:
+def test_arms_differences_give_both_values(before: Any, now: Any, said: str) -> None:
     assert arms_differences(before, now) == said

@@ -48,7 +48,7 @@ def _unfolded(text: str) -> str:
         ("gate",),
     ],
 )
-def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+def test_trial_is_in_the_first_line_of_every_command(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
     command, *options = words
     ended = lab(command, run.path, *options)
     lines = ended.out.splitlines()
@@ -59,12 +59,12 @@ def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab:
 
 
 @pytest.mark.parametrize("words", [("score",), ("compare",), ("gate",)])
-def test_json_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+def test_trial_is_in_json_outputs(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
     value = json.loads(lab(*words, run.path, "--json").out)
     assert value["trial"] == list(trial(run.manifest))
 
 
-def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: ReplayRequest, lab: Lab) -> None:
+def test_trial_is_shown_by_replay_and_list(run: RunDirectory, asked: ReplayRequest, lab: Lab) -> None:
     words = ["replay", asked.path, "--format", "lab", "--golden", str(asked.golden), "--scope", "recorded"]
     words += [word for arm in asked.arms for word in ("--arm", arm)]
     ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
@@ -73,7 +73,7 @@ def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: Replay
     assert "complete (trial)" in lab("runs", "list", run.path.parent).out
 
 
-def test_verdict_files_say_that_it_is_a_trial(run: RunDirectory, tmp_path: Path) -> None:
+def test_trial_is_in_verdict_files(run: RunDirectory, tmp_path: Path) -> None:
     verdict = judge(read_policy("rollout"), run)
     write_verdict(verdict, tmp_path / "verdict")
     assert list(json.loads((tmp_path / "verdict" / "verdict.json").read_bytes()))[:2] == ["schema", "trial"]
@@ -83,7 +83,7 @@ def test_verdict_files_say_that_it_is_a_trial(run: RunDirectory, tmp_path: Path)
     assert said == list(trial(run.manifest))
 
 
-def test_pages_say_that_it_is_a_trial(run: RunDirectory) -> None:
+def test_trial_is_shown_on_pages(run: RunDirectory) -> None:
     build_report(run)
     markdown = (run.path / "report.md").read_text("utf-8")
     assert markdown.splitlines()[0] == f"# Recall report ({SAID})"
@@ -95,7 +95,7 @@ def test_pages_say_that_it_is_a_trial(run: RunDirectory) -> None:
     assert SAID in repr(open_notebook(run.path).compare("tier_first_v1", "tier_quota_v1"))
 
 
-def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
+def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
     manifest = sound.manifest
     resolved = replace(
         manifest.resolved,
@@ -115,7 +115,7 @@ def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
     )
 
 
-def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
+def test_trial_of_real_conditions_has_no_reasons(sound: RunDirectory) -> None:
     resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
     manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
     assert trial(manifest) == ()
@@ -137,14 +137,14 @@ def _pages(run: RunDirectory) -> str:
     return (run.path / "report.md").read_text("utf-8")
 
 
-def test_current_verdict_is_shown(run: RunDirectory) -> None:
+def test_report_current_verdict_is_shown(run: RunDirectory) -> None:
     _judged(run)
     text = _pages(run)
     assert "## INCONCLUSIVE: rollout" in text
     assert "stale" not in text
 
 
-def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, asked: ReplayRequest) -> None:
     _judged(run)
     run.receipts(run.conversations[0]).unlink()
     again = run_replay(asked, run.path).run
@@ -156,14 +156,14 @@ def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, ask
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
 
-def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
+def test_report_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
     other = run_replay(replace(asked, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
     assert "made from something else than this run holds" in _pages(run)
 
 
-def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
+def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_bytes((SHIPPED / "rollout.toml").read_bytes().replace(b'name = "rollout"', b'name = "mine"'))
     _judged(run, str(policy))
@@ -172,7 +172,7 @@ def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tm
     assert "is not shown: policy mine asks something else now" in _pages(run)
 
 
-def test_verdict_against_a_run_that_has_changed_is_not_shown(
+def test_report_verdict_against_a_changed_run_is_not_shown(
     run: RunDirectory, sound: RunDirectory, asked: ReplayRequest, tmp_path: Path
 ) -> None:
     shutil.copytree(sound.path, tmp_path / "base")
@@ -184,7 +184,7 @@ def test_verdict_against_a_run_that_has_changed_is_not_shown(
     assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
 
 
-def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDirectory) -> None:
+def test_report_verdict_without_its_inputs_is_not_shown(run: RunDirectory) -> None:
     _judged(run)
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())

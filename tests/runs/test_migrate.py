@@ -48,7 +48,7 @@ def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda
     return run.path
 
 
-def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_run_of_version_0_1_scores_are_equal(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     source = _aged(run)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
     with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; migrate it with `lab mi.* OUT`"):
@@ -69,9 +69,7 @@ def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirect
     assert migrate(source, tmp_path / "new") == done
 
 
-def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
-    run: RunDirectory, asked: ReplayRequest, tmp_path: Path
-) -> None:
+def test_migrate_run_can_be_resumed_by_the_same_code(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
     brought = migrate(_aged(run), tmp_path / "new")
     assert run_replay(asked, tmp_path / "new").skipped == tuple(run.conversations)
     assert brought.refused == ()
@@ -92,7 +90,7 @@ def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
         (lambda one: one["resolved"].pop("labels"), "resolved: has no field 'labels'"),
     ],
 )
-def test_run_that_cannot_be_brought_forward_says_why(
+def test_migrate_unusable_run_gives_the_reason(
     run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
 ) -> None:
     with pytest.raises(UnusableInput, match=told):
@@ -100,13 +98,13 @@ def test_run_that_cannot_be_brought_forward_says_why(
     assert not (tmp_path / "new").exists()
 
 
-def test_run_of_this_version_needs_no_migration(run: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_run_of_this_version_is_refused(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is a run of this version already"):
         migrate(run.path, tmp_path / "new")
 
 
 @pytest.mark.parametrize("keep", [lambda row: row["arm"] != "random" or row["seq"] > 9, lambda row: not row["probe"]])
-def test_run_with_rows_missing_is_not_brought_forward(
+def test_migrate_run_with_missing_rows_is_refused(
     run: RunDirectory, tmp_path: Path, keep: Callable[[dict[str, Any]], bool]
 ) -> None:
     source, path = _aged(run), run.receipts(run.conversations[0])
@@ -117,7 +115,7 @@ def test_run_with_rows_missing_is_not_brought_forward(
     assert not (tmp_path / "new").exists()
 
 
-def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_baselines_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     approve(folder, run, "good", date="2026-01-01", note="why")
     approve(folder, run, "bad", date="2026-01-02")
@@ -139,7 +137,7 @@ def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: Ru
 
 
 @pytest.mark.parametrize("source", [POLICIES / "rollout.toml", PLANS / "operators.toml"])
-def test_plan_or_policy_that_can_be_read_is_taken_as_it_is(tmp_path: Path, source: Path) -> None:
+def test_migrate_valid_plan_or_policy_is_copied(tmp_path: Path, source: Path) -> None:
     done = migrate(source, tmp_path / "new.toml")
     assert (tmp_path / "new.toml").read_bytes() == source.read_bytes()
     assert done.notes[0].startswith("its form has not changed")
@@ -150,14 +148,14 @@ def test_plan_or_policy_that_can_be_read_is_taken_as_it_is(tmp_path: Path, sourc
 @pytest.mark.parametrize(
     ("text", "told"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
 )
-def test_plan_or_policy_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_migrate_bad_plan_or_policy_gives_the_reason(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "old.toml").write_text(text, "utf-8")
     with pytest.raises(UnusableInput, match=told):
         migrate(tmp_path / "old.toml", tmp_path / "new.toml")
     assert not (tmp_path / "new.toml").exists()
 
 
-def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
+def test_migrate_policy_with_a_wrong_direction_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
     rule = '[[guard]]\nmeasure = "Success@6"\nmargin = 0\ndirection = "lower"\n'
     (tmp_path / "old.toml").write_text(f'name = "x"\nabout = "y"\n{rule}', "utf-8")
     ended = lab("migrate", tmp_path / "old.toml", tmp_path / "new.toml")
@@ -165,12 +163,12 @@ def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, 
     assert "old.toml:6: guard 1: direction 'lower': Success@6 is better when higher; remove the direction" in ended.err
 
 
-def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_migrate_unknown_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
         migrate(tmp_path, tmp_path / "new")
 
 
-def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
+def test_migrate_command_with_refused_baselines_exits_with_4(
     run: RunDirectory, tmp_path: Path, lab: Callable[..., Any]
 ) -> None:
     approve(tmp_path / "old", run, "bad", date="2026-01-02")

@@ -38,7 +38,7 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
         ({"python": "3.99.0"}, "another Python 3.11 -> 3.99"),
     ],
 )
-def test_resume_on_another_engine_is_refused(
+def test_resume_with_other_code_is_refused(
     run: RunDirectory,
     asked: ReplayRequest,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,7 +66,7 @@ def test_resume_on_another_engine_is_refused(
         {"git": None},
     ],
 )
-def test_resume_elsewhere_is_tolerated_and_told(
+def test_resume_in_another_environment_is_allowed_with_a_note(
     run: RunDirectory, asked: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     run.receipts(run.conversations[1]).unlink()
@@ -79,7 +79,7 @@ def test_resume_elsewhere_is_tolerated_and_told(
     assert open_run(run.path).manifest.environment == run.manifest.environment
 
 
-def test_every_difference_of_two_machines_is_named_once() -> None:
+def test_environments_every_difference_is_listed_once() -> None:
     other = Environment("3.99.1", "Plan9", "m68k", {}, "0" * 64)
     names = [one.split()[0] for one in (*decisive(NOW, other), *tolerated(NOW, other))]
     known = [name for name in ("recall-lab", "torch", "numpy", "pyarrow", "orjson", "pyuca") if NOW.packages[name]]
@@ -89,7 +89,7 @@ def test_every_difference_of_two_machines_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["receipts", "latency"])
-def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: ReplayRequest, kind: str) -> None:
+def test_resume_damaged_file_is_refused(run: RunDirectory, asked: ReplayRequest, kind: str) -> None:
     path = run.path / kind / run.receipts(run.conversations[0]).name
     path.write_bytes(path.read_bytes()[:-1])
     run.receipts(run.conversations[1]).unlink()
@@ -104,7 +104,7 @@ def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: Repla
         assert after.read_latency(conversation) is not None
 
 
-def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_resume_altered_golden_set_is_refused(run: RunDirectory, asked: ReplayRequest) -> None:
     path = run.path / "golden.jsonl"
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"grade": 1', b'"grade": 2', 1))
@@ -115,7 +115,7 @@ def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: Re
     assert path.read_bytes() == data
 
 
-def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
+def test_resume_receipts_without_digest_are_replayed(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
     """So it is where the power went between two files, and where somebody put receipts into an unfinished run."""
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
@@ -131,7 +131,7 @@ def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: 
     assert open_run(begun.path).manifest.resolved == run.manifest.resolved
 
 
-def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
+def test_keep_writes_digests_before_receipts(
     sound: RunDirectory, asked: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after any file, a run is open to the same command, and what is in it by then can be trusted."""
