@@ -90,7 +90,7 @@ def test_a_wanted_memory_is_present_as_an_item_or_in_the_digest(
 def test_backbone_duplication_is_the_share_of_memories_that_say_it_again() -> None:
     # Without a digest nothing can say what it says; without memories nothing does.
     cases = [(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)]
-    found = _of_turns("BackboneDuplication", "duplicate_items injected", cases)
+    found = _of_turns("BackboneDuplication", "duplicates injected", cases)
     _same(found, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
 
 
