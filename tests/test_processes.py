@@ -43,6 +43,7 @@ del held
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("how", "said"), [("bare", "collected\n"), ("set up", "")])
 def test_set_up_process_when_it_ends_collects_no_cycles(how: str, said: str) -> None:
     done = subprocess.run([sys.executable, "-c", CYCLE, how], capture_output=True, text=True, check=True)
