@@ -118,9 +118,7 @@ def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory)
     assert heard[0] == NOTE
 
 
-def test_score_and_compare_other_embedder_is_in_the_first_line(
-    ran: RunDirectory, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_score_and_compare_other_embedder_is_shown_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     score(ran.path)
     told = _after(capsys.readouterr().out, 4)
     assert told.startswith("trial: embedder hashing")
@@ -136,7 +134,7 @@ def test_score_and_compare_other_embedder_is_in_the_first_line(
     assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
 
 
-def test_gate_other_embedder_is_in_every_output(
+def test_gate_other_embedder_is_in_all_outputs(
     ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk
 ) -> None:
     policy = desk.home / "policy.toml"

@@ -111,7 +111,7 @@ def test_make_pool_bad_turns_are_refused(asked: ReplayRequest, chosen: Chosen, w
 
 
 def test_make_pool_bad_arms_and_depths_are_refused(asked: ReplayRequest) -> None:
-    with pytest.raises(UnusableInput, match="before there is one"):
+    with pytest.raises(UnusableInput, match="which a pool precedes"):
         make_pool(replace(asked, arms=("oracle",)), 6, Chosen())
     with pytest.raises(UnusableInput, match="depth 0"):
         make_pool(asked, 0, Chosen())

@@ -85,7 +85,7 @@ def test_shard_names_itself_and_is_not_scored(talk: Any) -> None:
     assert run.manifest.shard == Shard(1, 2, tuple(run.assigned))
     assert (run.manifest.status, str(run.shard)) == ("complete", "1/2")
     assert set(run.assigned) < set(run.conversations)
-    with pytest.raises(UnusableInput, match=r"is shard 1/2 of a run, with . of its 5 conversations; `lab merge OUT"):
+    with pytest.raises(UnusableInput, match=r"is shard 1/2 of a run, with . of its 5 conversations; merge all shards"):
         score_run(run)
     assert not (first / "scores.parquet").exists()
 
@@ -167,7 +167,7 @@ def test_merge_shards_with_other_splits_are_refused(talk: Any, resealed: Callabl
     shutil.copy(first.receipts(first.assigned[0]), second.receipts(first.assigned[0]))
     others = [*first.assigned[:1], *second.assigned[1:]]
     resealed(folders[1], lambda manifest: manifest["shard"].update(conversations=others))
-    with pytest.raises(UnusableInput, match="its shards do not hold each conversation once"):
+    with pytest.raises(UnusableInput, match="the shards do not hold each conversation exactly once"):
         merge(talk.home / "merged", folders)
 
 
@@ -197,7 +197,7 @@ def test_merge_unfinished_or_damaged_shard_is_named(talk: Any, resealed: Callabl
     table = read_table(receipts)
     receipts.write_bytes(table_bytes(table.replace_schema_metadata({"kind": "another"})))
     resealed(folders[1])
-    with pytest.raises(UnusableInput, match=f"{receipts.name}: is exists already and differs from the shard's"):
+    with pytest.raises(UnusableInput, match=f"{receipts.name}: exists already and differs from the shard's"):
         merge(out, folders)
     golden = folders[2] / "golden.jsonl"
     golden.write_bytes(golden.read_bytes()[:-20])
