@@ -1,4 +1,4 @@
-"""Plain rankings in memory, held against trec_eval's own code on thousands of random runs."""
+"""Rankings in memory score as in trec_eval on thousands of random runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Golds = dict[str, dict[str, int]]
 
 
 def _random(source: random.Random, probes: int, scores: Any) -> tuple[Runs, Golds]:
-    """Runs from empty to 60 long, over gold of 0 to 9, some of it out of reach, some judged and not wanted."""
+    """Return rankings of 0 to 60 items with 0 to 9 gold items, some not returned, some with grade 0."""
     runs, golds = {}, {}
     for number in range(probes):
         pool = [f"記憶{place}" if place % 5 == 0 else f"m{place}" for place in range(source.randint(1, 60))]

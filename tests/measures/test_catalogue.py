@@ -1,4 +1,4 @@
-"""One list of measures: whoever scores, compares or draws looks there."""
+"""The catalogue is the only list of measures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNITS = {"probe", "turn", "conversation"}
 
 @pytest.fixture(scope="module")
 def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
-    """By stem of a measure, the places that have a value, by cutoff.
+    """Return the units with a value, by name of the measure and cutoff.
 
     The arms are some of which everything is told: one has a digest, and one writes.
     """
@@ -46,7 +46,7 @@ def test_catalogue_units_are_those_with_values(scored: dict[str, dict[str, set[s
         assert one.unit in UNITS
         places = set().union(*scored[one.name].values())
         slashes = {place.count("/") for place in places}
-        # A probe is a turn that is judged; a conversation is named alone.
+        # Probes are judged turns; conversations have a name of their own.
         assert slashes == ({0} if one.unit == "conversation" else {2}), one.name
         assert places.isdisjoint(probes) == (one.unit == "conversation" or one.name.startswith("False")), one.name
         if one.unit == "turn":

@@ -1,4 +1,4 @@
-"""A run in the files of others: scored by trec_eval's own code they give our numbers, to the last digits."""
+"""Exported files scored by trec_eval give the lab's values to the last digits."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ THEIRS = {
 
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """The shipped set under five arms."""
+    """A run of the shipped set under five arms."""
     asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("export") / "run").run
 
 
 def _own(run: RunDirectory) -> dict[tuple[str, str], dict[str, float]]:
-    """Our values by arm and measure, then by probe."""
+    """Return the lab's values by arm and measure, then by probe."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for one in score_run(run):
         if one.value is not None:
@@ -59,7 +59,7 @@ def test_export_trec_eval_gives_equal_scores(run: RunDirectory, tmp_path: Path) 
     for arm, file in zip(ARMS, files[1:], strict=True):
         with file.open() as opened:
             rankings = pytrec_eval.parse_run(opened)
-        # A probe for which nothing came back has no line.
+        # A probe with an empty ranking has no line.
         rankings |= {probe: {} for probe in judged - set(rankings)}
         evaluator = pytrec_eval.RelevanceEvaluator(qrels, {*THEIRS.values(), "recip_rank"})
         theirs = evaluator.evaluate(rankings)

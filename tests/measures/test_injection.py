@@ -1,4 +1,4 @@
-"""What one injection held: nice memories, gold among them, other scopes, misleading ones, duplicates, hard rules."""
+"""Measures of injections: nice memories, gold among them, scopes, misleading memories, hard rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = [name for name in Turns.__slots__ if name != "chosen"]
 
 
 def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.ndarray:
-    """A turn measure of turns with these columns, a turn a case; the other columns are 0."""
+    """Return a turn measure, one turn for each case with these columns; other columns are 0."""
     given = {name: np.array(values) for name, values in zip(columns.split(), zip(*cases, strict=True), strict=True)}
     assert set(given) <= set(COLUMNS)
     one = BY_NAME[measure]
@@ -40,7 +40,7 @@ def _same(found: np.ndarray, expected: list[float]) -> None:
 
 
 def test_nice_presence_counts_any_nice_memory() -> None:
-    # Where no nice memory could have been injected, its absence says nothing.
+    # Without a visible nice memory the measure has no value.
     found = _of_turns("NicePresence", "nice visible_nice", [(1, 3), (2, 3), (0, 3), (0, 0)])
     _same(found, [1.0, 1.0, 0.0, NAN])
 
@@ -72,7 +72,7 @@ def test_forbidden_counts_misleading_memories_in_the_first_k() -> None:
     ("injected", "pinned", "gold", "expected"),
     [
         (["a", "b"], [], {"b": 1}, 1.0),
-        # A line of the digest is as good as an item.
+        # A line of the Working Set counts like an item.
         (["a"], ["b"], {"b": 2}, 1.0),
         ([], ["b"], {"b": 1, "c": 1}, 1.0),
         (["a"], ["b"], {"c": 1}, 0.0),
@@ -88,7 +88,7 @@ def test_present_counts_items_and_the_working_set(
 
 
 def test_backbone_duplication_is_the_share_of_repetitions() -> None:
-    # Without a digest nothing can say what it says; without memories nothing does.
+    # No value without a Working Set or without memories.
     cases = [(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)]
     found = _of_turns("BackboneDuplication", "duplicates injected", cases)
     _same(found, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
@@ -106,7 +106,7 @@ def test_hard_rules_is_the_share_in_the_prompt() -> None:
         ("Future", "future injected pinned", [(1, 2, 2)], [1 / 4]),
         ("Duplicates", "duplicate_items injected", [(1, 4), (0, 2), (0, 0)], [1 / 4, 0.0, NAN]),
         ("Unescaped", "unescaped injected", [(2, 4), (0, 2), (0, 0)], [2 / 4, 0.0, NAN]),
-        # Where nothing is superseded, nothing can be stale.
+        # No value where nothing is superseded.
         ("StaleRecall", "stale superseded", [(1, 3), (0, 1), (0, 0)], [1.0, 0.0, NAN]),
         ("AnyWrongScope", "foreign", [(1,), (0,)], [1.0, 0.0]),
         ("BudgetEvictions", "evicted", [(0,), (2,), (NAN,)], [0.0, 2.0, NAN]),

@@ -1,4 +1,4 @@
-"""Plain rankings held against ir_measures on ten thousand random runs with ties."""
+"""Rankings score as in ir_measures on ten thousand random runs with ties."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNS = 10_000
 
 @pytest.fixture(scope="module")
 def drawn() -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
-    """Short runs whose few scores tie, over gold of all grades, some of it out of reach."""
+    """Return short rankings with many ties and gold of all grades, some not returned."""
     source = random.Random(7)
     runs, golds = {}, {}
     for number in range(RUNS):
@@ -52,7 +52,7 @@ def test_evaluate_random_ties_equal_ir_measures(drawn: Any) -> None:
 
 
 def test_evaluate_rr_and_judged_without_ties_equal_ir_measures(drawn: Any) -> None:
-    """These two go by the name that comes first where scores tie, unlike the others of the same package."""
+    """ir_measures breaks ties by ascending name for these two measures, unlike for the others."""
     runs, golds = drawn
     falling = {query: {key: -float(place) for place, key in enumerate(run)} for query, run in runs.items()}
     names = ("RR@1", "RR@5", "RR@10", "Judged@1", "Judged@5", "Judged@10")

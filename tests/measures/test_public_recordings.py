@@ -1,4 +1,4 @@
-"""Real recordings, real vectors: what untiered search and both policies are known to score on them."""
+"""Known scores of search without tiers and of both policies, on real recordings and vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.runs.gold import read_gold
 
 pytestmark = pytest.mark.slow
 
-# One of the four personas: embedding all takes minutes.
+# One of four personas, because embedding all takes minutes.
 PERSONA = "Kenta_Tanaka"
 
 
@@ -26,7 +26,7 @@ def _means(path: Path, format_name: str, arms: tuple[str, ...], out: Path, **ask
 
 
 def test_vector_search_on_locomo_reproduces_known_scores(locomo: Path, tmp_path: Path) -> None:
-    """Half a minute of embedding where no vectors are cached."""
+    """Takes half a minute to embed without a cache."""
     found = _means(locomo, "locomo", ("vector",), tmp_path / "run")["vector"]
     assert found["n"] == 855
     wanted = {
@@ -42,13 +42,13 @@ def test_vector_search_on_locomo_reproduces_known_scores(locomo: Path, tmp_path:
 
 
 def test_arms_on_realmem_reproduce_known_scores(realmem: Path, tmp_path: Path) -> None:
-    """One test, for each process of the suite that had a part of it would embed the persona: half a minute."""
+    """One test, because every test process would embed the persona again (half a minute)."""
     arms = ("vector", "bm25", "hybrid", "tier_first_v1", "tier_quota_v1")
     out = tmp_path / "run"
     found = _means(realmem, "realmem", arms, out, labels="sampled", conversation=(PERSONA,))
     hits = {arm: one["Success@6"] for arm, one in found.items()}
     assert {one["n"] for one in found.values()} == {153}
-    # Untiered search, then both policies.
+    # Search without tiers, then both policies.
     untiered = {"vector": 0.471, "bm25": 0.484, "hybrid": 0.490}
     assert {arm: hits[arm] for arm in untiered} == pytest.approx(untiered, abs=0.01)
     assert 0.12 <= hits["tier_first_v1"] <= 0.20

@@ -1,4 +1,4 @@
-"""Rank measures against hand-worked values, a second plain implementation, and rankings that others published."""
+"""Rank measures against values by hand, a second implementation, and published rankings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
 
 
 def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict[str, float | None]:
-    """Every measure of one probe; null for NaN."""
+    """Return every measure of one probe, with None for NaN."""
     return {
         name: None if math.isnan(value) else value
         for name, (value,) in rank_measures(judge([ranking], [grades]), depth).items()
@@ -40,7 +40,7 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ("P", 1, 0.0),
         ("P", 2, 1 / 2),
         ("P", 6, 3 / 6),
-        # Places that the ranking leaves empty count as wrong ones.
+        # Missing items count as not relevant.
         ("P", 10, 3 / 10),
         ("RR", 1, 0.0),
         ("RR", 2, 1 / 2),
@@ -48,10 +48,10 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ("AP", 1, 0.0),
         ("AP", 4, (1 / 2 + 2 / 4) / 4),
         ("AP", 50, (1 / 2 + 2 / 4 + 3 / 6) / 4),
-        # Four are wanted, and two of them are among the first four.
+        # Four are relevant, two of them among the first four.
         ("Rprec", 50, 2 / 4),
         ("Rprec", 3, 1 / 4),
-        # The best first place holds grade 2; ours is wrong.
+        # The ideal first item has grade 2; here it is not relevant.
         ("nDCG", 1, 0.0),
         # Grade 2 at rank 2, discounted by log2 3; the ideal is 2 + 1/log2 3. With an exponential gain it would differ.
         ("nDCG", 2, (2 / math.log2(3)) / (2 + 1 / math.log2(3))),
@@ -104,7 +104,7 @@ def test_rank_measures_include_every_cutoff() -> None:
 
 
 def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, float]:
-    """The same measures, once more, loop by loop, as a textbook writes them."""
+    """The same measures as plain loops, as in a textbook."""
     found, first, gain = 0, 0, 0.0
     for place in range(k):
         if place < len(ranking) and ranking[place] in grades:
@@ -178,6 +178,6 @@ def test_rank_measures_reproduce_published_scores(
     )
     scored = rank_measures(judged, depth=20)
     means = {name: scored[name].mean() for name in printed}
-    # 142 of 160 is .8875: printed to three digits by rounding half up, as people do.
+    # 142 of 160 is .8875, published with three digits, rounded half up.
     assert {name: f"{value + 1e-9:.{len(printed[name]) - 2}f}" for name, value in means.items()} == printed
     assert all(math.isnan(value) for value in scored["R@50"])

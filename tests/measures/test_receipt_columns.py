@@ -1,4 +1,4 @@
-"""Receipts as columns: scopes, labels, nulls, and files in several pieces."""
+"""Receipts as columns: scopes, labels, nulls, and chunked files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ROWS = [
 
 @pytest.fixture
 def receipts() -> Receipts:
-    """Two arms over two turns."""
+    """Receipts of two arms over two turns."""
     return Receipts(_table(ROWS), "desk")
 
 
@@ -70,7 +70,7 @@ def test_receipts_own_and_global_scopes_are_not_foreign(receipts: Receipts) -> N
     two, one = (receipts.injected_of(receipts.rows_of(arm)) for arm in ("two", "one"))
     assert (two.sizes.tolist(), two.row.tolist()) == ([2, 3], [0, 0, 1, 1, 1])
     assert two.foreign.tolist() == [False, True, False, True, True]
-    # A turn of the global scope has memories of projects as foreign ones.
+    # For a turn of the global scope, memories of projects are foreign.
     assert one.foreign.tolist() == [True, False]
     assert two.by_row(two.nice).tolist() == [1, 2]
     assert one.by_row(one.nice).tolist() == [0, 1]
@@ -85,7 +85,7 @@ def test_receipts_memory_has_one_number_in_all_arms(receipts: Receipts) -> None:
 
 @pytest.mark.parametrize("how", [{"row_group_size": 1}, {"dictionary_pagesize_limit": 1}, {"use_dictionary": False}])
 def test_receipts_chunked_file_reads_as_one(receipts: Receipts, tmp_path: Path, how: dict[str, Any]) -> None:
-    """Pieces come from many rows, or from more texts than one dictionary takes."""
+    """Chunks arise from many rows, or from more texts than one dictionary holds."""
     parquet.write_table(_table(ROWS), tmp_path / "pieces.parquet", **how)
     pieces = Receipts(read_table(tmp_path / "pieces.parquet", coded=TEXTS), "desk")
     for arm in ("one", "two"):

@@ -1,4 +1,4 @@
-"""How often memories come back, on sequences small enough to work out by hand."""
+"""Measures of repetition, on sequences small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Selections = list[list[str]]
 
 
 def _listed(values: np.ndarray) -> list[float | None]:
-    """With null for NaN, as on disk."""
+    """Return values with None for NaN, as on disk."""
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
@@ -51,9 +51,9 @@ def test_repetition_window_is_six_turns() -> None:
         ([], []),
         ([["a", "b"]], [None]),
         ([["a", "b"], ["b", "c"], ["d", "e"], ["a", "b", "c", "x"]], [None, 0.5, 0.0, 0.75]),
-        # Empty selections have no rate; the first one that is not empty has nothing to repeat.
+        # Empty selections have no rate, nor has the first one that is not empty.
         ([[], [], ["a"], [], ["a"]], [None, None, None, None, 1.0]),
-        # But a later first sight is a 0, not a gap.
+        # A new memory later on gives 0, not a missing value.
         ([["a"], [], ["b"]], [None, None, 0.0]),
     ],
 )
@@ -105,10 +105,10 @@ def test_dominance_window_includes_the_current_turn() -> None:
         ([[], []], None),
         ([["a"]], 1.0),
         ([["a"], ["b"], ["a"], ["b"]], 1.0),
-        # b is in the last three; a has two, and an empty turn ends what ran before it.
+        # b is in the last three; a is in two, and an empty turn ends a streak.
         ([["a"], ["a", "b"], ["b"], ["b", "c"]], 3.0),
         ([["a"], ["a"], [], ["a"]], 2.0),
-        # Two streaks at once; the longer one began later.
+        # Two overlapping streaks; the longer one starts later.
         ([["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"], ["c"], ["c"]], 4.0),
     ],
 )
@@ -122,7 +122,7 @@ def test_longest_streak_counts_consecutive_turns(selections: Selections, expecte
         ([], []),
         ([["a", "b"]], [None]),
         ([["a", "b"], ["b", "c"], ["c", "b"], ["d"]], [None, 1 / 3, 1.0, 0.0]),
-        # Nothing beside something is unlike it; nothing beside nothing has no likeness.
+        # Empty and non-empty selections have similarity 0; two empty ones have none.
         ([["a"], [], [], ["a"]], [None, 0.0, None, 0.0]),
         ([[], ["a"]], [None, 0.0]),
     ],

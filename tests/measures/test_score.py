@@ -1,4 +1,4 @@
-"""Scores of whole runs: a small one worked out by hand, then public sets with figures known beforehand."""
+"""Scores of complete runs: a small one computed by hand, then public sets with known figures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _probe(kind: str, where: dict[str, str], relevant: dict[str, int], *unwanted
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Two conversations of a few turns; the recency arm injects the two newest memories, so all can be counted."""
+    """Two short conversations; the recency arm injects the two newest memories, so values can be counted by hand."""
     folder = tmp_path_factory.mktemp("score")
     recordings, golden = folder / "datasets" / "tiny", folder / "golden" / "tiny"
     recordings.mkdir(parents=True)
@@ -87,7 +87,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     )
     (golden / "desk.jsonl").write_text(
         _lines(
-            # D does not exist yet: nobody can find it, and it still counts.
+            # D does not exist yet: no arm can return it, and it still counts.
             _probe("rule", {"turn": "desk/s01/t03"}, {D: 1}),
             _probe("rule", {"turn": "desk/s01/t05"}, {C: 2, A: 1}, D),
             _probe("fact", {"turn": "desk/s02/t01"}, {B: 1}),
@@ -111,18 +111,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def scores(run: RunDirectory) -> Scores:
-    """Its scores."""
+    """The scores of the run."""
     return score_and_write(run)
 
 
 @pytest.fixture(scope="module")
 def summary(run: RunDirectory, scores: Scores) -> dict[str, Any]:
-    """Its means."""
+    """The means of the run."""
     return summarise(scores, read_gold(run), run.arms)
 
 
 def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
-    # Six probes, one of which needs nothing.
+    # Six probes, one without gold.
     assert {arm: one["n"] for arm, one in summary["arms"].items()} == dict.fromkeys(ARMS, 5)
 
 
@@ -139,18 +139,18 @@ def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
                 "R@5": (0 + 1 + 1 + 1 + 1) / 5,
                 "AllGold@3": (0 + 0 + 1 + 1 + 1) / 5,
                 "AllGold@5": 4 / 5,
-                # One probe needs nothing.
+                # One probe has no gold.
                 "FalseRecall": 1.0,
                 "FalseItems": 2.0,
                 "P@1": 2 / 5,
                 "RR@3": (0 + 1 / 2 + 1 / 3 + 1 + 1) / 5,
-                # Nice gold that exists: C (injected), B (rank 3), the shed's (injected).
+                # Visible nice gold: C (injected), B (rank 3), the shed's (injected).
                 "GoldNice@2": 2 / 3,
-                # D is injected where it misleads, C is not.
+                # D is injected where it is misleading, C is not.
                 "Forbidden@2": 1 / 2,
                 # Desk: – 0 1 ½ 1 after its first selection; shed has one selection alone.
                 "RepeatRate": (0 + 1 + 1 / 2 + 1) / 4,
-                # The last turn is no probe.
+                # The last turn is not a probe.
                 "RepeatRate(probes)": (0 + 1 + 1 / 2) / 3,
                 "Jaccard": (0 + 0 + 1 + 1 / 3 + 1 + 0) / 6,
                 "NicePresence": (1 + 1 + 1 + 0 + 0 + 1) / 6,
@@ -189,7 +189,7 @@ def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
         ),
         (
             "oracle",
-            # Everything but what does not exist yet.
+            # Everything that exists.
             {"Success@1": 4 / 5, "R@3": 4 / 5, "RR@1": 4 / 5, "nDCG@3": 4 / 5, "GoldNice@2": 1.0, "Forbidden@2": 0.0},
         ),
     ],
@@ -208,7 +208,7 @@ def test_score_run_additional_measures_are_not_written(run: RunDirectory, scores
     found = score_run(run, asked)
     assert (run.path / "scores.parquet").read_bytes() == before
     means = summarise(found, read_gold(run), run.arms)["arms"]["recency"]["measures"]
-    # Ranks of the first gold by probe: never, 2, 3, 1, 1; the gold of grade 2 is second where it is wanted.
+    # Ranks of the first gold by probe: never, 2, 3, 1, 1; gold of grade 2 is second where it is relevant.
     assert means["R@4"] == pytest.approx((0 + 1 + 1 + 1 + 1) / 5)
     assert means["P(rel=2)@2"] == pytest.approx((0 + 1 / 2 + 0 + 0 + 0) / 5)
     assert means["RR(rel=2)@60"] is None
@@ -219,7 +219,7 @@ def test_summarise_unseen_harm_has_a_bound(summary: dict[str, Any]) -> None:
     unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
     assert set(unseen["recency"]) == set()
     assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", "Forbidden@1", "Forbidden@2"}
-    # Of eight turns: were it to happen in 31 % of them, none would be seen once in twenty times.
+    # With a rate of 31 %, eight turns show none once in twenty times.
     assert unseen["none"]["AnyWrongScope"] == {"n": 8, "at_most": pytest.approx(0.3123, abs=1e-4)}
     assert (1 - unseen["none"]["AnyWrongScope"]["at_most"]) ** 8 == pytest.approx(0.05)
     assert unseen["none"]["FalseRecall"]["n"] == 1
@@ -294,7 +294,7 @@ def test_score_run_writes_nothing(run: RunDirectory, scores: Scores) -> None:
 
 @pytest.mark.process
 def test_score_does_not_import_heavy_packages(run: RunDirectory, tmp_path: Path) -> None:
-    """Loading pandas alone takes as long as scoring some thousands of turns."""
+    """Importing pandas alone takes as long as scoring thousands of turns."""
     work = f"""if True:
         import sys
         from pathlib import Path
@@ -315,7 +315,7 @@ def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any
         name: {value: {one["n"] for one in arms.values()} for value, arms in values.items()}
         for name, values in summary["slices"].items()
     }
-    # A probe that needs nothing has no gold, so its type is no slice.
+    # Probes without gold do not count, so their type is not a slice.
     assert counts == {"type": {"rule": {3}, "fact": {2}}, "conversation": {"desk": {4}, "shed": {1}}}
 
 

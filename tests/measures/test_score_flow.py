@@ -1,4 +1,4 @@
-"""What a turn of the whole flow is scored by, worked out by hand: what was present, said twice, kept."""
+"""Scores of turns of the full flow, computed by hand: presence, duplication, hard rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAID = (
     ("Never put <glass> & steel into one box", {"importance_label": "must_remember", "hard_rule": True}),
     ("The yard closes at noon", {"importance_label": "nice_to_have"}),
 )
-# The digest pins the decision; the note beside it says the same, so the second arm drops it and the third does not.
+# The Working Set pins the decision. The note repeats it, so the second arm drops it and the third does not.
 ARMS = ("tier_quota_v1", "quota_backbone", "loose", "seed_full", "none")
 
 
@@ -57,7 +57,7 @@ def _run(folder: Path) -> tuple[dict[str, dict[str, float | None]], dict[tuple[s
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Means by arm, and values by arm and measure."""
+    """Return means by arm, and values by arm and measure."""
     return _run(tmp_path_factory.mktemp("flow"))
 
 
@@ -65,7 +65,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("arm", "found", "there"),
     [
         ("tier_quota_v1", [1, 1, 1], [1, 1, 1]),
-        # Pinned, so no item; dropped as a duplicate of what is pinned; an item.
+        # Pinned, so not an item; dropped as a duplicate of a pinned memory; an item.
         ("quota_backbone", [0, 0, 1], [1, 0, 1]),
         ("loose", [1, 1, 1], [1, 1, 1]),
         ("seed_full", [0, 0, 0], [1, 0, 1]),
@@ -90,7 +90,7 @@ def test_score_present_counts_items_and_the_working_set(
 )
 def test_score_duplication_needs_a_working_set(scored: Any, arm: str, share: float | None) -> None:
     means, by_turn = scored
-    # Nothing to digest at the first turn, and thanks are passed over.
+    # The first turn has no Working Set, and thanks are skipped.
     assert [by_turn[arm, "BackboneDuplication"][turn] for turn in TURNS] == [None, share, None, share]
     assert means[arm]["BackboneDuplication"] == share
 
@@ -98,7 +98,7 @@ def test_score_duplication_needs_a_working_set(scored: Any, arm: str, share: flo
 @pytest.mark.parametrize(
     ("arm", "kept"),
     [
-        # An arm that is selection alone asks at every turn, thanks or not.
+        # An arm of selection alone recalls at every turn, thanks included.
         ("tier_quota_v1", [None, 1, 1, 1]),
         ("quota_backbone", [None, 1, None, 1]),
         ("seed_full", [None, 1, None, 1]),

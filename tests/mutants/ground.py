@@ -1,4 +1,4 @@
-"""A folder with one of everything that the lab reads, and the commands that read it."""
+"""A folder with every kind of file that the lab reads, and the commands that read them."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class Target:
     commands: tuple[str, ...]
     weight: int = 2
 
-    def found(self) -> list[Path]:
-        """The files below the current folder; patterns are separated by blanks."""
+    def paths(self) -> list[Path]:
+        """Return the files below the current folder; ``files`` holds patterns separated by blanks."""
         return sorted(path for pattern in self.files.split() for path in Path().glob(pattern) if path.is_file())
 
 
@@ -170,7 +170,7 @@ def _run_files() -> list[Target]:
 
 
 def targets() -> list[Target]:
-    """Every kind of file, with the commands that read it."""
+    """Return every kind of file with the commands that read it."""
     home = ("recordings validate home --format openclaw-archived",)
     own = ("recordings validate datasets/traps --format lab", f"{TRAPS} made", LINT)
     gold = (
@@ -210,7 +210,7 @@ def targets() -> list[Target]:
 
 
 def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
-    """Write and measure one of everything below ``place``, which is the current folder; ``run`` runs a command."""
+    """Create one file of every kind below ``place``, the current folder; ``run`` runs a command."""
 
     def done(command: str, code: int = 0) -> None:
         found, said = run(*command.split())
@@ -257,7 +257,7 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
 
 
 def _home(place: Path) -> None:
-    """A home of OpenClaw: a session in a database, one that was reset, and their index."""
+    """Create a home of OpenClaw: a session in a database, a reset one, and their index."""
     agent = place / "home/agents/main"
     (agent / "agent").mkdir(parents=True)
     (agent / "sessions").mkdir()

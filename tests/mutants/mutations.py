@@ -114,7 +114,7 @@ def _zero_span(data: bytes, draw: random.Random) -> bytes:
 
 
 def _whole(data: bytes, draw: random.Random) -> bytes:
-    """Another file altogether, or the same in another encoding."""
+    """Replace the file, or change its encoding."""
     text = data.decode("utf-8", "replace")
     return draw.choice(
         (
@@ -152,7 +152,7 @@ def _line(data: bytes, draw: random.Random) -> bytes:
 
 
 def _places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value within a JSON value."""
+    """Return the path of every value within a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
         yield (*before, key)
@@ -200,7 +200,7 @@ def _json_line_field(data: bytes, draw: random.Random) -> bytes:
     filled = [place for place, line in enumerate(lines) if line.startswith(("{", "["))]
     place = draw.choice(filled)
     changed = _dumped(_change(json.loads(lines[place]), draw))
-    # A field that is named twice.
+    # A repeated field.
     lines[place] = changed[:-1] + ', "kind": "x"}' if changed.startswith("{") and draw.random() < 0.05 else changed
     return "\n".join(lines).encode()
 
@@ -235,7 +235,7 @@ def _word(data: bytes, draw: random.Random) -> bytes:
 
 
 def _table(data: bytes, draw: random.Random) -> bytes:
-    """A sound Parquet file whose rows or columns are not those that were written."""
+    """Return a valid Parquet file with other rows or columns."""
     table = parquet.read_table(io.BytesIO(data))
     place = draw.randrange(table.num_columns)
     name, column = table.column_names[place], table.column(place)
@@ -280,14 +280,14 @@ OPERATORS: dict[str, tuple[Mutate, ...]] = {
 
 
 def mutant(data: bytes, form: str, draw: random.Random) -> tuple[str, bytes]:
-    """One mutant of a file, and the name of what was done to it. A form is a key of :data:`OPERATORS`."""
+    """Return a mutant of a file and the name of the mutation; ``form`` is a key of :data:`OPERATORS`."""
     made, names = data, []
     for _ in range(draw.choice((1, 1, 1, 2))):
         operator = draw.choice(OPERATORS[form])
         try:
             made = operator(made, draw)
         except (ValueError, IndexError, LookupError, TypeError, OSError, RecursionError, pa.ArrowException):
-            # What the first left is not of this form any more, or holds nothing to change.
+            # After the first mutation the file has another form, or nothing to change.
             made = _flip_bit(made or b"\n", draw)
         names.append(getattr(operator, "__name__", "").strip("_"))
     return "+".join(names), made

@@ -1,4 +1,4 @@
-"""Input without an end, nested without an end, or very long: refused or read within bounds, in a process of its own."""
+"""Endless, deeply nested or very long input is refused or read within limits, in a separate process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lab(command: str, cwd: Path, seconds: float = 60) -> subprocess.CompletedPro
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line with which a command refused its input."""
+    """Return the one line with which a command refused its input."""
     assert (done.returncode, done.stdout) == (2, ""), done
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -73,7 +73,7 @@ def test_deeply_nested_input_is_refused_with_its_position(command: str, tmp_path
     (tmp_path / f"deep.{form}").write_text(DEEP.get(form, DEEP["json"]))
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
     if command.startswith("receipts"):
-        # A line of a log that is not the engine's is passed over.
+        # Lines of a log that are not the engine's are skipped.
         assert (done.returncode, "no receipt of recall in" in done.stdout + done.stderr) == (0, True)
     else:
         assert f"deep.{form}" in refused(done)
@@ -88,12 +88,12 @@ def test_pipe_from_a_shell_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> None:
-    # Four bytes a character, the most that Python's own texts take.
+    # Four bytes a character, the maximum of Python's strings.
     long = "🔥abc " * (50_000_000 // 8)
     lines = (*LINES[:4], {"kind": "turn", "turn": "t2", "role": "user", "text": long}, LINES[4] | {"turn": "t3"})
     with (tmp_path / "den.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    # What the kernel counts as the peak of a process outlives exec, and would be that of these tests.
+    # The kernel's peak memory of a process survives exec, and would include these tests.
     code = (
         "from lab.cli.main import main\n"
         "try: main()\n"
@@ -114,7 +114,7 @@ def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> No
 
 
 def test_sampled_mutants_in_separate_processes_end_cleanly(tmp_path: Path) -> None:
-    # What a process adds: the entry point, real streams, and what Python prints as it ends.
+    # A process also covers the entry point, real streams, and output at exit.
     sound = "".join(json.dumps(line) + "\n" for line in LINES).encode()
     mutants = {
         "cut": sound[:-40],

@@ -1,4 +1,4 @@
-"""Mutated files: whatever a file holds, a command ends in time, with a word on it and an exit code that is meant."""
+"""Commands on mutated files end in time, with a message and a documented exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from ground import Target, targets
 from mutations import mutant
 
-# How many mutants are made in all; raise it to look for more: LAB_MUTANTS=5000 pytest tests/mutants.
+# Number of mutants; raise it to search for more: LAB_MUTANTS=5000 pytest tests/mutants.
 COUNT = int(os.environ.get("LAB_MUTANTS", "400"))
 SEED = int(os.environ.get("LAB_MUTANTS_SEED", "14"))
 # Where to append what became of each kind, as JSON Lines.
@@ -68,7 +68,7 @@ def test_mutants_of_every_file_end_in_time_with_a_message(
 ) -> None:
     target: Target = TARGETS[kind]
     count = max(3, round(COUNT * target.weight / WEIGHT))
-    files = target.found()
+    files = target.paths()
     assert files, "nothing to mutate"
     ends: Counter[str] = Counter()
     bad: list[str] = []
@@ -101,7 +101,7 @@ def test_sound_file_is_read(kind: str, ground: Any, run_lab: Callable[..., tuple
     target: Target = TARGETS[kind]
     for command in dict.fromkeys(target.commands):
         try:
-            code, said = run_lab(*command.replace("{}", str(target.found()[0])).split())
+            code, said = run_lab(*command.replace("{}", str(target.paths()[0])).split())
         finally:
             ground.put_back()
         assert code in (0, 3), (command, said)

@@ -1,4 +1,4 @@
-"""Blocks that the plugin's budget cuts: what the text no longer holds whole is not injected."""
+"""Blocks cut by the plugin's budget: items whose text is incomplete do not count as injected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _slots(*sizes: int) -> list[Slot]:
 
 
 def _protected(maximum: int) -> Budget:
-    """Nothing is dropped: all slots are protected, so that only a cut is left."""
+    """All slots are protected, so none is dropped and the block is cut."""
     return Budget(True, maximum, 9, "truncate_oldest")
 
 

@@ -1,4 +1,4 @@
-"""The doctor: sound on a sound machine, and each fault is found by name without a traceback."""
+"""The doctor passes on an intact machine, and names each fault without a traceback."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_examine_read_only_cache_fails(cache: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_examine_other_tokenisation_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without stems the words are not those that figures were measured with."""
+    """Without stemming, words differ from those that figures were measured with."""
     real = tokens.TextSettings
     monkeypatch.setattr(doctor, "TextSettings", lambda: real(stem=False))
     assert failed(examine()) == {

@@ -1,4 +1,4 @@
-"""A configuration that names another embedder than the run used: every face says so in its first lines."""
+"""Every output says in its first lines that a configuration names another embedder than the run used."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def ran(desk: Desk) -> RunDirectory:
 
 
 def _after(text: str, lines: int) -> str:
-    """The first lines, unfolded."""
+    """Return the first lines, unwrapped."""
     return " ".join("\n".join(text.splitlines()[:lines]).split())
 
 

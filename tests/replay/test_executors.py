@@ -1,4 +1,4 @@
-"""Whoever replays a conversation, its files are the same bytes, and the process that asked is the one that writes."""
+"""All executors give equal bytes, and only the submitting process writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.replay.conftest import untimed
 
 Files = Callable[[Path], dict[str, bytes]]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "oracle")
-# Documents to cite, and a digest to write.
+# Documents to cite, and a Working Set to store.
 ENGINE = {
     "autoRecall": {"selectionMode": "tier_quota_v1"},
     "workingSet": {"enabled": True},
@@ -35,7 +35,7 @@ ENGINE = {
 
 
 def talk(desk: Any, *lengths: int) -> None:
-    """Conversations talk0, talk1 … of so many turns, of which the last is judged."""
+    """Write conversations talk0, talk1 … with this many turns each, the last one judged."""
     for number, length in enumerate(lengths):
         said = [("user", f"pears and plums in crate {n}", f"crate {n} holds plums") for n in range(length)]
         desk.say(f"talk{number}", ("global", said))
@@ -50,7 +50,7 @@ def tasks_of(plan: Plan) -> list[Task]:
 
 @pytest.fixture
 def engine(desk: Any) -> str:
-    """An arm that cites documents and writes its digest into its store."""
+    """An arm that cites documents and stores its Working Set."""
     docs = desk.home / "docs"
     docs.mkdir()
     (docs / "crates.md").write_text("# Crates\n\nPlums are kept in crate 4, pears in crate 5.\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def test_run_task_pickled_without_cache_or_files_gives_equal_bytes(
         assert isinstance(other, Replayed), other
         assert one.receipts == other.receipts
     if profile == "seed":
-        # Nothing was missing of what had been handed over.
+        # The tasks carried everything that they needed.
         assert not (desk.home / "other").exists()
 
 
@@ -98,7 +98,7 @@ def test_task_of_cached_candidates_needs_no_vectors_or_words(desk: Any, monkeypa
         assert again.receipts == found.receipts
         assert again.cached == {}
     assert not (desk.home / "other").exists()
-    # Another arm has to be asked for, and its task has the texts again.
+    # A further arm has no cached candidates, so its task carries the texts.
     wider = make_plan(desk.request(*ARMS, "bm25"))
     assert all(len(task.sources.vectors._matrix) for task in tasks_of(wider))
 
@@ -145,7 +145,7 @@ def test_task_of_loaded_embedder_is_pickled_without_the_model() -> None:
 
 
 class Noting(Here):
-    """Works here, and notes in which order."""
+    """Runs tasks in this process and records their order."""
 
     def __init__(self) -> None:
         self.order: list[str] = []

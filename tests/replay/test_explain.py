@@ -1,4 +1,4 @@
-"""Why one memory has its place in one turn: the turn recalled once more, and every reason why gold can be missing."""
+"""Explanations of one recall: they match the receipts, and give every reason why gold can be missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.playing import as_listed, listed_in
 pytestmark = pytest.mark.slow
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
-# These have a past: the turns before the one that is explained decide about it.
+# Stateful arms: earlier turns influence the explained one.
 FLOWS = ("quota_repeat", "seed_full")
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 
@@ -94,7 +94,7 @@ def test_explain_every_arm_and_recall_point_matches_the_receipt(orchard: Any, st
             assert not set(map(engine_id, found.explained.runners_up)) & set(dropped)
         assert len(found.explained.runners_up) <= 3
         assert set(found.texts) >= {*injected, *found.explained.runners_up, *gold}
-    # There was a past to be told, and a digest.
+    # The explained turns have predecessors and a Working Set.
     flows = [(row, json.loads(row["receipt"])) for row in rows if row["arm"] == "seed_full"]
     assert any(receipt["suppressedByRepeat"]["penalized"] for _, receipt in flows)
     assert any(row["pinned"] for row, _ in flows)
@@ -214,7 +214,7 @@ def test_explain_gold_ranked_by_an_untiered_arm_gives_its_rank(desk: Any, arm: s
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
 @pytest.mark.parametrize(("arm", "depth"), [("vector", 7), ("hybrid", 7), ("bm25", 50), ("none", 50)])
 def test_explain_gold_below_the_depth_ignores_labels(desk: Any, arm: str, depth: int, label: str) -> None:
-    """These arms know no tiers: a label is no reason."""
+    """These arms have no tiers, so a label is never the reason."""
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")

@@ -1,4 +1,4 @@
-"""Why a memory has its place in a turn of an arm that runs the whole flow: what the stages and the past did to it."""
+"""Explanations of arms that run the full flow: the effects of stages and of earlier turns."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
 
 
 def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
-    """One place and two memories: what was injected twice gives way, whatever it says."""
+    """One slot and two memories: the one injected before gives way."""
     config = desk.home / "config.json"
     config.write_text('{"autoRecall": {"maxItems": 1}}')
     said = [graded("pears in crate", NICE), graded("pears in sheds", NICE)]

@@ -1,4 +1,4 @@
-"""Memories that are forgotten: no arm recalls them from then on, in either store, and nothing else changes."""
+"""Forgotten memories: no arm recalls them afterwards, with either store, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_replay_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
         assert safety_checks.check(answer.recall, answer.point.seq).future == 0
         seen |= found
         if answer.arm in ("vector", "recency", "hybrid", "random", "oracle"):
-            # The oracle sees the probe alone.
+            # The oracle depends only on the probe.
             assert found == (there if answer.arm != "oracle" or answer.point.probe else set())
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
@@ -122,7 +122,7 @@ def test_cached_candidates_leave_out_forgotten_memories(tmp_path: Path) -> None:
     asked = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
     first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
     assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
-    # Another arm asks a live store for what was not kept.
+    # A further arm queries a live store for candidates that are not cached.
     other = run_replay(replace(asked, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
     rows = read_table(other.receipts("c")).to_pylist()
     by_turn = {(row["arm"], row["turn"]): row["item_key"] for row in rows}

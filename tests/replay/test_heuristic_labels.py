@@ -1,4 +1,4 @@
-"""Labels that the words of a memory give it."""
+"""Labels graded from the text of memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is: the documents that recall may cite, and the scope that a turn's own words name."""
+"""The identity of a run: citable documents, and scopes named by tags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from lab.errors import OtherArguments
 from lab.measures.score import score_run
 
-# Half of the hashes that differ, and neither in full.
+# Messages shorten the differing hashes.
 ANOTHER = (
     r"was made with other arms \(engine: inputs\.local:docs/pears\.md "
     r'"[0-9a-f]{31}… -> "[0-9a-f]{31}…\); choose another --out'

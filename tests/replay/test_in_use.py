@@ -1,4 +1,4 @@
-"""Two processes at once: in one run directory the second is refused, in one cache both work and neither harms it."""
+"""Two processes at once: a run directory refuses the second, a cache serves both without damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
-# Many wait for the word, so that they begin together.
+# All processes wait for a signal, so that they start together.
 FILL = """
 import sys
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_run_in_use_is_refused_by_replay_merge_and_rm(desk: Any, files_of: Files
 
 
 def started(words: Sequence[object], count: int) -> list[tuple[int, str]]:
-    """The same real commands at once: how each ended, and its last line."""
+    """Run commands at the same time; return the exit code and last line of each."""
     running = [
         subprocess.Popen([LAB, *map(str, one)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for one in (words if isinstance(words[0], list) else [words] * count)
@@ -150,7 +150,7 @@ def test_two_replays_into_one_folder_write_one_run(desk: Any, files_of: Files) -
 
 
 def test_cache_filled_by_many_processes_is_intact(desk: Any) -> None:
-    """Overlapping texts, each asked for by several; vectors, tokens and documents."""
+    """Processes request overlapping texts: vectors, tokens and documents."""
     docs, place = desk.home / "docs", desk.home / "cache" / "docs" / "index.sqlite"
     docs.mkdir()
     for number in range(30):

@@ -1,4 +1,4 @@
-"""Kept candidates: named by all code on the way, and left alone by a replay that is to be made anew."""
+"""Cached candidates: keyed by all code that they depend on, and ignored on request."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     plan = make_plan(asked)
     (recording,) = plan.recordings
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
-    # Another answer than the true one, whole and sound: as stale code would have left it.
+    # A valid file with a wrong answer, as outdated code would have written it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
@@ -76,5 +76,5 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     again = run_replay(asked, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
-    # The test can fail: who reads what is kept is told the stale answer.
+    # Control: a replay with the cache does return the outdated answer.
     assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()

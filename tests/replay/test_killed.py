@@ -1,4 +1,4 @@
-"""Killed at random moments with all its helpers, a command goes on where it was, and ends in the same bytes.
+"""A command killed at random times with all its helpers resumes, and ends with the same bytes.
 
 ``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: one that can be resumed is a line
 of :data:`COMMANDS`.
@@ -35,7 +35,7 @@ def test_replay_killed_at_random_times_loses_nothing(operators: Path, command: t
 
 
 def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
-    """Whoever is killed cannot tell its helpers; they would wait for work for ever."""
+    """A killed process cannot stop its helpers, which would wait for work forever."""
     program = (
         "import os, signal, sys\n"
         "from lab.processes import helpers\n"
@@ -55,7 +55,7 @@ def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
 
 
 def _lives(process: int) -> bool:
-    """A process that has ended and that nobody asked about yet is a zombie, and does not live."""
+    """Return whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

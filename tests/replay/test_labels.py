@@ -1,4 +1,4 @@
-"""Labels as recorded, sampled, and with the gold kept out of the must pool."""
+"""Labels: recorded, sampled, and sampled with gold kept out of the must pool."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_sampled_labels_of_seeds_and_conversations_are_independent(mode: str) ->
     def must(seed: int, of: Recording) -> set[int]:
         return {int(key.split("#")[1]) for key in keys_with(Labels(mode, 0.2, 0.5, seed).of(of, []), MUST)}
 
-    # Independent fifths share a fifth of themselves: 240 of 1200, standard deviation 14.
+    # Two independent fifths overlap in a fifth of each: 240 of 1200, standard deviation 14.
     assert must(0, recording) == must(0, recording)
     assert len(must(0, recording) & must(1, recording)) == pytest.approx(240, abs=60)
     assert len(must(0, recording) & must(0, other)) == pytest.approx(240, abs=60)
@@ -91,7 +91,7 @@ def test_sampled_labels_shares_are_within_sampling_error(must: float, nice: floa
     counts = Counter(Labels("sampled", must, nice, 3).of(conversation(MANY), []).values())
     assert set(counts) <= {MUST, NICE, UNKNOWN}
     for label, share in ((MUST, must), (NICE, nice), (UNKNOWN, 1 - must - nice)):
-        # Four standard deviations of a binomial count; none at all where the share leaves nothing to chance.
+        # Four standard deviations of a binomial count; zero for shares of 0 and 1.
         spread = 4 * (MANY * max(0.0, share * (1 - share))) ** 0.5
         assert counts[label] == pytest.approx(MANY * share, abs=spread + 1e-6)
 
@@ -175,7 +175,7 @@ def test_choose_labels_default_is_recorded_if_all_have_labels() -> None:
 
 
 def test_choose_labels_recording_without_memories_is_ignored() -> None:
-    """It has nothing to grade, so it cannot be said to lack grades."""
+    """Without memories it cannot lack labels."""
     recordings = [conversation(2, "a", NICE), conversation(0, "b")]
     assert choose_labels(None, recordings, None, None, 0).mode == "recorded"
     assert choose_labels("recorded", recordings, None, None, 0).mode == "recorded"

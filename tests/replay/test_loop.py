@@ -1,4 +1,4 @@
-"""The turn loop: what is visible when, in which scope, and what arms share."""
+"""The turn loop: visibility, scopes, and what arms share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.systems.fixed import FixedArm
 from lab.systems.kit import Rows
 from tests.playing import Make, arms_named, keys_of, play, played
 
-# The first turn that can recall each memory: several at once, gaps, one after the last turn, one never.
+# The first turn of each memory: several at once, gaps, one after the last turn, one never.
 BIRTHS = (0, 0, 1, 3, 3, 3, 4, 7, 8, 9)
 SCOPES = ("shop", "global", "lab")
 TURNS = tuple(
@@ -62,7 +62,7 @@ def answers(store: str, arms: Sequence[Arm], *, scoping: str) -> list[Answered]:
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
 def test_replay_memory_is_visible_from_its_first_turn(store: str, arm: str) -> None:
-    """All of these arms return whatever there is: it says pears, it is gold, or it is simply there."""
+    """All of these arms return every memory: it mentions pears, is gold, or is visible."""
     found = answers(store, arms_named(arm), scoping="open")
     assert len(found) == len(TURNS) + 1
     for answer in found:
@@ -87,7 +87,7 @@ def test_replay_tiered_arms_reach_only_visible_graded_memories(store: str) -> No
 @pytest.mark.parametrize("store", STORES)
 def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
     for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
-        # A probe from outside has no scope of its own, so it reaches all.
+        # A probe from outside has no scope, so it reaches all.
         scope = answer.point.scope
         there = [one for one in MEMORIES if one.visible_from <= answer.point.seq and one.scope == (scope or one.scope)]
         assert answer.visible == len(there)
@@ -99,7 +99,7 @@ def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
 
 
 def crossed(found: Sequence[Answered]) -> set[str | None]:
-    """Scopes of items other than the turn's own."""
+    """Return the scopes of items that differ from the turn's."""
     scopes = [(one.point.scope, item.signals.scope) for one in found if one.point.scope for item in one.recall.items]
     return {other for own, other in scopes if other != own}
 
@@ -150,7 +150,7 @@ def test_replay_stateful_arm_starts_each_conversation_afresh() -> None:
 
 
 class Watched(StoreRetriever):
-    """Remembers what it was fed and asked."""
+    """Records the memories and queries that it receives."""
 
     def __init__(self, real: StoreRetriever) -> None:
         super().__init__(real.store, real.vectors, real.tokens)
@@ -173,13 +173,13 @@ class Watched(StoreRetriever):
 
 @pytest.fixture
 def made() -> dict[Retrieval, Watched]:
-    """The retrievers that were made, by what they were made for; two for one setting are a failure."""
+    """The retrievers made, by settings; a second one for the same settings is an error."""
     return {}
 
 
 @pytest.fixture
 def watching(made: dict[Retrieval, Watched]) -> Any:
-    """Makes retrievers that are watched."""
+    """Makes recording retrievers."""
 
     def watch(live: Make) -> Make:
         def make(retrieval: Retrieval) -> StoreRetriever:
@@ -205,7 +205,7 @@ def test_replay_arms_sharing_a_retrieval_search_once_per_turn(
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
         assert one.asked == [(point.text, sum(birth <= point.seq for birth in BIRTHS)) for point in happening]
         assert one.closed == 1
-    # Each arm is booked what finding its candidates would have taken it alone: equal for those that share them.
+    # Arms that share candidates have equal retrieval times.
     for at in range(0, len(found), 4):
         first, second, other, third = (one.recall.timings["retrieve"] for one in found[at : at + 4])
         assert first == second == third > 0

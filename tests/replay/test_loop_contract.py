@@ -1,4 +1,4 @@
-"""What the loop promises a memory system: which calls come in which order, and who is given what."""
+"""The loop's side of the contract: the order of calls, and what each system receives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.playing import arms_named, keys_of, play, played
 
 ROLES = ("user", "assistant", "user", "tool", "assistant", "user")
 TURNS = tuple(Turn(f"c/s/{seq}", seq, "s", role, f"{role} {seq}", 1000 + 10 * seq) for seq, role in enumerate(ROLES))
-# Born before the first turn, between two that recall, at one, and after the last; some are forgotten.
+# Created before the first turn, between two recalls, at one, and after the last; some are forgotten.
 SPANS = ((0, None), (1, 2), (2, None), (3, 5), (4, 4), (6, None), (7, None))
 MEMORIES = tuple(
     Memory(f"c/s#{at}", text := f"plums {at}", text, born, at, label="nice_to_have", visible_until=until)
@@ -34,7 +34,7 @@ Call = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Diary:
-    """Writes down its calls; where it captures, it keeps every turn."""
+    """Records its calls; if it captures, it stores every turn."""
 
     name: str = "diary"
     captures: bool = False
@@ -94,7 +94,7 @@ def test_replay_calls_come_in_the_order_of_the_contract() -> None:
         ("recall", "c/s/0", False),
         observed(0),
         observed(1),
-        # What was stored and forgotten in between is born before it goes.
+        # A memory stored and forgotten in between is first remembered, then forgotten.
         ("remember", "c/s#1", "c/s#2"),
         ("forget", "c/s#1"),
         ("recall", "c/s/2", False),
@@ -105,7 +105,7 @@ def test_replay_calls_come_in_the_order_of_the_contract() -> None:
         ("forget", "c/s#4", "c/s#3"),
         ("recall", "c/s/5", False),
         observed(5),
-        # The end: a probe after the last turn, and nobody observes it.
+        # The end: a probe after the last turn, which no system observes.
         ("remember", "c/s#5"),
         ("recall", "c/after", True),
         ("close",),
@@ -147,7 +147,7 @@ def test_replay_captured_feeds_only_systems_that_do_not_write() -> None:
         ("forget", "c/s#4"),
         ("forget", "c/s#3"),
     ]
-    # Whoever captures is asked at every moment, and has kept every turn before it.
+    # The capturing system answers every recall, and has stored every turn before it.
     mine = [one for one in found if one.arm == "ours"]
     assert [keys_of(one) for one in mine] == [[turn.key for turn in TURNS[:seq]] for seq in (0, 2, 5, 6)]
     assert [one.visible for one in mine] == [0, 2, 5, 6]
@@ -156,7 +156,7 @@ def test_replay_captured_feeds_only_systems_that_do_not_write() -> None:
         [memory.key for memory in reversed(MEMORIES) if memory.is_visible_at(seq)] for seq in (0, 2, 5, 6)
     ]
     assert [(one.arm, one.turn) for one in wrote] == [("ours", turn) for turn in TURNS]
-    # What had been injected at the turn is told with what was written there; a probe injects nothing.
+    # Writes come with the text injected at their turn; a probe injects nothing.
     assert [one.context for one in wrote] == [
         "",
         "",
@@ -178,7 +178,7 @@ def test_replay_other_sources_let_no_system_write(source: Any) -> None:
 
 
 def test_replay_captured_feeds_memories_at_their_turn() -> None:
-    """At turns without a recall, too: a system may write at any."""
+    """Turns without a recall included, because a system may write at any turn."""
     others = Diary("others")
     played(RECORDING, [Diary(captures=True), others], recall_turns="none", source="captured")
     calls = [one for one in others.calls if one[0] != "close"]
@@ -199,7 +199,7 @@ def test_replay_on_recall_receives_query_and_candidates() -> None:
     assert [one.ask.turn for one in heard] == [turn.key for turn in TURNS for _ in range(3)]
     for diary, hybrid, recency in zip(*(heard[at::3] for at in range(3)), strict=True):
         assert diary.found is None
-        # Two arms that share their search choose from the same.
+        # Two arms that share a search have the same candidates.
         assert hybrid.found is recency.found is not None
         assert type(diary.system) is Written
 
@@ -216,7 +216,7 @@ def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, 
         born, gone = until(seq)
         ever += [one.key for one in born]
         there |= {one.key for one in born}
-        # Nobody is asked to forget what was never there.
+        # A memory that was never added is never removed.
         assert {one.key for one in gone} <= there
         there -= {one.key for one in gone}
         assert there == {one.key for one in memories if one.is_visible_at(seq)}

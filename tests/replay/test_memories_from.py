@@ -1,4 +1,4 @@
-"""The memories of a store take the place of a recording's own, and the store is only read."""
+"""The memories of a store replace those of recordings; the store is only read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def without(number: int, *names: str) -> Row:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes an export: JSON Lines, or what is given as it is where the name ends in .json."""
+    """Write an export: JSON Lines, or the given value if the name ends in .json."""
 
     def to(rows: Any, name: str = "export.jsonl") -> Path:
         path = tmp_path / name
@@ -61,7 +61,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Write:
-    """Writes a LanceDB table as the plugin keeps it: a vector a row, one fragment a row, deleted rows."""
+    """Write a LanceDB table like the plugin's: vectors, single-row fragments, deleted rows."""
 
     def to(rows: list[Row], name: str = "memories") -> Path:
         folder = tmp_path / "db"
@@ -260,7 +260,7 @@ def test_read_stored_keeps_row_order(table: Write) -> None:
     stored = read_stored(table(rows))
     assert [memory.key for memory in stored.memories] == [uuid(3), uuid(1), uuid(4), uuid(2)]
     (recording,) = with_stored(library(1000, 2000, 9000), stored).recordings
-    # In order of birth, each with its place in the table.
+    # Ordered by time, each with its row number.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
     assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]

@@ -1,4 +1,4 @@
-"""What a live engine's configuration asks for and the lab lacks: every replay says it, and goes on."""
+"""Settings of live engines that the lab lacks: every replay notes them and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay was asked to do, checked and resolved."""
+"""Replay requests, checked and resolved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.runs.records import to_json
 
 @pytest.fixture
 def garden(desk: Any) -> Any:
-    """Two graded conversations with a probe each."""
+    """Two labelled conversations with a probe each."""
     for name in ("garden", "kitchen"):
         graded = {"importance_label": "nice_to_have"}
         desk.say(name, ("global", [("user", "the spade is in the shed", ("spade: shed", graded)), ("user", "where?")]))
@@ -118,7 +118,7 @@ def test_replay_request_of_manifest_is_equal() -> None:
         ({"faults": ("embedder_down",)}, {"faults"}, True),
         ({"faults": ("embedder_down=0.5", "fts_error=garden/s1/t2")}, {"faults"}, True),
         ({"recall_turns": "all"}, {"recall_turns"}, False),
-        # The two say the same, and one alone has nobody to say it with.
+        # The two conversations are equal; one alone is equal to none.
         ({"limit": 1}, {"conversations", "equal_conversations"}, False),
         ({"conversation": ("kitchen",)}, {"conversations", "equal_conversations"}, False),
         ({"golden": None}, {"golden"}, False),
@@ -162,7 +162,7 @@ def test_run_key_configuration_counts_not_its_file_name(garden: Any) -> None:
     other.write_text('{"autoRecall": {"quotas": {"mustMax": 2}}}')
     keys = [make_plan(garden.request("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
     assert keys[0] == keys[1] != keys[2]
-    # 2 is the default: saying so changes nothing.
+    # 2 is the default, so naming it changes nothing.
     assert keys[2] == make_plan(garden.request("tier_quota_v1")).run_key()
 
 
@@ -178,7 +178,7 @@ def test_comparable_changed_recording_or_gold_differs(garden: Any) -> None:
 
 @pytest.fixture
 def shelved(garden: Any) -> Callable[..., Path]:
-    """The garden on a shelf: recordings in datasets/plants, a golden set a conversation in golden/plants."""
+    """The garden as a shipped set: recordings in datasets/plants, golden sets in golden/plants."""
     home = garden.home / "shelf"
     datasets, golden = home / "datasets" / "plants", home / "golden" / "plants"
     datasets.mkdir(parents=True)
@@ -204,7 +204,7 @@ def test_make_plan_golden_set_beside_the_folder_is_used(garden: Any, shelved: Ca
 
 @pytest.mark.parametrize("file", ["kitchen.jsonl", "02-kitchen.jsonl"])
 def test_make_plan_single_file_uses_only_its_probes(garden: Any, shelved: Callable[..., Path], file: str) -> None:
-    """Whatever the file is called: the conversation is named inside."""
+    """The name of the conversation is in the file, not the file's name."""
     shelved("garden.jsonl", "garden")
     path = shelved(file, "kitchen")
     plan = make_plan(replace(garden.request(), path=str(path), golden=None))

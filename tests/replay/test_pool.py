@@ -1,4 +1,4 @@
-"""Pools: what several arms return at some turns, shuffled, the same every time."""
+"""Pools: the items of several arms at some turns, shuffled reproducibly."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_make_pool_order_is_independent_of_ranks(pool: Pool) -> None:
 
 
 def test_make_pool_each_turn_has_its_own_order(pool: Pool) -> None:
-    """What two turns pool alike stands otherwise in each, so that no memory is always judged first."""
+    """Items pooled at two turns are ordered differently, so that no memory is always judged first."""
     orders = [[item.memory for item in turn.items] for turn in pool.turns]
     turned = 0
     for one, other in pairwise(orders):
@@ -164,6 +164,6 @@ def test_make_pool_trivial_turns_only_by_key(tmp_path: Path) -> None:
     told: list[str] = []
     found = make_pool(asked, 1, Chosen(number=9), told.append)
     assert [turn.turn for turn in found.turns] == ["pets/s1/t3", "pets/s1/t5"]
-    assert [line for line in told if line.startswith("not sampled: 3 user turns that recall passes over")]
+    assert [line for line in told if line.startswith("not sampled: 3 user turns that recall skips")]
     named = make_pool(asked, 1, Chosen(keys=("pets/s1/t2",)), told.append)
     assert [turn.turn for turn in named.turns] == ["pets/s1/t2"]

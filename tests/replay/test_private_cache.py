@@ -1,4 +1,4 @@
-"""The cache is for its owner alone: it holds words of memories in order, and the text of documents."""
+"""The cache is private to its owner, because it holds texts of memories and documents."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lab.retrieval.tokens import TextSettings, Tokens
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """A process whose files may be read and written by everybody, unless it says otherwise."""
+    """A process with umask 0, whose files are open to everybody by default."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def _rights(root: Path) -> dict[str, str]:
-    """Rights of a folder and all that lies in it, by path."""
+    """Return the permissions of a folder and its contents, by path."""
     return {
         path.relative_to(root.parent).as_posix(): stat.filemode(path.stat().st_mode)
         for path in (root, *sorted(root.rglob("*")))

@@ -1,4 +1,4 @@
-"""When recall happens: at turns, at probes on turns, and at probes asked after the end."""
+"""Recall points: turns, probes on turns, and probes after the last turn."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_replay_probe_from_outside_only_adds_its_row(desk: Any) -> None:
 
 
 def test_replay_judged_turn_without_recall_leaves_no_trace(desk: Any) -> None:
-    """What was injected for the judge alone is no repeat at the turns that count."""
+    """Items injected only for a probe do not count as repeats at recall turns."""
     turns = [
         (role, f"pears number {turn}", f"pears are in shed {turn}")
         for turn in range(4)
@@ -128,5 +128,5 @@ def test_replay_judged_turn_without_recall_leaves_no_trace(desk: Any) -> None:
     after_ = desk.rows(desk.run("seed_full", out="after"))
     assert [row["turn"] for row in after_ if not row["is_recall_turn"]] == ["c/s1/t4"]
     assert [row for row in after_ if row["is_recall_turn"]] == before
-    # The past does count: what was penalised is said in the receipts.
+    # Earlier recall turns do count: the receipts show the penalty.
     assert '"penalized":0' not in before[-1]["receipt"]

@@ -1,4 +1,4 @@
-"""Receipts on disk: what they hold, what they never hold, and that equal input gives equal bytes."""
+"""Receipts: their contents, no texts, and equal bytes for equal input."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def plan(desk: Any) -> Plan:
 
 @pytest.fixture
 def answered(plan: Plan) -> list[Answered]:
-    """Every answer of every arm."""
+    """All answers of all arms."""
     (recording,) = plan.recordings
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
@@ -72,7 +72,7 @@ def answered(plan: Plan) -> list[Answered]:
 
 
 def decoded(path: Path) -> str:
-    """Everything that a Parquet file says: its values, and the metadata around them."""
+    """Return the contents of a Parquet file: values and metadata."""
     table = parquet.read_table(path)
     return json.dumps(
         [table.to_pylist(), str(table.schema), str(parquet.read_metadata(path).metadata)], ensure_ascii=False
@@ -114,7 +114,7 @@ def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list
         None,
         1,
     }
-    # Every column has something to say: the fixture is no poorer than a run.
+    # Every column varies, so that the fixture covers them all.
     for name in (one for one in SCALARS if one != "failure"):
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 

@@ -1,4 +1,4 @@
-"""What a replay may be asked for besides its arms: hard rules, detected categories, scopes by tag, faults."""
+"""Options of a replay: hard rules, detected categories, scopes by tag, faults."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
 from lab.runs.tables import read_table
 from tests.playing import as_listed, listed_in
 
-# None of these looks back at earlier turns, so that a fault at one turn touches no other.
+# Stateless arms, so that a fault at one turn affects no other.
 ARMS = ("tier_first_v1", "tier_quota_v1", "quota_flow", "vector", "bm25", "recency")
 ASKED = "pantry/s1/t2"
 
 
 @pytest.fixture
 def pantry(desk: Any) -> Any:
-    """Twelve memories of every label, one of them a hard rule by its recording; turns that ask, and one that thanks."""
+    """Twelve memories of every label, one recorded as a hard rule; questions, and one turn of thanks."""
     labels = (MUST, "nice_to_have", "unknown", "ignore")
     said: list[tuple[str, dict[str, Any]]] = [
         (f"jar {place} holds pears & plums", {"importance_label": labels[place % 4]}) for place in range(12)
@@ -57,7 +57,7 @@ def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: di
         assert [len(one) for one in drawn] == [0, 1, 2, 5, len(must)]
         assert drawn[-1] == must
         assert all(fewer < more for fewer, more in pairwise(drawn))
-        # Which arms run decides nothing.
+        # The choice of arms has no influence.
         assert rules(other, place) == drawn[3]
     assert rules(make_plan(replace(asked, hard_rules=5, seed=1))) != rules(plans[3])
 
@@ -76,7 +76,7 @@ def test_hard_rules_counts_are_equal_for_all_arms(pantry: Any) -> None:
     hard = rules(make_plan(pantry.request(hard_rules=2)))
     for row in rows:
         skipped = json.loads(row["receipt"])["skipped"]
-        # The flow passes over thanks, so that nothing is lost there.
+        # The flow skips thanks, so no rule is lost there.
         assert skipped is (row["turn"] == "pantry/s1/t3" and row["arm"] in ("quota_flow", "seed_full"))
         assert row["hard_rules"] == (3 if row["seq"] and not skipped else 0)
         if row["arm"] == "seed_full":
@@ -155,7 +155,7 @@ def test_fault_at_a_turn_affects_only_that_turn(pantry: Any, fault: str) -> None
         receipt = json.loads(row["receipt"])
         lost, left = ("fts", "vec") if fault == "fts_error" else ("vec", "fts")
         assert (set(row[f"item_{lost}_rank"]), receipt[f"{lost}Top"]) == ({None} if row["item_key"] else set(), [])
-        # An arm of the lane that is lost has nothing to go by; the others go on.
+        # An arm with only the failed lane returns nothing; the others continue.
         assert bool(row["item_key"]) is (arm != {"fts": "bm25", "vec": "vector"}[lost])
         assert (NO_VECTOR.get(fault) in receipt["rejected"]) is (fault in NO_VECTOR)
         assert json.loads(before["receipt"])[f"{lost}Top"]
@@ -179,7 +179,7 @@ def test_fault_share_is_sampled_by_hash_and_nested() -> None:
     assert happens[0.2] == {key for key in keys if draw(0, f"fts_error {key}") < 0.2}
     assert happens[0.05] < happens[0.2] < happens[0.6] < happens[1] == set(keys)
     assert len(happens[0.2]) == pytest.approx(80, abs=25)
-    # Each fault draws its own turns.
+    # Each fault samples its own turns.
     assert happens[0.2] != {key for key in keys if FaultPlan(("vector_error=0.2",)).at(key)}
 
 

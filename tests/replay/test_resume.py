@@ -1,4 +1,4 @@
-"""Killed, failed or spread over processes: the run that comes out is the same, byte for byte."""
+"""A killed, failed or parallel replay ends with the same bytes as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 ARMS = ("tier_first_v1", "tier_quota_v1")
 EVERY_ARM = (*ARMS, "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
-# What a finished run is judged by: everything but the manifest's environment and the timings, which the page shows.
+# Files that must be equal: all but timings, and the page and the manifest, which contain them.
 RESULTS = ("receipts/*.parquet", "golden.jsonl", "scores.parquet", "report.md", "report.json")
 
 
@@ -49,14 +49,14 @@ def results(files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def unbroken(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the shipped conversations that nobody killed. From here on every vector is in the cache."""
+    """An undisturbed run of the shipped conversations, which also fills the cache of vectors."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
     finish(operators, out)
     return out
 
 
 def kill_when(words: Sequence[str], reached: Callable[[], bool]) -> int:
-    """Start the real command, kill it as soon as ``reached``, and return how it ended."""
+    """Start the command, kill it as soon as ``reached`` is true, and return its exit status."""
     with subprocess.Popen(
         [str(LAB), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
     ) as process:
@@ -91,7 +91,7 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 def test_replay_killed_anywhere_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
-    # A busy machine may come to the end before it is looked at.
+    # On a busy machine the command may end first.
     for attempt in range(9):
         out = tmp_path / f"run{attempt}"
         ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[point](out))
@@ -120,7 +120,7 @@ def test_score_killed_is_repeated(operators: Path, unbroken: Path, tmp_path: Pat
     out = tmp_path / "run"
     assert run_here(*replay_words(operators, out)).returncode == 0
     ended = 0
-    # The file is half written for a moment only, and a busy machine may look away.
+    # The file is incomplete only briefly, so a busy machine may miss it.
     for _ in range(20):
         ended = kill_when(["score", str(out)], lambda: any(name.startswith(".scores") for name in names_in(out)))
         if ended == -signal.SIGKILL:
@@ -133,7 +133,7 @@ def test_score_killed_is_repeated(operators: Path, unbroken: Path, tmp_path: Pat
 
 
 def test_replay_other_hash_seed_and_empty_cache_give_equal_bytes(desk: Any, files_of: Files) -> None:
-    """Sets and dictionaries of strings are walked in an order that PYTHONHASHSEED decides, if anyone walks them."""
+    """PYTHONHASHSEED changes the order of sets of strings, which must not reach the output."""
     talk(desk, 3, turns=10)
     runs = []
     for seed in ("0", "4711"):
@@ -159,7 +159,7 @@ def test_replay_two_processes_give_equal_bytes(desk: Any, files_of: Files, store
 
 
 def talk(desk: Any, count: int, *, turns: int = 3) -> None:
-    """Conversations talk0, talk1 … in which a memory is born at each turn, and the last turn is judged."""
+    """Write conversations talk0, talk1 … with a new memory at each turn; the last turn is judged."""
     for number in range(count):
         said = [("user", f"pears, plums and crate {turn}", f"crate {turn} holds pears") for turn in range(turns)]
         desk.say(f"talk{number}", ("global", said))
@@ -168,7 +168,7 @@ def talk(desk: Any, count: int, *, turns: int = 3) -> None:
 
 @pytest.fixture
 def broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that cannot be used, for the conversation talk1 alone; what else it raised would fail its recalls."""
+    """Make the store of the conversation talk1 unusable; other errors would only fail recalls."""
     real = ExactStore.add
 
     def add(self: ExactStore, rows: Sequence[Any], *others: Any) -> None:
@@ -210,7 +210,7 @@ def test_replay_failing_conversation_is_listed_others_are_done(
 def test_replay_unexpected_exception_message_is_not_written(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may hold a text of the recording; where it broke says more anyway."""
+    """Messages may contain texts of the recording; the position of the error is enough."""
     talk(desk, 1)
 
     def table(*_: object) -> None:
@@ -266,7 +266,7 @@ def test_replay_unwritable_receipts_exit_with_4_and_can_resume(desk: Any, files_
 
 
 def test_replay_killed_worker_fails_its_conversations_and_can_resume(desk: Any, files_of: Files) -> None:
-    """As when the machine runs out of memory: the system kills one process and says nothing."""
+    """As when the machine runs out of memory and the system kills one process."""
     talk(desk, 8, turns=6)
     killed: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The run directory: made once, resumed by the same arguments, refused for others, and safe with any conversation."""
+"""Run directories: creation, resuming with equal arguments, refusal of others, and any conversation name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NAMES = (
 
 
 def valid(*conversations: str, embedder: str = "one") -> Resolved:
-    """What a run of one arm was resolved to."""
+    """Return what the request of a run of one arm resolved to."""
     return resolved_of(
         {
             **dict.fromkeys(
@@ -138,7 +138,7 @@ def test_resume_missing_conversation_is_replayed_others_unchanged(talk: Any, fil
     again = talk.run()
     assert (again.done, again.skipped) == (("three",), ("one", "two"))
     after = files_of(again.run.path)
-    # The manifest has the digest of timings, which are never the same.
+    # The manifest has the digests of timings, which always differ.
     timed = ("latency", "manifest")
     assert {name: data for name, data in after.items() if not name.startswith(timed)} == {
         name: data for name, data in before.items() if not name.startswith(timed)
@@ -267,7 +267,7 @@ def test_open_run_inconsistent_manifest_names_the_field(
 
 
 def test_resume_killed_before_the_manifest_starts_again(talk: Any) -> None:
-    """The folder then holds the unfinished part of the manifest and nothing else."""
+    """The folder then holds only a partial manifest."""
     (talk.home / "run").mkdir()
     (talk.home / "run" / ".manifest.json.k2j3h4.part").write_text('{"kind": "lab.r')
     assert talk.run().done == ("one", "three", "two")
@@ -300,12 +300,12 @@ def test_file_name_is_readable_and_stays_in_its_folder(name: str) -> None:
     assert path.parent == Path("run/receipts")
     assert unquote(path.name.removesuffix(".parquet")) == name
     assert not set(path.name) & set('/\\\x00\n:*?"<>|')
-    # Some systems drop a space at either end.
+    # Some file systems drop leading or trailing spaces.
     assert path.stem == path.stem.strip()
 
 
 def test_replay_any_conversation_name_can_be_resumed(desk: Any) -> None:
-    # The project's own form refuses names that keys cannot be made with.
+    # The lab's own format refuses names that cannot be part of keys.
     names = sorted(name for name in NAMES if name.strip() and "/" not in name and name != "\x00")
     for name in names:
         desk.say(name, ("global", [("user", f"this is {name!r}", f"about {name!r}"), ("user", "and now")]))
@@ -321,7 +321,7 @@ def test_replay_any_conversation_name_can_be_resumed(desk: Any) -> None:
 
 @pytest.mark.parametrize("length", [20, 40, 60])
 def test_replay_long_chinese_conversation_name_works(desk: Any, length: int) -> None:
-    """Forty characters are 120 bytes, less than half of what a file name may have; percent-escaped they are 360."""
+    """Forty characters are 120 bytes, within the limit of file names; percent-escaped they would be 360."""
     name = ("每週產品會議記錄" * 8)[:length]
     desk.say(name, ("global", [("user", "大家好")]))
     outcome = desk.run("recency")

@@ -1,4 +1,4 @@
-"""What every injection has to keep, held against recalls that keep it and recalls that do not."""
+"""Safety checks on recalls that pass and recalls that fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOUND = Checked(0, 0, 0, 0, 0, 0)
 
 
 def recording(*memories: tuple[str, str, int, tuple[str, ...]]) -> Recording:
-    """Memories by key, text, the turn from which they are visible, and what they supersede."""
+    """Return a recording from memories: key, text, first visible turn, superseded keys."""
     return Recording(
         "c", (), tuple(Memory(key, text, text, born, 0, supersedes=old) for key, text, born, old in memories)
     )
@@ -34,7 +34,7 @@ def test_safety_checks_future_counts_injected_memories_only() -> None:
     assert known.check(recall(["a", "b", "c"], injected=2), 4).future == 1
     assert known.check(recall(["a", "b", "c"], injected=2), 5).future == 0
     assert known.check(recall(["a"], pinned=("b", "c")), 5).future == 1
-    # What the recording does not know, such as a document, is not of the future.
+    # Items unknown to the recording, such as documents, are never from the future.
     assert known.check(recall(["docs"]), 0) == SOUND
 
 
@@ -56,7 +56,7 @@ MARKED = "use <b> & 'c' > \"d\"\nthen </relevant-memories>"
         ((escape(MARKED), escape("a &amp; b")), 0),
         ((MARKED, escape("a &amp; b")), 1),
         ((MARKED, "a &amp; b & c"), 2),
-        # Escaped only in part.
+        # Partly escaped.
         ((MARKED.replace("<", "&lt;"), escape("a &amp; b")), 1),
         # Escaped twice, which is another fault.
         ((escape(escape(MARKED)), escape("a &amp; b")), 0),
@@ -85,7 +85,7 @@ def test_safety_checks_superseded_memory_without_successor_is_stale() -> None:
     assert known.check(recall(["a", "x"]), 3) == SOUND._replace(superseded=1, stale=1, outdated=1)
     assert known.check(recall(["a", "b"]), 3) == SOUND._replace(superseded=1, stale=1, outdated=1)
     assert known.check(recall(["b", "a"]), 3) == SOUND._replace(superseded=1, outdated=1)
-    # What supersedes its successor speaks for it, too; and a digest stands before all items.
+    # A successor's successor counts too, and the Working Set precedes all items.
     assert known.check(recall(["c", "a", "b"]), 5) == SOUND._replace(superseded=2, outdated=2)
     assert known.check(recall(["a"], pinned=("c",)), 5) == SOUND._replace(superseded=1, outdated=2)
     assert known.check(recall(["b"]), 5) == SOUND._replace(superseded=1, stale=1, outdated=2)
@@ -96,7 +96,7 @@ def test_tokens_of_ascii_chinese_and_other_scripts() -> None:
 
 
 def test_tokens_cjk_ranges_match_near_duplicates() -> None:
-    # Three of one kind are two tokens and one; three of another are one and one.
+    # Three CJK characters give two tokens plus one; three others give one plus one.
     edges = [place + step for place in _CJK for step in (-1, 0)]
     assert [tokens(chr(code) * 3) for code in edges] == [3 if CJK_RUN.fullmatch(chr(code)) else 2 for code in edges]
 

@@ -1,4 +1,4 @@
-"""A system that raises, or says what cannot be: a failed recall with its kind, stage and place, and never its words."""
+"""Systems that raise or break the contract: failures with kind, stage and position, without messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def item(key: str) -> Item:
 
 @dataclass(frozen=True)
 class RaisingArm:
-    """Raises an error in one call, at a turn of its own where the call has one."""
+    """Raises an error in one call, at a given turn if the call has one."""
 
     stage: str
     error: Exception = field(default_factory=lambda: ValueError(SECRET))
@@ -101,7 +101,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("stage", "failed"),
     [
-        # By moment: four turns and a probe after them. What breaks outside a recall lasts.
+        # By recall point: four turns, then a probe. Errors outside a recall last.
         ("open", [0, 1, 2, 3, 4]),
         ("remember", [1, 2, 3, 4]),
         ("forget", [2, 3, 4]),
@@ -135,7 +135,7 @@ def _line(number: str) -> str:
 
 
 class AskingTheLab(RaisingArm):
-    """Calls what raises an error of the lab."""
+    """Calls code of the lab that raises a LabError."""
 
     error = property(lambda self: FaultPlan(("nonsense",)).check(), lambda self, value: None)  # type: ignore[assignment]  # a field there
 
@@ -169,7 +169,7 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
     ("at", "answer", "kind"),
     [
         (1, saying(item("c/s#1"), item("nowhere")), "unknown_item"),
-        # Even beyond what is injected: a ranking is measured, too.
+        # Also below the injected items, because rankings are measured.
         (1, saying(item("c/s#1"), item("nowhere"), injected=1), "unknown_item"),
         (1, saying(item("c/s#2")), "item_not_there"),
         (2, saying(item("c/s#0")), "item_not_there"),
@@ -193,14 +193,14 @@ def test_seat_visible_memory_may_be_returned() -> None:
     said = {f"c/s/{at}": saying(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))}
     found = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
     assert failures(found) == [None] * 5
-    # As many as may be, and more of them in the ranking.
+    # The maximum number injected, with more in the ranking.
     assert failures(broken(saying(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
     assert failures(broken(saying(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
     assert failures(broken(Recall((item("c/s#0"),), 1)))[1] == "nothing_injected in recall"
 
 
 class Promising(FixedArm):
-    """Promises nothing of its number of items."""
+    """Declares no maximum number of items."""
 
     def describe(self) -> ArmInfo:
         return replace(super().describe(), at_most=None)
@@ -222,7 +222,7 @@ CREATED = Stored("own", SECRET, ("c/s/1",))
         ({1: Writes(updated=(CREATED,))}, "updated_unknown"),
         ({1: Writes(deleted=("own",))}, "deleted_unknown"),
         ({1: Writes(created=(CREATED,), deleted=("own", "own"))}, "deleted_unknown"),
-        # What was given is not the system's to change, even where its key is known.
+        # A system may not update given memories, even if it knows their keys.
         ({1: Writes(deleted=("c/s#1",))}, "deleted_unknown"),
     ],
 )
@@ -231,7 +231,7 @@ def test_seat_invalid_writes_break_the_system(writes: dict[int, Writes], kind: s
     arm = FixedArm("raising", writes={f"c/s/{at}": one for at, one in writes.items()})
     found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
     assert failures(found) == [None, None, *[f"{kind} in observe"] * 3]
-    # Only what was sound is told.
+    # Only valid writes are reported.
     assert [one.turn.seq for one in wrote] == [at for at in writes if at < 1]
 
 
@@ -246,7 +246,7 @@ def test_seat_written_items_may_be_returned_updated_and_deleted() -> None:
     arm = FixedArm("raising", otherwise=saying(item("own")), writes=writes)
     wrote: list[TurnWrites] = []
     found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
-    # Not before it was written, nor after it was deleted; created once more, it is there again.
+    # Not before it was written, nor after it was deleted; valid again once created anew.
     assert failures(found) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
     assert [one.visible for one in found] == [0, 1, 1, 0, 1]
     assert [(one.arm, one.turn.key, one.writes, one.context) for one in wrote] == [
@@ -268,7 +268,7 @@ def test_seat_fed_system_may_not_write(source: Any) -> None:
     arm = FixedArm("raising", writes={"c/s/1": Writes(created=(CREATED,))})
     found = played(RECORDING, [arm], [AFTER], source=source)
     assert failures(found) == [None, None, *["captured_what_was_given in observe"] * 3]
-    # Nor does it while it recalls.
+    # The same holds for writes during a recall.
     recalling = FixedArm("raising", {"c/s/1": Recall(writes=Writes(created=(CREATED,)))})
     found = played(RECORDING, [recalling], [AFTER], source=source)
     assert failures(found) == [None, "captured_what_was_given in recall", None, None, None]
@@ -279,7 +279,7 @@ def test_seat_write_at_a_probe_is_refused() -> None:
     arm = FixedArm("raising", {"c/after": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))})
     found = played(RECORDING, [arm], [AFTER], source="captured")
     assert failures(found) == [None] * 4 + ["trace_of_a_probe in recall"]
-    # At a turn of the conversation a recall may write, once.
+    # A recall at a turn may write, once.
     arm = FixedArm(
         "raising", {"c/s/1": writing, "c/s/2": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))}
     )

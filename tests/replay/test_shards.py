@@ -1,4 +1,4 @@
-"""Shards need nobody, and the run that is made of them is the one that was never parted, byte for byte."""
+"""Shards are independent, and merging them gives the bytes of an unsharded run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def talk(desk: Any) -> Any:
 
 
 def shards(desk: Any, of: int = 3, *arms: str, **changes: Any) -> list[Path]:
-    """Every shard, replayed."""
+    """Replay every shard."""
     asked, folders = desk.request(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, 1):
         run_replay(asked, folder, shard=Shard(number, of))
@@ -56,7 +56,7 @@ def test_merge_gives_the_bytes_of_an_unsharded_run(talk: Any, files_of: Files, o
     merged = merge(talk.home / "merged", folders[::-1])
     assert (merged.copied, merged.there, merged.notes) == (5, 0, ())
     found, expected = files_of(talk.home / "merged"), files_of(whole.run.path)
-    # The digests of timings are in the manifest, and no two replays take the same time.
+    # The manifest has the digests of timings, which always differ.
     manifests = [json.loads(files.pop("manifest.json")) for files in (found, expected)]
     for manifest in manifests:
         del manifest["sha256"]

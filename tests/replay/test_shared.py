@@ -1,4 +1,4 @@
-"""A retriever that arms share may raise: that is a failed recall of those arms, and of no other."""
+"""A shared retriever that raises fails the recalls of the arms that share it, and of no other."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STAGES = ("open_retriever", "retriever.expect", "retriever.observe", "retriever.
 
 
 def error_of(error: Exception | None) -> Exception:
-    """An error; where there is none, one of the lab's own is raised by the lab."""
+    """Raise an error, by default a LabError from code of the lab."""
     if error is None:
         FaultPlan(("nonsense",)).check()
     return error or AssertionError("it should have been raised")
 
 
 class Finding:
-    """Raises in one of its calls: in ``retrieve`` at one turn, else whenever it is called."""
+    """Raises in one of its calls: in ``retrieve`` at one turn, in others at every call."""
 
     def __init__(self, stage: str, error: Exception | None) -> None:
         self.stage, self.error = stage, error

@@ -1,4 +1,4 @@
-"""Replays from a store: the order of its rows and its zero vectors decide in ``upstream``, and in ``seed`` do not."""
+"""Row order and zero vectors of a store matter under ``upstream`` but not under ``seed``."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def row(number: int, text: str = SAME, **changes: Any) -> Row:
 
 
 def numbers(answer: dict[str, Any]) -> list[int]:
-    """The rows that were injected, in order."""
+    """Return the injected rows in order."""
     return [int(key[-12:]) for key in answer["item_key"][: answer["injected"]]]
 
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Replay:
-    """Replays prompts, an hour apart, over a store (a table in single-row fragments); gives an answer each."""
+    """Replay prompts, an hour apart, over a store (a table of single-row fragments); return their answers."""
     made = iter(range(99))
 
     def run(
@@ -105,7 +105,7 @@ def test_stored_order_upstream_keeps_table_order_of_visible_rows(replay: Replay)
 
 
 def test_stored_order_only_upstream_ranks_zero_vectors(replay: Replay) -> None:
-    # No word of the prompt is in any row, and both rows are far from it.
+    # No row contains a word of the prompt, and both are distant from it.
     rows = [row(1, "kiln"), row(2, "harbour", vector=[0.0] * 64)]
     (answer,) = replay(rows, ["violin orchard"], "upstream")
     first, second = json.loads(answer["receipt"])["vecTop"]

@@ -1,4 +1,4 @@
-"""Memories with the vectors that a store holds: the same answers, refused where another embedder made them."""
+"""Stored vectors: equal answers, and refusal of vectors from another embedder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARMS = ("hybrid", "tier_first_v1")
 
 
 def _rows(texts: Sequence[str] = TEXTS) -> list[dict[str, Any]]:
-    """Rows of a table as the plugin writes them, with the vectors of the hashing embedder."""
+    """Return rows as the plugin writes them, with vectors of the hashing embedder."""
     return [
         {
             "id": f"0b0e9a3c-1111-4000-8000-{number:012}",
@@ -59,7 +59,7 @@ def _table(folder: Path, rows: list[dict[str, Any]]) -> str:
 
 @pytest.fixture
 def asked(desk: Desk) -> Desk:
-    """A conversation that says again what two rows of the table say."""
+    """A conversation that repeats two rows of the table."""
     desk.say("c", ("global", [("user", TEXTS[3]), ("user", TEXTS[5])]))
     return desk
 
@@ -77,7 +77,7 @@ def test_stored_vectors_equal_to_embedded_ones_give_equal_receipts(asked: Desk) 
 
 def test_stored_vectors_avoid_embedding_stored_texts(asked: Desk) -> None:
     rows = _rows()
-    # By key, the sixth and later are not compared; here two of them have each other's vectors.
+    # Only the first five by key are compared; here two later ones have swapped vectors.
     rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
     table = _table(asked.home / "db", rows)
     outcome = asked.run("vector", memories_from=table, vectors="stored")
@@ -117,7 +117,7 @@ def test_stored_vectors_zero_row_is_counted_not_compared(asked: Desk) -> None:
 
 
 class _Other(HashingEmbedder):
-    """Other vectors, or more numbers."""
+    """An embedder with other vectors, or another dimension."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension

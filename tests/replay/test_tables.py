@@ -1,4 +1,4 @@
-"""Columns from buffers and back, held against pyarrow's own way."""
+"""Columns made from buffers equal those made by pyarrow."""
 
 from __future__ import annotations
 

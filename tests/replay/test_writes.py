@@ -1,4 +1,4 @@
-"""What systems wrote: a row a memory, without its text, aligned with what is judged, and whether it is an echo."""
+"""Tables of writes: one row for each memory, without text, with alignment and echo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMORIES = (
     Memory("c/s/t1#0", "The train leaves at noon", "x", 2, 3),
 )
 RECORDING = Recording("c", TURNS, MEMORIES)
-# The last is judged to be wrong, and the one of the second turn is not judged.
+# The last one is judged misleading; that of the second turn is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
@@ -74,7 +74,7 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
         ["mine", "c/s/t0", 0, "created", "m1", 31, ["c/s/t0"], True, "c/s/t0#0", "source"],
         ["mine", "c/s/t0", 0, "created", "m2", 27, ["c/s/t0"], False, None, None],
         ["other", "c/s/t1", 1, "updated", "m1", 2, [], False, None, None],
-        # What is gone stands for nothing any more.
+        # A deleted item is not aligned.
         ["other", "c/s/t1", 1, "deleted", "m2", 0, [], False, None, None],
     ]
     assert [row["score"] for row in rows] == [0.5, None, None, None]
@@ -94,7 +94,7 @@ def test_writes_table_without_writes_has_the_same_columns() -> None:
         ("the red lamp is in the attic", "the red lamp is in the cellar", False),
         ("the red lamp is in the attic", "", False),
         ("", "the red lamp", False),
-        # A short text stands in many others by chance.
+        # Short texts occur in other texts by chance.
         ("x" * ECHO_CHARS, "x" * ECHO_CHARS, True),
         ("x" * (ECHO_CHARS - 1), "x" * ECHO_CHARS, False),
         (" " * ECHO_CHARS + "lamp", "lamp", False),
@@ -113,7 +113,7 @@ def test_receipts_table_names_the_aligned_memory(tmp_path: Path, monkeypatch: py
     found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=heard.append)
     aligned = alignments(RECORDING, heard)
     row = receipts_table(found, RECORDING, aligned).to_pylist()[1]
-    # The second that stands for the same, and what stands for nothing, can be no memory's key.
+    # A second item aligned to the same memory, and an unaligned one, keep their own ids.
     assert row["item_key"] == ["own:m4", "c/s/t0#0", "own:m3", "c/s/t0#1"]
     assert row["item_id"] == ["m4", "m1", "m3", "m2"]
     assert listed(row, 1).key == "c/s/t0#0"

@@ -34,13 +34,13 @@ AGAIN = r"(delete it and run the same replay again|run the same replay again to 
 
 
 def _rewrite(path: Path, rows: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
-    """Other rows in a Parquet file, its schema and metadata as they were."""
+    """Replace the rows of a Parquet file, keeping its schema and metadata."""
     table = read_table(path)
     write_table(pa.Table.from_pylist(rows(table.to_pylist()), table.schema), path)
 
 
 def _losing(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the candidate at which it injects nothing that is wanted, roughly: every other one of its probes."""
+    """Return every other row of the candidate's probes, roughly those without relevant items."""
     return [row for row in rows if row["arm"] == CANDIDATE and row["probe"]][::2]
 
 
@@ -167,7 +167,7 @@ PLAIN: dict[str, Attempt] = {
     "other code": _manifest(lambda one: one["environment"].update(code="0" * 64)),
     "no digest": _manifest(lambda one: one["files"].popitem()),
 }
-# What is refused for what it holds, digests or not.
+# Refused for their contents, whatever the digests say.
 COVERED = (
     *("losing rows of one arm deleted", "losing turns of every arm deleted", "a winning row twice"),
     *("winning rows in place of losing ones", "probes hidden in the receipts"),
@@ -249,7 +249,7 @@ def test_stored_scores_with_altered_values_are_recomputed(run: RunDirectory, nam
 
 
 def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) -> None:
-    """A hundred and fifty bits, spread over all files that measures are computed from."""
+    """150 bits, spread over all files that measures read."""
     expected = list(score_run(sound))
     files = [run.path / "golden.jsonl", run.path / "manifest.json", *map(run.receipts, run.conversations)]
     silent, codes = [], set()
@@ -265,7 +265,7 @@ def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) ->
             codes.add(error.exit_code)
         path.write_bytes(data)
     assert silent == []
-    # A manifest that is no JSON any more is unusable; all the rest could not be measured.
+    # A manifest that is not JSON is unusable (2); all else could not be measured (4).
     assert codes <= {2, 4}
     assert list(score_run(open_run(run.path))) == expected
 

@@ -1,4 +1,4 @@
-"""What is said of arms that differ: their names, the keys and both values, in one short line."""
+"""Differences of arms in one short line: names, keys and both values."""
 
 from __future__ import annotations
 

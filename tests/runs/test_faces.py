@@ -1,4 +1,4 @@
-"""What every face says first of a run that is a trial, and what becomes of a verdict that is stale."""
+"""Every output marks a trial first, and outdated verdicts are not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest as a record, as JSON and as a schema, and records in general."""
+"""The manifest as a record, as JSON and as a schema; records in general."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_manifest_describes_each_arm(sound: RunDirectory) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A record within another."""
+    """A nested record."""
 
     number: float
 

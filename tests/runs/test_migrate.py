@@ -1,4 +1,4 @@
-"""Runs, baselines, plans and policies of version 0.1, brought forward or refused with the reason."""
+"""Runs, baselines, plans and policies of version 0.1 are migrated, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_migrate_baselines_name_by_name(run: RunDirectory, sound: RunDirectory, 
     folder = tmp_path / "old"
     approve(folder, run, "good", date="2026-01-01", note="why")
     approve(folder, run, "bad", date="2026-01-02")
-    # As version 0.1 kept it: the object is named by the digests of its files.
+    # Version 0.1 named an object by the digests of its files.
     aged = _aged(RunDirectory(get(folder, "good").path, run.manifest))
     files = {name: sha256_file(aged / name) for name in json.loads((aged / "object.json").read_bytes())}
     (aged / "object.json").write_text(json.dumps(files), "utf-8")

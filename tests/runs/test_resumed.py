@@ -1,4 +1,4 @@
-"""A run is of one engine: it is not gone on with under other code or packages."""
+"""A run is not resumed with other code or packages."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_resume_altered_golden_set_is_refused(run: RunDirectory, asked: ReplayRe
 
 
 def test_resume_receipts_without_digest_are_replayed(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
-    """So it is where the power went between two files, and where somebody put receipts into an unfinished run."""
+    """This happens after a loss of power between two files, or if somebody adds receipts."""
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
     begun = RunDirectory(
@@ -134,7 +134,7 @@ def test_resume_receipts_without_digest_are_replayed(run: RunDirectory, asked: R
 def test_keep_writes_digests_before_receipts(
     sound: RunDirectory, asked: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after any file, a run is open to the same command, and what is in it by then can be trusted."""
+    """A run killed after any file can be resumed, and its files can be trusted."""
     written: list[Path] = []
     real: Callable[..., None] = resume.write_atomically
 
