@@ -17,11 +17,11 @@ Flags: TypeAlias = "NDArray[np.bool_]"
 Number = TypeVar("Number", bound="np.generic")
 
 
-def share(part: Floats | Ints, whole: Floats | Ints) -> Floats:
-    """Return ``part / whole``; NaN where ``whole`` is 0."""
+def share(part: Floats | Ints, total: Floats | Ints) -> Floats:
+    """Return ``part / total``; NaN where ``total`` is 0."""
     import numpy as np
 
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
+    return np.where(total > 0, part / np.where(total > 0, total, 1), np.nan)
 
 
 def where_any(count: Floats | Ints, value: Floats | Flags) -> Floats:

@@ -92,11 +92,11 @@ def first(sums: Floats, k: int) -> Floats:
     return sums[:, min(k, sums.shape[1] - 1)]
 
 
-def or_one(whole: Floats | Ints) -> Floats:
+def or_one(denominator: Floats | Ints) -> Floats:
     """Return the denominator, or 1 where it is 0, so that 0/0 is 0 as in trec_eval."""
     import numpy as np
 
-    return np.where(whole > 0, whole, 1.0)
+    return np.where(denominator > 0, denominator, 1.0)
 
 
 def _discounts(ranks: int) -> Floats:

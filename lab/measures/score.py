@@ -135,15 +135,15 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
     among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
     where = [with_gold] * len(values)
-    for one in MEASURES:
-        if isinstance(one, InjectedMeasure):
-            columns = {f"{one.name}@{k}": one.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
-        elif isinstance(one, ProbeMeasure):
-            columns = {one.name: one.values(probes)}
+    for entry in MEASURES:
+        if isinstance(entry, InjectedMeasure):
+            columns = {f"{entry.name}@{k}": entry.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
+        elif isinstance(entry, ProbeMeasure):
+            columns = {entry.name: entry.values(probes)}
         else:
             continue
         values |= columns
-        where += [among[one.probes]] * len(columns)
+        where += [among[entry.probes]] * len(columns)
     return Block(receipts.turn[rows], values, np.stack(where, axis=1))
 
 

@@ -64,12 +64,12 @@ def explain(
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     if not info.stateful:
         play = replace(play, recall_points=[point])
-    heard: list[RecallCall] = []
-    with closing(replay(play, [arm], on_recall=heard.append)) as answers:
+    calls: list[RecallCall] = []
+    with closing(replay(play, [arm], on_recall=calls.append)) as answers:
         answered = next(answer for answer in answers if answer.point.key == key)
         if answered.failure:
             raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
-        return _explanation(play.memories, answered, heard[-1], info, detail or Detail())
+        return _explanation(play.memories, answered, calls[-1], info, detail or Detail())
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
@@ -92,23 +92,23 @@ def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
 
 
 def _explanation(
-    memories: Sequence[Memory], answered: Answered, heard: RecallCall, info: ArmInfo, detail: Detail
+    memories: Sequence[Memory], answered: Answered, call: RecallCall, info: ArmInfo, detail: Detail
 ) -> Explanation:
-    point, recall, system = answered.point, answered.recall, heard.system
+    point, recall, system = answered.point, answered.recall, call.system
     known = {memory.key: memory for memory in memories}
     relevant = list(point.probe.grades) if point.probe else []
     visible = [key for key in relevant if key in known and known[key].is_visible_at(point.seq)]
     explained = Explained()
     if isinstance(system, Explains):
-        explained = system.explain(heard.ask, heard.found, recall, visible, detail)
+        explained = system.explain(call.ask, call.candidates, recall, visible, detail)
     unseen = {key: _unseen(known[key], point.seq) for key in relevant if key in known and key not in visible}
     given = {**explained.reasons, **unseen}
     reasons = {key: given[key] for key in relevant if key in given}
-    scope = heard.ask.scope
+    scope = call.ask.scope
     in_reach = [memory for memory in memories if memory.is_visible_at(point.seq) and scope in (None, memory.scope)]
     counts = {label: sum((memory.label or UNKNOWN) == label for memory in in_reach) for label in LABELS}
     texts = {memory.key: memory.text for memory in memories} | {item.id: item.text for item in recall.items}
-    return Explanation(point, info, recall, heard.ask, texts, counts, replace(explained, reasons=reasons))
+    return Explanation(point, info, recall, call.ask, texts, counts, replace(explained, reasons=reasons))
 
 
 def _unseen(memory: Memory, seq: int) -> str:

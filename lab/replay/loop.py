@@ -61,7 +61,7 @@ class RecallCall(NamedTuple):
 
     system: object
     ask: Ask
-    found: Candidates | None
+    candidates: Candidates | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,12 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     import pyarrow as pa
 
     safety_checks = SafetyChecks(recording)
-    checked = [safety_checks.check(one.recall, one.point.seq, fed=one.fed) for one in answers]
-    recalls = [one.recall for one in answers]
+    checked = [safety_checks.check(answer.recall, answer.point.seq, fed=answer.fed) for answer in answers]
+    recalls = [answer.recall for answer in answers]
     counts = [len(recall.items) for recall in recalls]
-    scopes = {turn.key: turn.scope for turn in recording.turns} | {one.key: one.scope for one in recording.memories}
-    flat = [values for one in answers for values in _items(one, aligned, scopes)]
+    scopes = {turn.key: turn.scope for turn in recording.turns}
+    scopes |= {memory.key: memory.scope for memory in recording.memories}
+    flat = [values for answer in answers for values in _items(answer, aligned, scopes)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
     listed = {
         f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
@@ -78,25 +79,25 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     }
     table = pa.table(
         {
-            "arm": strings([one.arm for one in answers]),
-            "turn": strings([one.point.key for one in answers]),
-            "seq": numbers([one.point.seq for one in answers], "int32"),
-            "scope": strings([one.scope for one in answers]),
-            "is_recall_turn": booleans([one.point.is_recall_turn for one in answers]),
-            "probe": strings([one.point.probe.id if one.point.probe else None for one in answers]),
+            "arm": strings([answer.arm for answer in answers]),
+            "turn": strings([answer.point.key for answer in answers]),
+            "seq": numbers([answer.point.seq for answer in answers], "int32"),
+            "scope": strings([answer.scope for answer in answers]),
+            "is_recall_turn": booleans([answer.point.is_recall_turn for answer in answers]),
+            "probe": strings([answer.point.probe.id if answer.point.probe else None for answer in answers]),
             "status": strings([recall.status for recall in recalls]),
-            "failure": strings([str(one.failure) if one.failure else None for one in answers]),
+            "failure": strings([str(answer.failure) if answer.failure else None for answer in answers]),
             "injected": numbers([recall.injected for recall in recalls], "int32"),
-            "visible": numbers([one.visible for one in answers], "int32"),
-            "visible_nice": numbers([one.visible_nice for one in answers], "int32"),
+            "visible": numbers([answer.visible for answer in answers], "int32"),
+            "visible_nice": numbers([answer.visible_nice for answer in answers], "int32"),
             "chars": numbers([js_length(recall.context) for recall in recalls], "int32"),
-            "hard_rules": numbers([one.hard_rules for one in answers], "int32"),
-            "hard_kept": numbers([one.hard_kept for one in answers], "int32"),
+            "hard_rules": numbers([answer.hard_rules for answer in answers], "int32"),
+            "hard_kept": numbers([answer.hard_kept for answer in answers], "int32"),
             "pinned": _texts([recall.pinned for recall in recalls]),
             "duplicates": numbers([recall.duplicates for recall in recalls], "int32"),
             **listed,
             "log": _texts([recall.log for recall in recalls]),
-            "receipt": strings([_receipt(one) for one in answers]),
+            "receipt": strings([_receipt(answer) for answer in answers]),
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
@@ -114,45 +115,45 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     import pyarrow as pa
 
     first = answers[0].point.key if answers else None
-    timed = [(one, stage, spent) for one in answers for stage, spent in one.recall.timings.items()]
+    timed = [(answer, stage, spent) for answer in answers for stage, spent in answer.recall.timings.items()]
     table = pa.table(
         {
-            "arm": strings([one.arm for one, _, _ in timed]),
-            "turn": strings([one.point.key for one, _, _ in timed]),
+            "arm": strings([answer.arm for answer, _, _ in timed]),
+            "turn": strings([answer.point.key for answer, _, _ in timed]),
             "stage": strings([stage for _, stage, _ in timed]),
             "ns": numbers([spent for _, _, spent in timed], "int64"),
-            "cold": booleans([one.point.key == first for one, _, _ in timed]),
+            "cold": booleans([answer.point.key == first for answer, _, _ in timed]),
         }
     )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
-def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
+def _items(answer: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
     """Yield the columns of the items of an answer; an item without a scope gets that of its sources."""
-    if one.fed:
-        for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
+    if answer.fed:
+        for identity, _, _, score, (own_id, label, scope, fts_rank, vec_rank, decision), tier in answer.recall.items:
             # Equal to Listed(…), in half the time.
             scope = scopes.get(identity) if scope is None else scope
-            row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
+            row = (identity, own_id or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
             yield tuple.__new__(Listed, row)
         return
     taken: set[str] = set()
-    for item in one.recall.items:
-        alignment = aligned.get((one.arm, item.id))
+    for item in answer.recall.items:
+        alignment = aligned.get((answer.arm, item.id))
         # A system's own id must never be mistaken for a memory's key.
         key = alignment.memory if alignment is not None and alignment.memory not in taken else f"{OWN}{item.id}"
         taken.add(key)
-        own, label, scope, fts_rank, vec_rank, decision = item.signals
+        own_id, label, scope, fts_rank, vec_rank, decision = item.signals
         if scope is None:
             scope = next((scopes[source] for source in item.sources if source in scopes), None)
-        yield Listed(key, own or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
+        yield Listed(key, own_id or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
 
 
-def _receipt(one: Answered) -> str:
+def _receipt(answer: Answered) -> str:
     """Return the receipt as the system wrote it, else as JSON."""
     import orjson
 
-    recall = one.recall
+    recall = answer.recall
     return orjson.dumps(recall.receipt).decode() if recall.receipt_text is None else recall.receipt_text
 
 

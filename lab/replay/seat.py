@@ -96,17 +96,17 @@ class Seat:
         if self.fed and system is not None:
             self._guarded("forget", lambda: system.forget(keys))
 
-    def ask(self, ask: Ask, found: Candidates | Failure | None) -> tuple[Recall, Failure | None]:
+    def ask(self, ask: Ask, retrieved: Candidates | Failure | None) -> tuple[Recall, Failure | None]:
         """Return the system's answer, or a failed recall with its failure.
 
-        ``found`` are shared candidates, the failure of their retrieval, or None for a system that searches by itself.
+        ``retrieved`` are shared candidates, the failure of their retrieval, or None if the system searches by itself.
         """
-        failure = self.broken or (found if isinstance(found, Failure) else None)
+        failure = self.broken or (retrieved if isinstance(retrieved, Failure) else None)
         if failure:
             return _failed(failure), failure
         system = self.system
         assert system is not None  # noqa: S101 - else it is broken
-        candidates = None if isinstance(found, Failure) else found
+        candidates = None if isinstance(retrieved, Failure) else retrieved
         # A copy, so that a system cannot change the query of the next one.
         query = replace(ask, grades=dict(ask.grades)) if self._foreign else ask
         try:
@@ -150,10 +150,10 @@ class Seat:
             self._guarded("close", system.close)
         self._kit.close()
 
-    def _selected(self, ask: Ask, found: Candidates) -> Recall:
+    def _selected(self, ask: Ask, candidates: Candidates) -> Recall:
         shared = self.shared
         assert shared is not None  # noqa: S101 - only systems that share get candidates
-        return shared.select(ask, found)
+        return shared.select(ask, candidates)
 
     def _check(self, answer: Recall, ask: Ask) -> None:
         """Raise :class:`Broken` for items that do not exist or are too many, and for writes at a probe."""

@@ -65,8 +65,8 @@ def _feature(python: str) -> str:
 
 
 def _difference(name: str, before: str | None, after: str | None) -> str:
-    shown = (one[:DIGITS] if one and name == "code" else one for one in (before, after))
-    return f"{name} " + " -> ".join(one or "none" for one in shown)
+    shown = (value[:DIGITS] if value and name == "code" else value for value in (before, after))
+    return f"{name} " + " -> ".join(value or "none" for value in shown)
 
 
 def _version(name: str) -> str | None:

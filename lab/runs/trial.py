@@ -38,7 +38,7 @@ def trial(manifest: Manifest) -> tuple[str, ...]:
     if configured:
         reasons.append(f"own configuration of {', '.join(configured)}")
     if request.get("max_items") is not None:
-        reasons.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} asked for")
+        reasons.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} requested")
     if manifest.migrated:
         reasons.append(f"migrated from schema {manifest.migrated.schema_version}, digests taken then")
     if manifest.failed:

@@ -198,9 +198,9 @@ def test_replay_on_recall_receives_query_and_candidates() -> None:
     played(RECORDING, [Diary(), *arms_named("hybrid", "recency")], on_recall=heard.append)
     assert [one.ask.turn for one in heard] == [turn.key for turn in TURNS for _ in range(3)]
     for diary, hybrid, recency in zip(*(heard[at::3] for at in range(3)), strict=True):
-        assert diary.found is None
+        assert diary.candidates is None
         # Two arms that share a search have the same candidates.
-        assert hybrid.found is recency.found is not None
+        assert hybrid.candidates is recency.candidates is not None
         assert type(diary.system) is Written
 
 

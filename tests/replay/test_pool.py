@@ -141,7 +141,7 @@ def test_make_pool_transcript_with_a_store(tmp_path: Path) -> None:
         ("--recordings", replace(pool, recordings="x")),
         ("--memories-from", replace(pool, memories_from="x")),
     ):
-        with pytest.raises(UnusableInput, match=f"x: not found, but the pool was made from it; {option} says"):
+        with pytest.raises(UnusableInput, match=f"x: not found, but the pool was made from it; name its new path with {option}"):
             material(gone)
     rows[0]["text"] = "Another"
     store.write_text(json.dumps({"items": rows}), encoding="utf-8")

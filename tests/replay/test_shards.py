@@ -204,7 +204,7 @@ def test_merge_unfinished_or_damaged_shard_is_named(talk: Any, resealed: Callabl
     with pytest.raises(Altered, match=r"golden\.jsonl: damaged or altered"):
         merge(out, folders)
     resealed(folders[2])
-    with pytest.raises(UnusableInput, match=r"golden\.jsonl is not that of"):
+    with pytest.raises(UnusableInput, match=r"golden\.jsonl differs from that of"):
         merge(out, folders)
 
 

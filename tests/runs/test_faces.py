@@ -110,7 +110,7 @@ def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
         "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
-        "categories detected; store lancedb; own configuration of mine; at most 6 items asked for; "
+        "categories detected; store lancedb; own configuration of mine; at most 6 items requested; "
         "migrated from schema 3, digests taken then; not complete"
     )
 
