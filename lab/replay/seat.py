@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from lab.errors import LabError
 from lab.recordings.model import Memory, Turn
-from lab.replay.strict import Broken, require_recall, require_writes
+from lab.replay.validation import Broken, require_recall, require_writes
 from lab.systems.contract import (
     NOTHING,
     Arm,

@@ -39,9 +39,9 @@ def _random(source: random.Random, probes: int, scores: Any) -> tuple[Runs, Gold
     runs, golds = {}, {}
     for number in range(probes):
         pool = [f"記憶{place}" if place % 5 == 0 else f"m{place}" for place in range(source.randint(1, 60))]
-        found = source.sample(pool, source.randint(0, len(pool)))
+        result = source.sample(pool, source.randint(0, len(pool)))
         judged = source.sample([*pool, "lost1", "lost2"], source.randint(1, min(9, len(pool) + 2)))
-        runs[f"q{number}"] = {key: scores() for key in found}
+        runs[f"q{number}"] = {key: scores() for key in result}
         golds[f"q{number}"] = {key: source.choice((0, 1, 1, 2, 3, -1)) for key in judged}
     return runs, golds
 
@@ -71,13 +71,13 @@ def test_evaluate_lists_equal_decreasing_scores() -> None:
     mixed = {probe: rankings[probe] if number % 2 else runs[probe] for number, probe in enumerate(runs)}
     expected = evaluate(runs, golds, THEIRS)
     for given in (rankings, mixed):
-        found = evaluate(given, golds, THEIRS)
-        assert all((found[name] == expected[name]).all() for name in THEIRS)
+        result = evaluate(given, golds, THEIRS)
+        assert all((result[name] == expected[name]).all() for name in THEIRS)
 
 
 def test_evaluate_probe_without_ranking_or_gold_scores_0() -> None:
-    found = evaluate({"a": ["x"], "stranger": ["x"]}, {"a": {"x": 1}, "b": {"x": 1}}, ["Success@1", "RR"])
-    assert {name: values.tolist() for name, values in found.items()} == {"Success@1": [1.0, 0.0], "RR": [1.0, 0.0]}
+    result = evaluate({"a": ["x"], "stranger": ["x"]}, {"a": {"x": 1}, "b": {"x": 1}}, ["Success@1", "RR"])
+    assert {name: values.tolist() for name, values in result.items()} == {"Success@1": [1.0, 0.0], "RR": [1.0, 0.0]}
     assert evaluate({}, {}, ["nDCG@5"])["nDCG@5"].tolist() == []
     assert evaluate({}, {"a": {}}, ["nDCG@5", "AP", "P@3"])["AP"].tolist() == [0.0]
 

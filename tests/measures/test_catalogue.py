@@ -20,17 +20,17 @@ UNITS = {"probe", "turn", "conversation"}
 def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """Return the units with a value, by name of the measure and cutoff.
 
-    The arms are some of which everything is told: one has a digest, and one writes.
+    The arms have values of all measures: one has a Working Set, and one writes.
     """
     given = ReplayRequest(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
     captured = ReplayRequest(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
     folder = tmp_path_factory.mktemp("catalogue")
-    found: dict[str, dict[str, set[str]]] = {}
+    result: dict[str, dict[str, set[str]]] = {}
     for name, asked in (("given", given), ("captured", captured)):
         for one in score_run(run_replay(asked, folder / name).run):
             stem, _, cutoff = one.measure.partition("@")
-            found.setdefault(stem, {}).setdefault(cutoff, set()).add(one.at)
-    return found
+            result.setdefault(stem, {}).setdefault(cutoff, set()).add(one.at)
+    return result
 
 
 def test_catalogue_lists_exactly_the_scored_measures(scored: dict[str, dict[str, set[str]]]) -> None:
@@ -76,11 +76,11 @@ def test_canonical_accepts_aliases() -> None:
 
 
 def test_catalogue_is_sorted_by_unit_and_order() -> None:
-    assert [one.unit for one in MEASURES] == sorted(
-        (one.unit for one in MEASURES), key=["probe", "turn", "conversation"].index
+    assert [measure.unit for measure in MEASURES] == sorted(
+        (measure.unit for measure in MEASURES), key=["probe", "turn", "conversation"].index
     )
-    assert [one.name for one in MEASURES][:3] == ["Success", "R", "AllGold"]
-    assert len({(one.unit, one.order) for one in MEASURES}) == len(MEASURES), "two stand at one place"
+    assert [measure.name for measure in MEASURES][:3] == ["Success", "R", "AllGold"]
+    assert len({(measure.unit, measure.order) for measure in MEASURES}) == len(MEASURES), "two stand at one place"
 
 
 def test_catalogue_lists_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

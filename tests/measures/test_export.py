@@ -34,17 +34,17 @@ THEIRS = {
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of the shipped set under five arms."""
-    asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
-    return run_replay(asked, tmp_path_factory.mktemp("export") / "run").run
+    request = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
+    return run_replay(request, tmp_path_factory.mktemp("export") / "run").run
 
 
 def _own(run: RunDirectory) -> dict[tuple[str, str], dict[str, float]]:
     """Return the lab's values by arm and measure, then by probe."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    result: dict[tuple[str, str], dict[str, float]] = {}
     for one in score_run(run):
         if one.value is not None:
-            found.setdefault((one.arm, one.measure), {})[one.at] = one.value
-    return found
+            result.setdefault((one.arm, one.measure), {})[one.at] = one.value
+    return result
 
 
 def test_export_trec_eval_gives_equal_scores(run: RunDirectory, tmp_path: Path) -> None:
@@ -74,14 +74,14 @@ def test_export_trec_eval_gives_equal_scores(run: RunDirectory, tmp_path: Path) 
 
 
 def test_export_r_precision_beyond_the_depth_is_missing(operators: Path, tmp_path: Path) -> None:
-    asked = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
-    run = run_replay(asked, tmp_path / "run").run
+    request = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
+    run = run_replay(request, tmp_path / "run").run
     values = {one.at: one.value for one in score_run(run) if one.measure == "Rprec"}
-    wanted = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}
+    expected = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}
     assert {probe for probe, value in values.items() if value is None} == {
-        at for at, many in wanted.items() if many > 2
+        at for at, many in expected.items() if many > 2
     }
-    assert 0 < sum(many > 2 for many in wanted.values()) < len(wanted)
+    assert 0 < sum(many > 2 for many in expected.values()) < len(expected)
 
 
 def test_export_read_back_gives_equal_scores(run: RunDirectory, tmp_path: Path) -> None:

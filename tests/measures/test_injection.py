@@ -35,14 +35,14 @@ def _probes(**given: object) -> Probes:
     return Probes(**{"items": np.zeros(0), "chars": np.zeros(0), **columns, **given})  # type: ignore[arg-type]  # columns by name
 
 
-def _same(found: np.ndarray, expected: list[float]) -> None:
-    np.testing.assert_array_equal(found, expected)
+def _same(result: np.ndarray, expected: list[float]) -> None:
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_nice_presence_counts_any_nice_memory() -> None:
     # Without a visible nice memory the measure has no value.
-    found = _of_turns("NicePresence", "nice visible_nice", [(1, 3), (2, 3), (0, 3), (0, 0)])
-    _same(found, [1.0, 1.0, 0.0, NAN])
+    result = _of_turns("NicePresence", "nice visible_nice", [(1, 3), (2, 3), (0, 3), (0, 0)])
+    _same(result, [1.0, 1.0, 0.0, NAN])
 
 
 def test_gold_nice_counts_relevant_nice_memories_in_the_first_k() -> None:
@@ -53,8 +53,8 @@ def test_gold_nice_counts_relevant_nice_memories_in_the_first_k() -> None:
 
 
 def test_wrong_scope_is_the_share_of_foreign_memories() -> None:
-    found = _of_turns("WrongScope", "foreign injected", [(0, 2), (2, 4), (3, 3), (0, 0)])
-    _same(found, [0.0, 2 / 4, 1.0, NAN])
+    result = _of_turns("WrongScope", "foreign injected", [(0, 2), (2, 4), (3, 3), (0, 0)])
+    _same(result, [0.0, 2 / 4, 1.0, NAN])
 
 
 def test_forbidden_counts_misleading_memories_in_the_first_k() -> None:
@@ -90,13 +90,13 @@ def test_present_counts_items_and_the_working_set(
 def test_backbone_duplication_is_the_share_of_repetitions() -> None:
     # No value without a Working Set or without memories.
     cases = [(1, 4), (3, 3), (0, 5), (NAN, 5), (0, 0), (NAN, 0)]
-    found = _of_turns("BackboneDuplication", "duplicates injected", cases)
-    _same(found, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
+    result = _of_turns("BackboneDuplication", "duplicates injected", cases)
+    _same(result, [1 / 4, 1.0, 0.0, NAN, NAN, NAN])
 
 
 def test_hard_rules_is_the_share_in_the_prompt() -> None:
-    found = _of_turns("HardRules", "hard_kept hard_rules", [(2, 3), (3, 3), (0, 2), (0, 0)])
-    _same(found, [2 / 3, 1.0, 0.0, NAN])
+    result = _of_turns("HardRules", "hard_kept hard_rules", [(2, 3), (3, 3), (0, 2), (0, 0)])
+    _same(result, [2 / 3, 1.0, 0.0, NAN])
 
 
 @pytest.mark.parametrize(

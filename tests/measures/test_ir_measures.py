@@ -28,9 +28,9 @@ def drawn() -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
     runs, golds = {}, {}
     for number in range(RUNS):
         pool = [f"m{place}" for place in range(source.randint(1, 20))]
-        found = source.sample(pool, source.randint(1, len(pool)))
+        result = source.sample(pool, source.randint(1, len(pool)))
         judged = source.sample([*pool, "lost"], source.randint(1, min(6, len(pool) + 1)))
-        runs[f"q{number}"] = {key: source.choice((0.1, 0.2, 0.5, 0.5, -0.7)) for key in found}
+        runs[f"q{number}"] = {key: source.choice((0.1, 0.2, 0.5, 0.5, -0.7)) for key in result}
         golds[f"q{number}"] = {key: source.choice((0, 1, 1, 2, 3)) for key in judged}
     return runs, golds
 

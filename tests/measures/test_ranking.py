@@ -105,10 +105,10 @@ def test_rank_measures_include_every_cutoff() -> None:
 
 def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, float]:
     """The same measures as plain loops, as in a textbook."""
-    found, first, gain = 0, 0, 0.0
+    result, first, gain = 0, 0, 0.0
     for place in range(k):
         if place < len(ranking) and ranking[place] in grades:
-            found += 1
+            result += 1
             first = first or place + 1
             gain += grades[ranking[place]] * math.log(2) / math.log(place + 2)
     best = 0.0
@@ -116,9 +116,9 @@ def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, fl
     for place in range(min(k, len(grades))):
         best += ideal.pop(ideal.index(max(ideal))) * math.log(2) / math.log(place + 2)
     return {
-        "Success": 1.0 if found else 0.0,
-        "R": found / len(grades),
-        "P": found / k,
+        "Success": 1.0 if result else 0.0,
+        "R": result / len(grades),
+        "P": result / k,
         "nDCG": gain / best,
         "RR": 1 / first if first else 0.0,
     }

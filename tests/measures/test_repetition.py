@@ -151,10 +151,10 @@ def test_repetition_random_conversations_match_the_definitions(window: int) -> N
         selections = [source.sample(pool, min(len(pool), source.choice((0, 1, 3, 6)))) for _ in range(30)]
         rates, shares, distinct, alike = [], [], [], []
         for turn, chosen in enumerate(selections):
-            recent = {key for one in selections[max(0, turn - window) : turn] for key in one}
+            recent = {key for selection in selections[max(0, turn - window) : turn] for key in selection}
             known = chosen and any(selections[:turn])
             rates.append(sum(key in recent for key in chosen) / len(chosen) if known else None)
-            slots = Counter(key for one in selections[max(0, turn - window + 1) : turn + 1] for key in one)
+            slots = Counter(key for selection in selections[max(0, turn - window + 1) : turn + 1] for key in selection)
             shares.append(max(slots.values()) / slots.total() if slots else None)
             distinct.append(len(slots) / slots.total() if slots else None)
             before = set(selections[turn - 1])

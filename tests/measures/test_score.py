@@ -197,22 +197,22 @@ def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
 def test_summarise_means_equal_values_by_hand(
     summary: dict[str, Any], arm: str, expected: dict[str, float | None]
 ) -> None:
-    found = summary["arms"][arm]["measures"]
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    result = summary["arms"][arm]["measures"]
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
 def test_score_run_additional_measures_are_not_written(run: RunDirectory, scores: Scores) -> None:
     before = (run.path / "scores.parquet").read_bytes()
     asked = more_measures(["R@4", "P(rel=2)@2", "R@3", "RR(rel=2)@60", "RepeatRate", "nDCG(rel=2)@3", "AP"], [2])
     assert asked == ("R@4", "P(rel=2)@2", "RR(rel=2)@60")
-    found = score_run(run, asked)
+    result = score_run(run, asked)
     assert (run.path / "scores.parquet").read_bytes() == before
-    means = summarise(found, read_gold(run), run.arms)["arms"]["recency"]["measures"]
+    means = summarise(result, read_gold(run), run.arms)["arms"]["recency"]["measures"]
     # Ranks of the first gold by probe: never, 2, 3, 1, 1; gold of grade 2 is second where it is relevant.
     assert means["R@4"] == pytest.approx((0 + 1 + 1 + 1 + 1) / 5)
     assert means["P(rel=2)@2"] == pytest.approx((0 + 1 / 2 + 0 + 0 + 0) / 5)
     assert means["RR(rel=2)@60"] is None
-    assert set(found.measures) == {*scores.measures, *asked}
+    assert set(result.measures) == {*scores.measures, *asked}
 
 
 def test_summarise_unseen_harm_has_a_bound(summary: dict[str, Any]) -> None:
@@ -232,7 +232,7 @@ def test_injected_chars_is_the_length_of_the_block(run: RunDirectory, scores: Sc
         for row in parquet.read_table(run.receipts(name)).to_pylist()
         if row["is_recall_turn"]
     }
-    assert {(one.arm, one.at): one.value for one in scores if one.measure == "InjectedChars"} == chars
+    assert {(score.arm, score.at): score.value for score in scores if score.measure == "InjectedChars"} == chars
     assert max(chars.values()) > len("a note, must_remember in shop")
 
 
@@ -255,7 +255,7 @@ def test_summarise_means_equal_those_of_the_file(run: RunDirectory, summary: dic
         if row["value"] is not None:
             values[row["arm"], row["measure"]].append(row["value"])
     for arm in ARMS:
-        again = {name: sum(found) / len(found) if (found := values[arm, name]) else None for name in measures}
+        again = {name: sum(result) / len(result) if (result := values[arm, name]) else None for name in measures}
         assert summary["arms"][arm]["measures"] == pytest.approx(again, abs=1e-12)
 
 
@@ -312,7 +312,7 @@ def test_score_does_not_import_heavy_packages(run: RunDirectory, tmp_path: Path)
 
 def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any]) -> None:
     counts = {
-        name: {value: {one["n"] for one in arms.values()} for value, arms in values.items()}
+        name: {value: {arm["n"] for arm in arms.values()} for value, arms in values.items()}
         for name, values in summary["slices"].items()
     }
     # Probes without gold do not count, so their type is not a slice.
@@ -379,10 +379,10 @@ def test_judged_shares_count_returned_memories_only(run: RunDirectory) -> None:
         for row in parquet.read_table(run.receipts(name), columns=["arm", "turn", "item_key"]).to_pylist()
     ]
     judged = {row["turn"]: set(row["item_key"][1::2]) for row in rows if row["arm"] == "recency"}
-    for found in judged_shares(run, judged, 2):
-        own = [row["item_key"][:2] for row in rows if row["arm"] == found.arm and row["turn"] in judged]
-        seen = [key in judged[row["turn"]] for row in rows if row["arm"] == found.arm for key in row["item_key"][:2]]
-        assert (found.probes, found.returned, found.judged) == (len(own), sum(map(len, own)), sum(seen))
-        assert found.returned < 2 * found.probes
+    for result in judged_shares(run, judged, 2):
+        own = [row["item_key"][:2] for row in rows if row["arm"] == result.arm and row["turn"] in judged]
+        seen = [key in judged[row["turn"]] for row in rows if row["arm"] == result.arm for key in row["item_key"][:2]]
+        assert (result.probes, result.returned, result.judged) == (len(own), sum(map(len, own)), sum(seen))
+        assert result.returned < 2 * result.probes
     with pytest.raises(UnusableInput, match="has no probe of this golden set"):
         judged_shares(run, {"nowhere": set()}, 2)

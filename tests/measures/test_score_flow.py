@@ -50,9 +50,9 @@ def _run(folder: Path) -> tuple[dict[str, dict[str, float | None]], dict[tuple[s
     scores = score_run(run)
     means = summarise(scores, read_gold(run), run.arms)["arms"]
     by_turn: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in scores:
-        by_turn.setdefault((one.arm, one.measure), {})[one.at] = one.value
-    return {arm: found["measures"] for arm, found in means.items()}, by_turn
+    for score in scores:
+        by_turn.setdefault((score.arm, score.measure), {})[score.at] = score.value
+    return {arm: result["measures"] for arm, result in means.items()}, by_turn
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("arm", "found", "there"),
+    ("arm", "result", "there"),
     [
         ("tier_quota_v1", [1, 1, 1], [1, 1, 1]),
         # Pinned, so not an item; dropped as a duplicate of a pinned memory; an item.
@@ -73,11 +73,11 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ],
 )
 def test_score_present_counts_items_and_the_working_set(
-    scored: Any, arm: str, found: list[float], there: list[float]
+    scored: Any, arm: str, result: list[float], there: list[float]
 ) -> None:
     means, by_turn = scored
     probes = (TURNS[1], TURNS[3], "after")
-    assert [by_turn[arm, "Success@6"][at] for at in probes] == found
+    assert [by_turn[arm, "Success@6"][at] for at in probes] == result
     assert [by_turn[arm, "Present"][at] for at in probes] == there
     assert set(by_turn[arm, "Present"]) == set(probes)
     assert means[arm]["Present"] == pytest.approx(sum(there) / 3)

@@ -89,8 +89,8 @@ class Ground:
         return [path for path in self.place.rglob("*") if path.is_symlink() or not path.is_dir()]
 
     def _stat(self, path: Path) -> tuple[int, int, int]:
-        found = path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        result = path.stat()
+        return result.st_mtime_ns, result.st_size, result.st_ino
 
 
 @pytest.fixture(scope="session")

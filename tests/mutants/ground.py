@@ -112,9 +112,9 @@ VECTORS = (
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of file: which files of the ground, of which form, and the commands that read them.
+    """A kind of file: patterns of its files, their form, and the commands that read them.
 
-    ``{}`` in a command stands for the file; ``weight`` is how often the kind is drawn.
+    ``{}`` in a command stands for the file; ``weight`` is the relative frequency of the kind.
     """
 
     kind: str
@@ -213,8 +213,8 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     """Create one file of every kind below ``place``, the current folder; ``run`` runs a command."""
 
     def done(command: str, code: int = 0) -> None:
-        found, said = run(*command.split())
-        assert found == code, (command, found, said)
+        result, said = run(*command.split())
+        assert result == code, (command, result, said)
 
     for kind in ("datasets", "golden"):
         shutil.copytree(ROOT / kind / "traps", place / kind / "traps")
@@ -230,13 +230,13 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     (place / "plan.toml").write_text(PLAN)
     (place / "audit.toml").write_text(AUDIT)
     (place / "vectors").mkdir()
-    (place / "vectors/skip_prompt.jsonl").write_text("".join(json.dumps(one) + "\n" for one in VECTORS))
+    (place / "vectors/skip_prompt.jsonl").write_text("".join(json.dumps(vector) + "\n" for vector in VECTORS))
     rows = [
         {"id": f"m{number}", "text": f"the kiln fires at {number}00 degrees", "createdAt": 1_700_000_000_000 + number}
         | {"category": "fact", "importance_label": "must_remember", "scope": "pots", "importance": 0.9}
         for number in range(9)
     ]
-    (place / "store.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (place / "store.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (place / "store.json").write_text(json.dumps({"items": rows}))
     log = runpy.run_path(str(ROOT / "tests/cli/test_receipts_cli.py"))
     lines = [log["_line"](log["_receipt"](), second=5 * number) for number in range(12)]

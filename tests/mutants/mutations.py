@@ -1,6 +1,6 @@
 """Mutations of a file: bytes, lines and fields that are missing, damaged, out of range or hostile.
 
-Every mutation is drawn from a :class:`random.Random`, so a seed names the same mutants on every machine.
+Mutations come from a :class:`random.Random`, so a seed gives the same mutants on every machine.
 """
 
 from __future__ import annotations
@@ -216,22 +216,29 @@ def _logged_field(data: bytes, draw: random.Random) -> bytes:
 
 def _toml_value(data: bytes, draw: random.Random) -> bytes:
     text = data.decode()
-    found = draw.choice(list(re.finditer(r"^([\w.\" -]+?) *= *(.+)$", text, re.MULTILINE)))
-    key, value = found.groups()
+    result = draw.choice(list(re.finditer(r"^([\w.\" -]+?) *= *(.+)$", text, re.MULTILINE)))
+    key, value = result.groups()
     if draw.random() < 0.2:
         key = draw.choice(('"\\uffff"', '"::error::x"', "nothing", f"{key}.{key}"))
     else:
         value = draw.choice(TOML_VALUES)
-    return (text[: found.start()] + f"{key} = {value}" + text[found.end() :]).encode()
+    return (text[: result.start()] + f"{key} = {value}" + text[result.end() :]).encode()
 
 
 def _word(data: bytes, draw: random.Random) -> bytes:
     """Replace a word or a number of a text."""
     text = data.decode("utf-8", "surrogateescape")
-    found = draw.choice(list(re.finditer(r"[\w.+-]+", text)))
-    words = [*(one for one in EVIL_TEXTS if one.isprintable()), "1e999", "-1", "9" * 5_000, "nan", "0"]
+    result = draw.choice(list(re.finditer(r"[\w.+-]+", text)))
+    words = [
+        *(evil_text for evil_text in EVIL_TEXTS if evil_text.isprintable()),
+        "1e999",
+        "-1",
+        "9" * 5_000,
+        "nan",
+        "0",
+    ]
     new = draw.choice(words) if draw.random() < 0.9 else "\x1b[2J::error::"
-    return (text[: found.start()] + new + text[found.end() :]).encode("utf-8", "surrogateescape")
+    return (text[: result.start()] + new + text[result.end() :]).encode("utf-8", "surrogateescape")
 
 
 def _table(data: bytes, draw: random.Random) -> bytes:

@@ -54,7 +54,7 @@ def test_endless_device_is_refused_at_once(command: str, tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("command", [one for one in READS if not one.startswith("receipts")])
+@pytest.mark.parametrize("command", [read for read in READS if not read.startswith("receipts")])
 def test_named_pipe_without_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "pipe: is a pipe, not a file" in refused(lab(command.replace("{}", "pipe"), tmp_path))

@@ -27,8 +27,8 @@ class Desk:
     def say(self, conversation: str, *sessions: tuple[str, Sequence[Any]], file: str | None = None) -> Path:
         """Write a conversation.
 
-        A session is a scope and its turns ``(role, text, *memories)``; a memory is a text, or a text and the fields
-        that it has besides. Sessions are s1, s2 …, their turns t1, t2 …
+        A session is a scope and its turns ``(role, text, *memories)``; a memory is a text, or a text with further
+        fields. Sessions are named s1, s2 …, their turns t1, t2 …
         """
         lines: list[dict[str, Any]] = [
             {"kind": "recording", "schema": "lab.recording.v1", "conversation": conversation, "language": "en"}
@@ -69,11 +69,11 @@ class Desk:
 
 def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
     """Return the files of a run without timings and their digests in the manifest."""
-    found = {name: data for name, data in files.items() if not name.startswith("latency/")}
-    manifest = json.loads(found["manifest.json"])
+    result = {name: data for name, data in files.items() if not name.startswith("latency/")}
+    manifest = json.loads(result["manifest.json"])
     del manifest["sha256"]
     manifest["files"] = {name: one for name, one in manifest["files"].items() if not name.startswith("latency/")}
-    return found | {"manifest.json": json.dumps(manifest).encode()}
+    return result | {"manifest.json": json.dumps(manifest).encode()}
 
 
 @pytest.fixture

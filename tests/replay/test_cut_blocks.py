@@ -47,7 +47,7 @@ def test_replay_cut_block_injects_only_complete_items(desk: Any, size: int, whol
 
 def test_replay_high_verbosity_ignores_items_after_a_cut_comment(desk: Any) -> None:
     memories = [(f"pears in crate {number}", LABEL) for number in range(5)]
-    desk.say("comment", ("shop", [("user", "how many pears are there", one) for one in memories] * 2))
+    desk.say("comment", ("shop", [("user", "how many pears are there", memory) for memory in memories] * 2))
     config = desk.home / "config.json"
     config.write_text(json.dumps({"autoRecall": {"maxItems": 5}, "receipts": {"verbosity": "high", "maxItems": 5}}))
     row = desk.rows(desk.run("engine", config=str(config), profile="upstream"))[-1]

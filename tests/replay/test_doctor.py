@@ -81,9 +81,9 @@ def test_examine_build_tag_is_ignored(cache: Path, monkeypatch: pytest.MonkeyPat
 def test_examine_altered_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = embedder.DEFAULT_WEIGHTS
     monkeypatch.setattr(embedder, "DEFAULT_WEIGHTS", "0" * 64)
-    found = failed(examine())
-    assert list(found) == ["embedder"]
-    assert f"weights have sha256 {real}, published is {'0' * 64}" in found["embedder"]
+    result = failed(examine())
+    assert list(result) == ["embedder"]
+    assert f"weights have sha256 {real}, published is {'0' * 64}" in result["embedder"]
 
 
 def test_examine_missing_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +97,9 @@ def test_examine_missing_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPat
 def test_examine_read_only_cache_fails(cache: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
     cache.write_text("in the way")
     monkeypatch.setenv("LAB_CACHE_DIR", str(cache / below))
-    found = failed(examine())
-    assert list(found) == ["cache"]
-    assert str(cache) in found["cache"]
+    result = failed(examine())
+    assert list(result) == ["cache"]
+    assert str(cache) in result["cache"]
 
 
 def test_examine_other_tokenisation_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

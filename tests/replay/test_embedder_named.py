@@ -36,7 +36,7 @@ NOTE = (
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (None, None),
         ({}, None),
@@ -52,8 +52,8 @@ NOTE = (
         ("seed", None),
     ],
 )
-def test_embedder_of_configuration_is_the_one_of_its_engine(value: Any, found: str | None) -> None:
-    assert embedder_of(value) == found
+def test_embedder_of_configuration_is_the_one_of_its_engine(value: Any, result: str | None) -> None:
+    assert embedder_of(value) == result
 
 
 def test_embedder_of_default_configuration_is_the_plugins_first() -> None:
@@ -113,24 +113,24 @@ def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory)
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
-    heard: list[str] = []
-    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
-    assert heard[0] == NOTE
+    messages: list[str] = []
+    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=messages.append)
+    assert messages[0] == NOTE
 
 
 def test_score_and_compare_other_embedder_is_shown_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     score(ran.path)
-    told = _after(capsys.readouterr().out, 4)
-    assert told.startswith("trial: embedder hashing")
-    assert told.endswith(NOTE)
+    output = _after(capsys.readouterr().out, 4)
+    assert output.startswith("trial: embedder hashing")
+    assert output.endswith(NOTE)
     score(ran.path, as_json=True)
     assert json.loads(capsys.readouterr().out)["embedder"] == [NOTE]
     for form, begins in (("text", "trial: "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
         compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form)
-        told = _after(capsys.readouterr().out, 5)
-        assert told.startswith(begins)
-        assert "live minus hybrid " in told
-        assert NOTE in told.replace("\\_", "_")
+        output = _after(capsys.readouterr().out, 5)
+        assert output.startswith(begins)
+        assert "live minus hybrid " in output
+        assert NOTE in output.replace("\\_", "_")
     assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
 
 
@@ -153,9 +153,9 @@ def test_gate_other_embedder_is_in_all_outputs(
 
 @pytest.mark.slow
 def test_report_other_embedder_is_below_the_title(ran: RunDirectory) -> None:
-    page, twin = _reported(build_report(ran))
+    page, markdown = _reported(build_report(ran))
     assert NOTE in page.split("<main")[0]
-    assert NOTE in "".join(twin.splitlines(keepends=True)[:4])
+    assert NOTE in "".join(markdown.splitlines(keepends=True)[:4])
 
 
 def _reported(files: Sequence[Path]) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def talk(desk: Any, *lengths: int) -> None:
 def tasks_of(plan: Plan) -> list[Task]:
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    return [task_of(plan, one, sources) for one in plan.recordings]
+    return [task_of(plan, recording, sources) for recording in plan.recordings]
 
 
 @pytest.fixture
@@ -85,17 +85,17 @@ def test_task_of_cached_candidates_needs_no_vectors_or_words(desk: Any, monkeypa
     talk(desk, 6, 4)
     plan = make_plan(desk.request(*ARMS))
     first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
-    for recording, found in first:
-        assert isinstance(found, Replayed), found
-        save_cached(plan, recording, found.cached)
+    for recording, result in first:
+        assert isinstance(result, Replayed), result
+        save_cached(plan, recording, result.cached)
     tasks = tasks_of(plan)
     assert all(len(task.sources.vectors.of([])) == len(task.sources.vectors._matrix) == 0 for task in tasks)
     sent = [pickle.dumps(task) for task in tasks]
     monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
-    for (_, found), task in zip(first, sent, strict=True):
+    for (_, result), task in zip(first, sent, strict=True):
         again = run_task(pickle.loads(task))
         assert isinstance(again, Replayed), again
-        assert again.receipts == found.receipts
+        assert again.receipts == result.receipts
         assert again.cached == {}
     assert not (desk.home / "other").exists()
     # A further arm has no cached candidates, so its task carries the texts.
@@ -161,11 +161,11 @@ def test_replay_each_several_workers_start_with_the_largest(desk: Any, width: in
     plan = make_plan(desk.request())
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    assert np.argsort([-size(plan, one) for one in plan.recordings]).tolist() == [1, 2, 0]
+    assert np.argsort([-size(plan, recording) for recording in plan.recordings]).tolist() == [1, 2, 0]
     pool = Noting()
-    found = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))
+    result = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))
     assert pool.order == [f"talk{number}" for number in order]
-    assert sorted(found) == sorted(pool.order)
+    assert sorted(result) == sorted(pool.order)
 
 
 @pytest.mark.process
@@ -232,12 +232,12 @@ def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.Mon
         write_atomically(path, data, lasting=lasting)
 
     talk(desk, 2, 2, 2)
-    heard: list[str] = []
+    messages: list[str] = []
     with monkeypatch.context() as patched:
         patched.setattr("lab.runs.resume.write_atomically", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
-            run_replay(desk.request(), desk.home / "run", announce=heard.append)
-    assert heard[-1] == "talk0: done (1 of 3)"
+            run_replay(desk.request(), desk.home / "run", announce=messages.append)
+    assert messages[-1] == "talk0: done (1 of 3)"
     assert desk.run().done == ("talk1", "talk2")
 
 

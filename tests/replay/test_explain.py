@@ -67,9 +67,9 @@ def test_explain_every_arm_and_recall_point_matches_the_receipt(orchard: Any, st
     for row in rows:
         if store == "lancedb" and row["turn"] != "orchard/s2/t2":
             continue
-        found = explain(outcome.run, row["turn"], row["arm"])
-        recall = found.recall
-        assert (found.point.key, found.arm.name, found.point.seq) == (row["turn"], row["arm"], row["seq"])
+        result = explain(outcome.run, row["turn"], row["arm"])
+        recall = result.recall
+        assert (result.point.key, result.arm.name, result.point.seq) == (row["turn"], row["arm"], row["seq"])
         assert as_listed(recall) == listed_in(row)
         assert (recall.injected, len(recall.context)) == (row["injected"], row["chars"])
         assert (list(recall.pinned), recall.duplicates, list(recall.log)) == (
@@ -77,23 +77,23 @@ def test_explain_every_arm_and_recall_point_matches_the_receipt(orchard: Any, st
             row["duplicates"],
             row["log"],
         )
-        assert ("flow" in found.explained.value) is (row["arm"] in FLOWS)
+        assert ("flow" in result.explained.value) is (row["arm"] in FLOWS)
         if store == "exact":
             assert recall.receipt == json.loads(row["receipt"])
-        assert sum(found.visible.values()) == row["visible"]
-        assert found.visible[NICE] == row["visible_nice"]
+        assert sum(result.visible.values()) == row["visible"]
+        assert result.visible[NICE] == row["visible_nice"]
         injected = row["item_key"][: row["injected"]]
-        gold = set(found.point.probe.grades) if found.point.probe else set()
-        assert set(found.explained.reasons) == gold - set(injected)
-        assert all(found.explained.reasons.values())
-        assert not set(found.explained.runners_up) & set(injected)
+        gold = set(result.point.probe.grades) if result.point.probe else set()
+        assert set(result.explained.reasons) == gold - set(injected)
+        assert all(result.explained.reasons.values())
+        assert not set(result.explained.runners_up) & set(injected)
         if row["arm"] in FLOWS:
-            flow = found.explained.value["flow"]
+            flow = result.explained.value["flow"]
             dropped = (recall.receipt.get("budget") or {}).get("droppedIds", ())
-            assert not set(found.explained.runners_up) & {*flow["digested"], *flow["excluded"], *injected}
-            assert not set(map(engine_id, found.explained.runners_up)) & set(dropped)
-        assert len(found.explained.runners_up) <= 3
-        assert set(found.texts) >= {*injected, *found.explained.runners_up, *gold}
+            assert not set(result.explained.runners_up) & {*flow["digested"], *flow["excluded"], *injected}
+            assert not set(map(engine_id, result.explained.runners_up)) & set(dropped)
+        assert len(result.explained.runners_up) <= 3
+        assert set(result.texts) >= {*injected, *result.explained.runners_up, *gold}
     # The explained turns have predecessors and a Working Set.
     flows = [(row, json.loads(row["receipt"])) for row in rows if row["arm"] == "seed_full"]
     assert any(receipt["suppressedByRepeat"]["penalized"] for _, receipt in flows)
@@ -102,19 +102,19 @@ def test_explain_every_arm_and_recall_point_matches_the_receipt(orchard: Any, st
 
 def test_explain_real_turns_matches_the_receipts(operators: Path, tmp_path: Path) -> None:
     arms = (*ARMS, *FLOWS)
-    asked = ReplayRequest(
+    request = ReplayRequest(
         str(operators), "lab", arms, embedder="hashing", scope="recorded", conversation=("two-desks",)
     )
-    run = run_replay(asked, tmp_path / "run").run
+    run = run_replay(request, tmp_path / "run").run
     rows = [row for row in read_table(run.receipts("two-desks")).to_pylist() if row["probe"]]
     assert len(rows) == 18 * len(arms)
     for row in rows[:: len(arms) + 1]:
-        found = explain(run, row["turn"], row["arm"])
-        assert as_listed(found.recall) == listed_in(row)
-        assert found.recall.receipt == json.loads(row["receipt"])
+        result = explain(run, row["turn"], row["arm"])
+        assert as_listed(result.recall) == listed_in(row)
+        assert result.recall.receipt == json.loads(row["receipt"])
 
 
-def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
+def explain_turn(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
     return explain(desk.run(arm, **changes).run, turn, arm)
 
 
@@ -124,36 +124,36 @@ def test_explain_later_gold_did_not_exist_yet(desk: Any, arm: str) -> None:
         "c", ("global", [("user", "pears", "pears are red"), ("user", "pears?"), ("user", "yes", "pears are green")])
     )
     desk.judge("c/s1/t3#0", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t3#0": "it did not exist yet"}
+    assert explain_turn(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t3#0": "it did not exist yet"}
 
 
 def test_explain_gold_of_the_querying_turn_did_not_exist_yet(desk: Any) -> None:
     desk.say("c", ("global", [("user", "pears", "pears are red"), ("user", "pears?")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t1")
-    assert told(desk, "c/s1/t1", "recency").explained.reasons == {"c/s1/t1#0": "it did not exist yet"}
+    assert explain_turn(desk, "c/s1/t1", "recency").explained.reasons == {"c/s1/t1#0": "it did not exist yet"}
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1", "vector", "recency", "oracle"])
 def test_explain_gold_of_another_scope_names_both_scopes(desk: Any, arm: str) -> None:
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
-    assert told(desk, "c/s2/t1", arm, scope="recorded").explained.reasons == {
+    assert explain_turn(desk, "c/s2/t1", arm, scope="recorded").explained.reasons == {
         "c/s1/t1#0": "it is of scope farm, the turn of shop"
     }
-    assert told(desk, "c/s2/t1", arm, out="free", scope="none").explained.reasons == {}
+    assert explain_turn(desk, "c/s2/t1", arm, out="free", scope="none").explained.reasons == {}
 
 
 def test_explain_gold_of_an_unsearched_tier_names_the_filling_tier(desk: Any) -> None:
     said = [*many(6, MUST), graded("pears exactly as asked", NICE), graded("pears in the hall", UNKNOWN)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears exactly as asked")]))
     desk.judge("c/s1/t1#6", "c/s1/t1#7", turn="c/s1/t2")
-    found = told(desk, "c/s1/t2", "tier_first_v1")
-    assert found.recall.receipt["tiersSearched"] == ["must"]
-    assert found.explained.reasons == {
+    result = explain_turn(desk, "c/s1/t2", "tier_first_v1")
+    assert result.recall.receipt["tiersSearched"] == ["must"]
+    assert result.explained.reasons == {
         key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
         for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
     }
-    assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").explained.reasons == {}
+    assert explain_turn(desk, "c/s1/t2", "tier_quota_v1", out="quota").explained.reasons == {}
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])
@@ -161,23 +161,23 @@ def test_explain_gold_below_the_candidates_gives_its_ranks(desk: Any, arm: str) 
     said = [*many(20, NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#20", turn="c/s1/t2")
-    found = told(desk, "c/s1/t2", arm)
-    assert found.explained.reasons == {
+    result = explain_turn(desk, "c/s1/t2", arm)
+    assert result.explained.reasons == {
         "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
     }
-    assert found.explained.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+    assert result.explained.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
 def test_explain_gold_below_its_quota_gives_score_and_wildcards(desk: Any) -> None:
     said = [*many(8, NICE), graded("pears", NICE), *many(3, MUST)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    found = told(desk, "c/s1/t2", "tier_quota_v1")
-    place = found.explained.places["c/s1/t1#8"]
-    wildcards = [one.score for one in found.recall.items if one.signals.decision == "wildcard"]
-    nice = sum(one.tier == "nice" for one in found.recall.items)
+    result = explain_turn(desk, "c/s1/t2", "tier_quota_v1")
+    place = result.explained.places["c/s1/t1#8"]
+    wildcards = [item.score for item in result.recall.items if item.signals.decision == "wildcard"]
+    nice = sum(item.tier == "nice" for item in result.recall.items)
     assert len(wildcards) == 2
-    assert found.explained.reasons == {
+    assert result.explained.reasons == {
         "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
         f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
     }
@@ -187,7 +187,7 @@ def test_explain_gold_below_the_slots_of_tier_first_omits_wildcards(desk: Any) -
     said = [*many(8, MUST), graded("pears", MUST)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    (reason,) = told(desk, "c/s1/t2", "tier_first_v1").explained.reasons.values()
+    (reason,) = explain_turn(desk, "c/s1/t2", "tier_first_v1").explained.reasons.values()
     assert reason.startswith("candidate 9 of tier must (0.0")
     assert "): 6 places went to that tier; text rank " in reason
     assert "wildcard" not in reason
@@ -197,7 +197,7 @@ def test_explain_gold_below_the_slots_of_tier_first_omits_wildcards(desk: Any) -
 def test_explain_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).explained.reasons == {
+    assert explain_turn(desk, "c/s1/t2", arm).explained.reasons == {
         "c/s1/t1#0": "its label is ignore, which no tier of this arm holds"
     }
 
@@ -208,7 +208,9 @@ def test_explain_gold_ranked_by_an_untiered_arm_gives_its_rank(desk: Any, arm: s
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).explained.reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
+    assert explain_turn(desk, "c/s1/t2", arm).explained.reasons == {
+        "c/s1/t1#8": "ranked 9, beyond the 6 that are injected"
+    }
 
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
@@ -218,7 +220,7 @@ def test_explain_gold_below_the_depth_ignores_labels(desk: Any, arm: str, depth:
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    (reason,) = told(desk, "c/s1/t2", arm, depth=depth).explained.reasons.values()
+    (reason,) = explain_turn(desk, "c/s1/t2", arm, depth=depth).explained.reasons.values()
     assert reason.startswith(f"not among the first {depth} of this arm")
 
 
@@ -228,9 +230,9 @@ def test_explain_disabled_tier_is_not_called_full(desk: Any, arm: str) -> None:
     config.write_text('{"autoRecall": {"includeUnknownFallback": false}}')
     desk.say("c", ("global", [("user", "note", graded("pears", UNKNOWN), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
-    found = told(desk, "c/s1/t2", arm, config=str(config))
-    assert found.recall.injected == 1
-    (reason,) = found.explained.reasons.values()
+    result = explain_turn(desk, "c/s1/t2", arm, config=str(config))
+    assert result.recall.injected == 1
+    (reason,) = result.explained.reasons.values()
     assert "had filled all places" not in reason
     assert "unknown" in reason
 
@@ -238,11 +240,11 @@ def test_explain_disabled_tier_is_not_called_full(desk: Any, arm: str) -> None:
 def test_explain_positions_are_ranks_within_the_tier(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
-    found = told(desk, "c/s1/t2", "tier_quota_v1")
-    assert found.explained.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
-    assert found.explained.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
-    assert {found.explained.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
-    assert found.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
+    result = explain_turn(desk, "c/s1/t2", "tier_quota_v1")
+    assert result.explained.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert result.explained.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {result.explained.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert result.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
 
 
 @pytest.mark.parametrize(
@@ -325,8 +327,8 @@ def test_explain_probe_from_outside_accepts_any_id(desk: Any) -> None:
     desk.judge("c/s1/t1#0", id="which-pears", conversation="c", query="pears")
     run = desk.run("none").run
     for key in ("c/inside", "which-pears"):
-        found = explain(run, key, "none")
-        assert (found.point.key, list(found.explained.reasons)) == (key, ["c/s1/t1#0"])
+        result = explain(run, key, "none")
+        assert (result.point.key, list(result.explained.reasons)) == (key, ["c/s1/t1#0"])
 
 
 def test_explain_conversation_named_as_a_prefix_of_another_is_found(desk: Any) -> None:
@@ -334,5 +336,5 @@ def test_explain_conversation_named_as_a_prefix_of_another_is_found(desk: Any) -
         desk.say(name, ("global", [("user", f"pears of {name}", "pears are red"), ("user", "pears?")]))
     run = desk.run("recency").run
     for key in ("a/s1/t2", "a b/s1/t2"):
-        found = explain(run, key, "recency")
-        assert (found.point.key, [one.id for one in found.recall.items]) == (key, [key.replace("t2", "t1#0")])
+        result = explain(run, key, "recency")
+        assert (result.point.key, [item.id for item in result.recall.items]) == (key, [key.replace("t2", "t1#0")])

@@ -18,7 +18,7 @@ def graded(text: str, label: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return text, {"importance_label": label, **fields}
 
 
-def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
+def explain_turn(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
     return explain(desk.run(arm, **changes).run, turn, arm)
 
 
@@ -29,12 +29,12 @@ def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
     asking = [("user", f"which jar holds pears {number}") for number in range(3)]
     desk.say("c", ("global", [("user", "note the jars", *said), *asking]))
     desk.judge("c/s1/t1#0", turn="c/s1/t4")
-    found = told(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
-    assert found.explained.value["flow"]["digested"]
-    assert any("working_set:global" in one for one in (json.dumps(found.recall.receipt),))
-    assert set(found.explained.places) == {f"c/s1/t1#{number}" for number in range(5)}
-    assert sum(found.visible.values()) == 5
-    assert set(found.explained.runners_up) <= set(found.explained.places)
+    result = explain_turn(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
+    assert result.explained.value["flow"]["digested"]
+    assert any("working_set:global" in one for one in (json.dumps(result.recall.receipt),))
+    assert set(result.explained.places) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert sum(result.visible.values()) == 5
+    assert set(result.explained.runners_up) <= set(result.explained.places)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_explain_gold_names_the_stage_that_dropped_it(
     nightly_runs = [("global", [])] * 2
     desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", asked)]))
     desk.judge("c/s1/t1#0", turn="c/s4/t1")
-    assert told(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
+    assert explain_turn(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
 
 
 def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
@@ -81,10 +81,10 @@ def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
     said.append(graded("We always pick pears in autumn!", NICE))
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
     desk.judge("c/s1/t1#1", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", "quota_backbone").explained.reasons == {
+    assert explain_turn(desk, "c/s1/t2", "quota_backbone").explained.reasons == {
         "c/s1/t1#1": "it says what the Working Set says already (same text)"
     }
-    assert told(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
+    assert explain_turn(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
 
 
 def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
@@ -115,9 +115,9 @@ def test_explain_failing_lanes_are_named(desk: Any) -> None:
     desk.judge("lane/s1/t1#0", turn="lane/s1/t3")
     at = "lane/s1/t3"
     run = desk.run("seed_full", faults=(f"fts_error={at}", f"vector_error={at}")).run
-    found = explain(run, at, "seed_full")
-    assert found.ask.faults == {"fts_error", "vector_error"}
-    assert found.explained.reasons == {
+    result = explain(run, at, "seed_full")
+    assert result.ask.faults == {"fts_error", "vector_error"}
+    assert result.explained.reasons == {
         "lane/s1/t1#0": "no lane found it, under the faults of this turn: fts_error, vector_error"
     }
-    assert "faults of this turn: fts_error, vector_error" in explanation_text(found, with_text=False)
+    assert "faults of this turn: fts_error, vector_error" in explanation_text(result, with_text=False)

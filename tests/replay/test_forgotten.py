@@ -70,15 +70,15 @@ def test_replay_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
     seen: set[str] = set()
     for answer in answers(store, ARMS):
         there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.point.seq)}
-        found = {*keys_of(answer), *answer.recall.pinned}
-        assert found <= there, (answer.arm, answer.point.seq)
+        result = {*keys_of(answer), *answer.recall.pinned}
+        assert result <= there, (answer.arm, answer.point.seq)
         assert answer.visible == len(there)
         assert answer.hard_rules == ("c/s#2" in there)
         assert safety_checks.check(answer.recall, answer.point.seq).future == 0
-        seen |= found
+        seen |= result
         if answer.arm in ("vector", "recency", "hybrid", "random", "oracle"):
             # The oracle depends only on the probe.
-            assert found == (there if answer.arm != "oracle" or answer.point.probe else set())
+            assert result == (there if answer.arm != "oracle" or answer.point.probe else set())
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
 
@@ -91,7 +91,7 @@ def test_replay_forgotten_memory_stores_agree() -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_replay_forgotten_memory_equals_one_never_stored(store: str) -> None:
-    left = replace(RECORDING, memories=tuple(one for one in MEMORIES if one.visible_until is None))
+    left = replace(RECORDING, memories=tuple(memory for memory in MEMORIES if memory.visible_until is None))
     names = ("vector", "bm25", "hybrid")
     alone = [one.recall.items for one in answers(store, names, left) if one.point.seq == 6]
     assert [one.recall.items for one in answers(store, names) if one.point.seq == 6] == alone
@@ -104,10 +104,10 @@ def test_safety_checks_forgotten_memory_counts_as_future() -> None:
 
 
 def _recording(folder: Path) -> Path:
-    told = [("t1", "crate one"), ("t2", "crate two"), ("t3", "crate three of pears")]
+    said_at = [("t1", "crate one"), ("t2", "crate two"), ("t3", "crate three of pears")]
     lines = ['{"kind": "recording", "schema": "lab.recording.v1", "conversation": "c"}']
     lines.append('{"kind": "session", "session": "s", "time": "2026-03-01T09:00:00+00:00"}')
-    for name, text in told:
+    for name, text in said_at:
         lines.append(f'{{"kind": "turn", "turn": "{name}", "role": "user", "text": "{text}"}}')
         after = ', "forgotten_after": "c/s/t2"' if name == "t1" else ""
         lines.append(f'{{"kind": "memory", "text": "pears of {name}", "importance_label": "must_remember"{after}}}')
@@ -119,11 +119,11 @@ def _recording(folder: Path) -> Path:
 
 def test_cached_candidates_leave_out_forgotten_memories(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
-    asked = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
-    first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
+    request = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
+    first, again = (run_replay(request, tmp_path / out).run for out in ("one", "two"))
     assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
     # A further arm queries a live store for candidates that are not cached.
-    other = run_replay(replace(asked, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
+    other = run_replay(replace(request, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
     rows = read_table(other.receipts("c")).to_pylist()
     by_turn = {(row["arm"], row["turn"]): row["item_key"] for row in rows}
     assert by_turn["vector", "c/s/t2"] == ["c/s/t1#0"]
@@ -138,8 +138,8 @@ def test_explain_forgotten_memory_is_named(tmp_path: Path) -> None:
         '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
         "utf-8",
     )
-    asked = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
-    run = run_replay(asked, tmp_path / "run").run
+    request = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
+    run = run_replay(request, tmp_path / "run").run
     assert explain(run, "c/s/t3", "hybrid").explained.reasons == {"c/s/t1#0": "it had been forgotten"}
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
 

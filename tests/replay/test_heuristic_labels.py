@@ -38,9 +38,9 @@ def test_labels_note_heuristic_counts_ignored_memories() -> None:
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
         "which belongs to no tier, so arms with tiers cannot recall them"
     )
-    told = labels_note(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
-    assert told is not None
-    assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in told
+    note = labels_note(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
+    assert note is not None
+    assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in note
 
 
 def test_labels_note_requested_or_recorded_is_none() -> None:

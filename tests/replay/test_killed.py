@@ -1,7 +1,7 @@
 """A command killed at random times with all its helpers resumes, and ends with the same bytes.
 
-``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: one that can be resumed is a line
-of :data:`COMMANDS`.
+``LAB_KILLS=100`` sets the number of kills, by default a few. Every command that can be resumed has a line in
+:data:`COMMANDS`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def test_sampled_labels_do_not_depend_on_gold() -> None:
 
 def test_sampled_labels_depend_on_key_not_text() -> None:
     recording = conversation(50)
-    other = replace(recording, memories=tuple(replace(one, text="other", label=MUST) for one in recording.memories))
+    other = replace(
+        recording, memories=tuple(replace(memory, text="other", label=MUST) for memory in recording.memories)
+    )
     labels = Labels("sampled", 0.3, 0.3, 2)
     assert labels.of(other, []) == labels.of(recording, [])
 

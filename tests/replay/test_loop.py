@@ -63,9 +63,9 @@ def answers(store: str, arms: Sequence[Arm], *, scoping: str) -> list[Answered]:
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
 def test_replay_memory_is_visible_from_its_first_turn(store: str, arm: str) -> None:
     """All of these arms return every memory: it mentions pears, is gold, or is visible."""
-    found = answers(store, arms_named(arm), scoping="open")
-    assert len(found) == len(TURNS) + 1
-    for answer in found:
+    result = answers(store, arms_named(arm), scoping="open")
+    assert len(result) == len(TURNS) + 1
+    for answer in result:
         seq = answer.point.seq
         there = {memory.key for memory in MEMORIES if memory.visible_from <= seq}
         assert answer.visible == len(there)
@@ -73,13 +73,15 @@ def test_replay_memory_is_visible_from_its_first_turn(store: str, arm: str) -> N
             assert keys_of(answer) == []
         else:
             assert sorted(keys_of(answer)) == sorted(there)
-    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys_of(found[-1])} == {9}
+    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys_of(result[-1])} == {9}
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_replay_tiered_arms_reach_only_visible_graded_memories(store: str) -> None:
     for answer in answers(store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
-        there = {one.key for one in MEMORIES if one.visible_from <= answer.point.seq and one.label != "ignore"}
+        there = {
+            memory.key for memory in MEMORIES if memory.visible_from <= answer.point.seq and memory.label != "ignore"
+        }
         assert set(keys_of(answer)) <= there
         assert len(keys_of(answer)) == min(6, len(there))
 
@@ -89,7 +91,11 @@ def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
     for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
         # A probe from outside has no scope, so it reaches all.
         scope = answer.point.scope
-        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq and one.scope == (scope or one.scope)]
+        there = [
+            memory
+            for memory in MEMORIES
+            if memory.visible_from <= answer.point.seq and memory.scope == (scope or memory.scope)
+        ]
         assert answer.visible == len(there)
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
         assert answer.recall.receipt["scope"] == (scope or "global")
@@ -98,9 +104,9 @@ def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
             assert {item.signals.scope for item in answer.recall.items} <= ({scope} if scope else set(SCOPES))
 
 
-def crossed(found: Sequence[Answered]) -> set[str | None]:
+def crossed(result: Sequence[Answered]) -> set[str | None]:
     """Return the scopes of items that differ from the turn's."""
-    scopes = [(one.point.scope, item.signals.scope) for one in found if one.point.scope for item in one.recall.items]
+    scopes = [(one.point.scope, item.signals.scope) for one in result if one.point.scope for item in one.recall.items]
     return {other for own, other in scopes if other != own}
 
 
@@ -126,7 +132,7 @@ def test_replay_both_stores_give_equal_answers(scoping: str) -> None:
 
 def test_replay_visible_nice_counts_visible_nice_memories() -> None:
     for answer in answers("exact", arms_named("none"), scoping="open"):
-        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq]
+        there = [memory for memory in MEMORIES if memory.visible_from <= answer.point.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
@@ -146,7 +152,7 @@ def test_replay_stateful_arm_starts_each_conversation_afresh() -> None:
     first, again = (answers("exact", arms, scoping="open") for _ in range(2))
     receipts = [one.recall.receipt for one in first]
     assert receipts == [one.recall.receipt for one in again]
-    assert any(one["suppressedByRepeat"]["penalized"] for one in receipts if not one["skipped"])
+    assert any(receipt["suppressedByRepeat"]["penalized"] for receipt in receipts if not receipt["skipped"])
 
 
 class Watched(StoreRetriever):
@@ -199,25 +205,25 @@ def test_replay_arms_sharing_a_retrieval_search_once_per_turn(
     config.write_text('{"lab": {"arm": "bm25", "textLane": {"stopWords": "none"}}}')
     arms = arms_named("tier_first_v1", "hybrid", f"other={config}", "bm25")
     happening = list(recall_points(RECORDING, [AFTER], "all"))
-    found = played(RECORDING, arms, [AFTER], make=watching)
+    result = played(RECORDING, arms, [AFTER], make=watching)
     assert list(made) == [arms[0].retrieval, arms[2].retrieval]
     for one in made.values():
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
         assert one.asked == [(point.text, sum(birth <= point.seq for birth in BIRTHS)) for point in happening]
         assert one.closed == 1
     # Arms that share candidates have equal retrieval times.
-    for at in range(0, len(found), 4):
-        first, second, other, third = (one.recall.timings["retrieve"] for one in found[at : at + 4])
+    for at in range(0, len(result), 4):
+        first, second, other, third = (one.recall.timings["retrieve"] for one in result[at : at + 4])
         assert first == second == third > 0
         assert other > 0
-    assert len({one.recall.timings["retrieve"] for one in found[::4]}) > 1
+    assert len({one.recall.timings["retrieve"] for one in result[::4]}) > 1
 
 
 def test_replay_ended_early_closes_every_retriever(made: dict[Retrieval, Watched], watching: Any) -> None:
     raising = FixedArm("raising", {turn.key: RuntimeError("no") for turn in TURNS})
-    found = played(RECORDING, [*arms_named("recency"), raising], make=watching)
-    assert [one.recall.status for one in found if one.arm == "raising"] == ["failed"] * len(TURNS)
-    assert {one.recall.status for one in found if one.arm == "recency"} == {"ok"}
+    result = played(RECORDING, [*arms_named("recency"), raising], make=watching)
+    assert [one.recall.status for one in result if one.arm == "raising"] == ["failed"] * len(TURNS)
+    assert {one.recall.status for one in result if one.arm == "recency"} == {"ok"}
     assert [one.closed for one in made.values()] == [1]
     made.clear()
     reading = replay(play(RECORDING, make=watching), arms_named("recency"))
@@ -228,17 +234,17 @@ def test_replay_ended_early_closes_every_retriever(made: dict[Retrieval, Watched
 
 
 def test_replay_oracle_receives_grades() -> None:
-    wanted = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
-    probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
+    expected = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
+    probe = Probe("c/s/4", "c", "c/s/4", None, expected)
     happening = [one for one in recall_points(RECORDING, [probe], "all") if one.seq == 4]
-    (found,) = played(RECORDING, arms_named("oracle"), happening=happening)
-    assert [(item.id, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
+    (result,) = played(RECORDING, arms_named("oracle"), happening=happening)
+    assert [(item.id, item.score) for item in result.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
 
 
 def test_replay_other_arms_receive_no_grades() -> None:
-    heard: list[Any] = []
-    played(RECORDING, [FixedArm()], [AFTER], on_recall=heard.append)
-    (system,) = {id(one.system): one.system for one in heard}.values()
+    calls: list[Any] = []
+    played(RECORDING, [FixedArm()], [AFTER], on_recall=calls.append)
+    (system,) = {id(call.system): call.system for call in calls}.values()
     assert len(system.asked) == len(TURNS) + 1
     assert [dict(one.grades) for one in system.asked] == [{}] * len(system.asked)
 
@@ -279,5 +285,5 @@ def test_replay_search_time_is_not_selection_time(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ExactView, "search", slowly)
     happening = list(recall_points(RECORDING, (), "all"))[:2]
-    for found in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
-        assert found.recall.timings["select"] < 20_000_000
+    for result in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
+        assert result.recall.timings["select"] < 20_000_000

@@ -54,7 +54,7 @@ class Written(MemorySystem):
         self._kept: list[Item] = []
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        self._arm.calls.append(("remember", *(one.key for one in memories)))
+        self._arm.calls.append(("remember", *(memory.key for memory in memories)))
 
     def forget(self, keys: Sequence[str]) -> None:
         self._arm.calls.append(("forget", *keys))
@@ -116,20 +116,22 @@ def test_replay_probe_on_a_turn_without_recall_precedes_observe() -> None:
     diary = Diary()
     probe = Probe("c/s/3", "c", "c/s/3", None, (Judgement("c/s#0"),))
     played(RECORDING, [diary], [probe], recall_turns="none")
-    calls = [one for one in diary.calls if one[0] in ("recall", "observe")]
+    calls = [call for call in diary.calls if call[0] in ("recall", "observe")]
     assert calls == [observed(0), observed(1), observed(2), ("recall", "c/s/3", True), *map(observed, (3, 4, 5))]
 
 
 def test_replay_judged_recall_turn_is_queried_once_not_as_probe() -> None:
     diary = Diary()
     played(RECORDING, [diary], [Probe("c/s/2", "c", "c/s/2", None, (Judgement("c/s#0"),))], recall_turns="user")
-    assert [one for one in diary.calls if one[0] == "recall"] == [("recall", f"c/s/{seq}", False) for seq in (0, 2, 5)]
+    assert [call for call in diary.calls if call[0] == "recall"] == [
+        ("recall", f"c/s/{seq}", False) for seq in (0, 2, 5)
+    ]
 
 
 def test_replay_captured_feeds_only_systems_that_do_not_write() -> None:
     ours, others = Diary("ours", captures=True), Diary("others")
     wrote: list[TurnWrites] = []
-    found = played(
+    result = played(
         RECORDING,
         [ours, others, *arms_named("recency")],
         [AFTER],
@@ -137,22 +139,22 @@ def test_replay_captured_feeds_only_systems_that_do_not_write() -> None:
         source="captured",
         on_writes=wrote.append,
     )
-    assert {one[0] for one in ours.calls} == {"open", "recall", "observe", "close"}
+    assert {call[0] for call in ours.calls} == {"open", "recall", "observe", "close"}
     assert ours.calls[0] == ("open", True, "c")
     assert others.calls[0] == ("open", False, "c")
-    given = [key for one in others.calls if one[0] == "remember" for key in one[1:]]
+    given = [key for call in others.calls if call[0] == "remember" for key in call[1:]]
     assert given == [f"c/s#{at}" for at in range(6)]
-    assert [one for one in others.calls if one[0] == "forget"] == [
+    assert [call for call in others.calls if call[0] == "forget"] == [
         ("forget", "c/s#1"),
         ("forget", "c/s#4"),
         ("forget", "c/s#3"),
     ]
     # The capturing system answers every recall, and has stored every turn before it.
-    mine = [one for one in found if one.arm == "ours"]
+    mine = [one for one in result if one.arm == "ours"]
     assert [keys_of(one) for one in mine] == [[turn.key for turn in TURNS[:seq]] for seq in (0, 2, 5, 6)]
     assert [one.visible for one in mine] == [0, 2, 5, 6]
     assert [one.visible_nice for one in mine] == [0] * 4
-    assert [keys_of(one) for one in found if one.arm == "recency"] == [
+    assert [keys_of(one) for one in result if one.arm == "recency"] == [
         [memory.key for memory in reversed(MEMORIES) if memory.is_visible_at(seq)] for seq in (0, 2, 5, 6)
     ]
     assert [(one.arm, one.turn) for one in wrote] == [("ours", turn) for turn in TURNS]
@@ -181,7 +183,7 @@ def test_replay_captured_feeds_memories_at_their_turn() -> None:
     """Turns without a recall included, because a system may write at any turn."""
     others = Diary("others")
     played(RECORDING, [Diary(captures=True), others], recall_turns="none", source="captured")
-    calls = [one for one in others.calls if one[0] != "close"]
+    calls = [call for call in others.calls if call[0] != "close"]
     assert calls[1:6] == [("remember", "c/s#0"), observed(0), ("remember", "c/s#1"), observed(1), ("remember", "c/s#2")]
 
 
@@ -219,5 +221,5 @@ def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, 
         # A memory that was never added is never removed.
         assert {one.key for one in gone} <= there
         there -= {one.key for one in gone}
-        assert there == {one.key for one in memories if one.is_visible_at(seq)}
-    assert ever == [one.key for one in memories if one.visible_from <= asked[-1]]
+        assert there == {memory.key for memory in memories if memory.is_visible_at(seq)}
+    assert ever == [memory.key for memory in memories if memory.visible_from <= asked[-1]]

@@ -53,7 +53,7 @@ def write(tmp_path: Path) -> Write:
         if name.endswith(".json"):
             path.write_text(json.dumps(rows, indent=2), "utf-8")
         else:
-            path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows), "utf-8")
+            path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8")
         return path
 
     return to
@@ -67,9 +67,9 @@ def table(tmp_path: Path) -> Write:
         folder = tmp_path / "db"
         with quiet_lance():
             database = import_lancedb().connect(str(folder))
-            made = database.create_table(name, [{"vector": [0.5] * 8} | one for one in rows[:1]])
-            for one in rows[1:]:
-                made.add([{"vector": [0.5] * 8} | one])
+            made = database.create_table(name, [{"vector": [0.5] * 8} | row for row in rows[:1]])
+            for row in rows[1:]:
+                made.add([{"vector": [0.5] * 8} | row])
             made.delete(f"id = '{uuid(9)}'")
         return folder
 
@@ -276,11 +276,11 @@ def test_read_stored_memory_lancedb_gets_defaults_with_notes(table: Write) -> No
     names = ("importance_label", "scope", "trust_tier")
     folder = table([without(1, *names), without(2, *names) | {"importance": 0.7, "category": "entity"}])
     stored = read_stored(folder)
-    assert [(one.label, one.category) for one in stored.memories] == [
+    assert [(memory.label, memory.category) for memory in stored.memories] == [
         ("must_remember", "fact"),
         ("nice_to_have", "entity"),
     ]
-    assert {(one.scope, one.trust) for one in stored.memories} == {("global", "unknown")}
+    assert {(memory.scope, memory.trust) for memory in stored.memories} == {("global", "unknown")}
     searched = (
         "rows that the plugin itself could not search until they are imported with memory_import, because its "
         "searches need importance_label and scope"
@@ -306,12 +306,12 @@ def test_read_stored_zero_vectors_are_counted(table: Write) -> None:
 
 def test_read_stored_openclaw_store_is_read(shared: Callable[..., Path]) -> None:
     plain = read_stored(shared("live", "lancedb", "memory-lancedb-2026.3.13"))
-    assert [(one.label, one.category, one.embedded) for one in plain.memories] == [
+    assert [(memory.label, memory.category, memory.embedded) for memory in plain.memories] == [
         ("must_remember", "preference", True),
         ("nice_to_have", "preference", True),
     ]
     assert len(plain.notes) == 4
     engine = read_stored(shared("live", "lancedb", "engine-2026.9.6"))
     assert (len(engine.memories), engine.notes) == (9, ())
-    times = [one.created_at for one in engine.memories]
+    times = [memory.created_at for memory in engine.memories]
     assert times == sorted(times)

@@ -22,11 +22,11 @@ def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> Non
     live.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "gbrainMirror": True}))
     own.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "lab": {"arm": "engine"}}))
     first = desk.run(f"engine={live}", "hybrid")
-    told = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
+    note = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
     for _ in range(2):
-        heard: list[str] = []
-        run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=heard.append)
-        assert heard.count(told) == 1
+        messages: list[str] = []
+        run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=messages.append)
+        assert messages.count(note) == 1
     with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
         desk.run(f"mine={own}")
 

@@ -70,8 +70,11 @@ def test_make_plan_bad_arguments_are_named(garden: Any, changes: dict[str, Any],
 def test_make_plan_defaults_follow_format_and_recording(garden: Any) -> None:
     plan = make_plan(garden.request())
     assert (plan.recall_turns, plan.labels, plan.library.memories) == ("user", Labels("recorded"), "recorded")
-    assert [one.conversation for one in plan.recordings] == ["garden", "kitchen"]
-    assert [probe.id for one in plan.recordings for probe in plan.probes(one)] == ["garden/s1/t2", "kitchen/s1/t2"]
+    assert [recording.conversation for recording in plan.recordings] == ["garden", "kitchen"]
+    assert [probe.id for recording in plan.recordings for probe in plan.probes(recording)] == [
+        "garden/s1/t2",
+        "kitchen/s1/t2",
+    ]
     assert plan.labels_of(plan.recordings[0]) == {"garden/s1/t1#0": "nice_to_have"}
 
 
@@ -88,7 +91,7 @@ def test_make_plan_defaults_follow_format_and_recording(garden: Any) -> None:
 )
 def test_make_plan_conversations_are_ordered_by_id(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
     plan = make_plan(garden.request(**changes))
-    assert [one.conversation for one in plan.recordings] == names
+    assert [recording.conversation for recording in plan.recordings] == names
     assert plan.comparable()["conversations"] == names
 
 
@@ -208,7 +211,7 @@ def test_make_plan_single_file_uses_only_its_probes(garden: Any, shelved: Callab
     shelved("garden.jsonl", "garden")
     path = shelved(file, "kitchen")
     plan = make_plan(replace(garden.request(), path=str(path), golden=None))
-    assert [one.conversation for one in plan.recordings] == ["kitchen"]
+    assert [recording.conversation for recording in plan.recordings] == ["kitchen"]
     assert [probe.id for probe in plan.library.golden.probes] == ["kitchen/s1/t2"]
 
 
@@ -221,7 +224,7 @@ def test_make_plan_given_golden_set_must_match(garden: Any) -> None:
 def test_make_plan_shipped_set_has_labels_and_probes(operators: Path) -> None:
     plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
     assert plan.labels == Labels("recorded")
-    assert all(plan.probes(one) for one in plan.recordings)
+    assert all(plan.probes(recording) for recording in plan.recordings)
     single = make_plan(ReplayRequest(str(operators / "two-desks.jsonl"), "lab", ("none",)))
     assert single.library.golden.probes == plan.probes(plan.recordings[-1])
 
@@ -230,19 +233,19 @@ def test_plan_hard_rules_are_sampled_among_must_memories(desk: Any) -> None:
     must = {"importance_label": "must_remember"}
     said = [(f"rule {number}", must if number < 6 else {}) for number in range(9)]
     desk.say("c", ("global", [("user", "note this", *said)]))
-    drawn = set()
+    sampled = set()
     for seed in range(6):
         plan = make_plan(desk.request(hard_rules=2, seed=seed, labels="recorded"))
         hard = [row for row in rows_of(plan, plan.recordings[0]) if row.hard_rule]
         assert [row.importance_label for row in hard] == ["must_remember"] * 2
-        drawn.add(tuple(row.key for row in hard))
-    assert len(drawn) > 1
+        sampled.add(tuple(row.key for row in hard))
+    assert len(sampled) > 1
 
 
 def test_plan_of_random_arm_keeps_its_seed(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
     (kept,) = run.manifest.resolved.arms
-    (told,) = [to_json(info) for info in plan_of(run).infos]
-    assert {name: to_json(kept)[name] for name in told} == json.loads(json.dumps(told))
+    (described,) = [to_json(info) for info in plan_of(run).infos]
+    assert {name: to_json(kept)[name] for name in described} == json.loads(json.dumps(described))
     assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7

@@ -55,9 +55,9 @@ def test_recall_points_do_not_depend_on_probe_order() -> None:
 @pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
 def test_recall_points_probes_from_outside_follow_the_last_turn(recall_turns: str, recalled: list[int]) -> None:
     probes = [after("late", "where"), on(2), after("later", "when")]
-    found = list(recall_points(RECORDING, probes, recall_turns))
-    assert [point.key for point in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
-    assert found[-2:] == [
+    result = list(recall_points(RECORDING, probes, recall_turns))
+    assert [point.key for point in result[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
+    assert result[-2:] == [
         RecallPoint("late", 7, "where", None, 1061, False, probes[0]),
         RecallPoint("later", 7, "when", None, 1061, False, probes[2]),
     ]
@@ -80,19 +80,19 @@ def test_recall_points_locomo_questions_follow_the_last_turn(locomo: Path) -> No
     assert library.format.recall_turns == "none"
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(recall_points(recording, probes, "none"))
-        assert [point.probe for point in found] == list(probes)
-        assert {(point.seq, point.is_recall_turn) for point in found} == {(len(recording.turns), False)}
+        result = list(recall_points(recording, probes, "none"))
+        assert [point.probe for point in result] == list(probes)
+        assert {(point.seq, point.is_recall_turn) for point in result} == {(len(recording.turns), False)}
 
 
 def test_recall_points_realmem_queries_are_at_their_turns(realmem: Path) -> None:
     library = read_library(realmem, "realmem")
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(recall_points(recording, probes, "user"))
-        assert {point.probe.id for point in found if point.probe} == {probe.id for probe in probes}
-        assert len(found) == sum(turn.role == "user" for turn in recording.turns)
-        assert all(point.is_recall_turn for point in found)
+        result = list(recall_points(recording, probes, "user"))
+        assert {point.probe.id for point in result if point.probe} == {probe.id for probe in probes}
+        assert len(result) == sum(turn.role == "user" for turn in recording.turns)
+        assert all(point.is_recall_turn for point in result)
 
 
 def test_replay_probe_from_outside_only_adds_its_row(desk: Any) -> None:

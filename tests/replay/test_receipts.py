@@ -110,12 +110,12 @@ def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list
         assert row["evicted"] == one.recall.receipt.get("budget", {}).get("droppedCount", 0)
         checked = SafetyChecks(plan.recordings[0]).check(one.recall, one.point.seq)
         assert tuple(row[name] for name in Checked._fields) == checked
-    assert {rank for one in answered for entry in one.recall.items for rank in entry.signals[3:5]} > {
+    assert {rank for answer in answered for entry in answer.recall.items for rank in entry.signals[3:5]} > {
         None,
         1,
     }
     # Every column varies, so that the fixture covers them all.
-    for name in (one for one in SCALARS if one != "failure"):
+    for name in (scalar for scalar in SCALARS if scalar != "failure"):
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
@@ -127,7 +127,7 @@ def test_receipts_table_has_the_documented_columns(plan: Plan, answered: list[An
 
 def test_receipts_table_without_items_has_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     whole = receipts_table(answered, plan.recordings[0], {}).schema
-    for some in ([one for one in answered if one.arm == "none"], []):
+    for some in ([answer for answer in answered if answer.arm == "none"], []):
         table = receipts_table(some, plan.recordings[0], {})
         assert table.schema == whole
         write_table(table, tmp_path / "r.parquet")
@@ -153,13 +153,13 @@ def test_latency_table_holds_the_timings(answered: list[Answered]) -> None:
 def test_receipts_table_bytes_do_not_depend_on_timings(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     for number, answers in enumerate((answered, answered)):
         write_table(receipts_table(answers, plan.recordings[0], {}), tmp_path / f"{number}.parquet")
-        for one in answered:
-            one.recall.timings["search"] = 123456789
+        for answer in answered:
+            answer.recall.timings["search"] = 123456789
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
 
 
 def said_in(recording: Recording) -> set[str]:
-    return {text for one in recording.memories for text in (one.text, one.index_text)} | {
+    return {text for memory in recording.memories for text in (memory.text, memory.index_text)} | {
         turn.text for turn in recording.turns if len(turn.text) > 12
     }
 

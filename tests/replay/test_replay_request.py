@@ -52,22 +52,22 @@ def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: di
     plans = [make_plan(replace(asked, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
     other = make_plan(replace(asked, hard_rules=5, arms=("seed_full", "recency")))
     for place, recording in enumerate(plans[0].recordings):
-        drawn = [rules(plan, place) for plan in plans]
+        sampled = [rules(plan, place) for plan in plans]
         must = {key for key, label in plans[0].labels_of(recording).items() if label == MUST}
-        assert [len(one) for one in drawn] == [0, 1, 2, 5, len(must)]
-        assert drawn[-1] == must
-        assert all(fewer < more for fewer, more in pairwise(drawn))
+        assert [len(one) for one in sampled] == [0, 1, 2, 5, len(must)]
+        assert sampled[-1] == must
+        assert all(fewer < more for fewer, more in pairwise(sampled))
         # The choice of arms has no influence.
-        assert rules(other, place) == drawn[3]
+        assert rules(other, place) == sampled[3]
     assert rules(make_plan(replace(asked, hard_rules=5, seed=1))) != rules(plans[3])
 
 
 def test_hard_rules_recorded_ones_are_kept(pantry: Any) -> None:
     own = {"pantry/s1/t1#1"}
     assert rules(make_plan(pantry.request())) == own
-    drawn = rules(make_plan(pantry.request(hard_rules=2)))
-    assert len(drawn) == 3
-    assert own < drawn
+    sampled = rules(make_plan(pantry.request(hard_rules=2)))
+    assert len(sampled) == 3
+    assert own < sampled
 
 
 def test_hard_rules_counts_are_equal_for_all_arms(pantry: Any) -> None:
@@ -95,11 +95,11 @@ def test_categories_are_recorded_or_detected(desk: Any) -> None:
         ("我決定買罐子", {}),
     ]
     desk.say("c", ("global", [("user", "note this", *said), ("user", "what about the jars")]))
-    found = {}
+    result = {}
     for categories in ("recorded", "detected"):
         plan = make_plan(desk.request(categories=categories))
-        found[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
-    assert found == {
+        result[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
+    assert result == {
         "recorded": ["fact", "preference", "preference", "fact"],
         "detected": ["decision", "todo", "preference", "decision"],
     }
@@ -109,7 +109,7 @@ def test_categories_are_recorded_or_detected(desk: Any) -> None:
                 "pinned"
             ]
         )
-        for categories in found
+        for categories in result
     }
     decisions = {"c/s1/t1#0", "c/s1/t1#3"}
     assert not decisions & pinned["recorded"]
@@ -136,9 +136,9 @@ def test_scope_tag_overrides_the_session(desk: Any, text: str, scope: str, mode:
         assert (set(row["item_scope"]), row["visible"], receipt["scope"]) == ({scope}, 2, scope), row["arm"]
         if row["arm"] == "quota_flow":
             assert receipt["scopeMode"] == mode
-        found = explain(outcome.run, row["turn"], row["arm"])
-        assert as_listed(found.recall) == listed_in(row)
-        assert sum(found.visible.values()) == 2
+        result = explain(outcome.run, row["turn"], row["arm"])
+        assert as_listed(result.recall) == listed_in(row)
+        assert sum(result.visible.values()) == 2
 
 
 @pytest.mark.parametrize("fault", KNOWN)

@@ -78,7 +78,7 @@ def receipts_there(out: Path, count: int) -> bool:
     return sum(not name.startswith(".") for name in names_in(out / "receipts")) >= count
 
 
-MOMENTS: dict[str, Callable[[Path], bool]] = {
+KILL_POINTS: dict[str, Callable[[Path], bool]] = {
     "the manifest is there": lambda out: (out / "manifest.json").exists(),
     "the first receipts are there": lambda out: receipts_there(out, 1),
     "the second receipts are there": lambda out: receipts_there(out, 2),
@@ -87,14 +87,14 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-@pytest.mark.parametrize("point", MOMENTS)
+@pytest.mark.parametrize("point", KILL_POINTS)
 def test_replay_killed_anywhere_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
     # On a busy machine the command may end first.
     for attempt in range(9):
         out = tmp_path / f"run{attempt}"
-        ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[point](out))
+        ended = kill_when(replay_words(operators, out), lambda out=out: KILL_POINTS[point](out))
         if ended == -signal.SIGKILL:
             break
     assert ended == -signal.SIGKILL
@@ -184,14 +184,14 @@ def test_replay_failing_conversation_is_listed_others_are_done(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(desk, 3)
-    heard: list[str] = []
-    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=messages.append)
     failure = {"conversation": "talk1", "phase": "replay", "reason": "the disk is on fire"}
     assert (outcome.done, outcome.failures) == (("talk0", "talk2"), (failure,))
     failures = outcome.run.path / "failures.jsonl"
     assert [json.loads(line) for line in failures.read_text().splitlines()] == [failure]
     assert outcome.run.manifest.status == "incomplete"
-    assert "talk1: failed: the disk is on fire" in heard
+    assert "talk1: failed: the disk is on fire" in messages
     assert sorted(names_in(outcome.run.path / "receipts")) == ["talk0.parquet", "talk2.parquet"]
 
     again = desk.run(*ARMS)
@@ -217,12 +217,12 @@ def test_replay_unexpected_exception_message_is_not_written(
         raise ValueError("cannot take the words of a memory")
 
     monkeypatch.setattr("lab.replay.executors.receipts_table", table)
-    heard: list[str] = []
-    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=messages.append)
     (failure,) = outcome.failures
     assert re.fullmatch(r"ValueError in test_resume\.py, line \d+", failure["reason"])
     assert not [data for data in files_of(outcome.run.path).values() if b"cannot take" in data]
-    assert not [line for line in heard if "cannot take" in line]
+    assert not [line for line in messages if "cannot take" in line]
 
 
 @pytest.mark.usefixtures("broken_store")
@@ -279,7 +279,9 @@ def test_replay_killed_worker_fails_its_conversations_and_can_resume(desk: Any, 
     outcome = run_replay(desk.request("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
     assert len(killed) == 2
     assert "talk0" in outcome.done
-    assert {one["conversation"] for one in outcome.failures} == {f"talk{n}" for n in range(8)} - set(outcome.done)
+    assert {failure["conversation"] for failure in outcome.failures} == {f"talk{n}" for n in range(8)} - set(
+        outcome.done
+    )
     assert len(outcome.failures) > 0
     assert desk.run("recency", store="lancedb").failures == ()
     whole = desk.run("recency", store="lancedb", out="whole")

@@ -104,7 +104,7 @@ def test_tokens_cjk_ranges_match_near_duplicates() -> None:
 def test_safety_checks_captured_items_ignore_recorded_keys() -> None:
     known = SafetyChecks(recording(("a", "same", 5, ()), ("b", "same", 0, ()), ("c", MARKED, 0, ())))
     items = (Item("a", "one"), Item("b", "two"), Item("c", "<plain>"))
-    found = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
-    assert known.check(found, 1, fed=False) == SOUND
-    assert known.check(found, 1) == SOUND._replace(future=1, duplicate_items=1)
+    result = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
+    assert known.check(result, 1, fed=False) == SOUND
+    assert known.check(result, 1) == SOUND._replace(future=1, duplicate_items=1)
     assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).duplicate_items == 1

@@ -84,8 +84,8 @@ class Raising(MemorySystem):
         self._called("close", self.arm.at)
 
 
-def failures(found: Sequence[Answered], arm: str = "raising") -> list[str | None]:
-    return [str(one.failure) if one.failure else None for one in found if one.arm == arm]
+def failures(result: Sequence[Answered], arm: str = "raising") -> list[str | None]:
+    return [str(one.failure) if one.failure else None for one in result if one.arm == arm]
 
 
 def place_of(failure: Failure | None) -> str:
@@ -111,8 +111,8 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_seat_exception_fails_its_arm_only(stage: str, failed: list[int]) -> None:
-    found = played(RECORDING, [RaisingArm(stage), *arms_named("recency")], [AFTER])
-    mine = [one for one in found if one.arm == "raising"]
+    result = played(RECORDING, [RaisingArm(stage), *arms_named("recency")], [AFTER])
+    mine = [one for one in result if one.arm == "raising"]
     assert [at for at, one in enumerate(mine) if one.failure] == failed
     for one in mine:
         if not one.failure:
@@ -125,9 +125,9 @@ def test_seat_exception_fails_its_arm_only(stage: str, failed: list[int]) -> Non
         assert str(one.failure) == f"ValueError in {stage} at {one.failure.place}"
         assert (one.recall.status, one.recall.items, one.recall.injected, one.recall.context) == ("failed", (), 0, "")
         assert one.recall.receipt == {"failed": one.failure._asdict()}
-    theirs = [one for one in found if one.arm == "recency"]
-    assert {one.recall.status for one in theirs} == {"ok"}
-    assert [keys_of(one) for one in theirs] == [["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"], *[["c/s#2", "c/s#1"]] * 2]
+    theirs = [one for one in result if one.arm == "recency"]
+    assert {answer.recall.status for answer in theirs} == {"ok"}
+    assert [keys_of(their) for their in theirs] == [["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"], *[["c/s#2", "c/s#1"]] * 2]
 
 
 def _line(number: str) -> str:
@@ -147,8 +147,8 @@ def test_seat_lab_error_is_raised_again(stage: str) -> None:
 
 
 def test_seat_lab_error_raised_by_a_system_is_a_failure() -> None:
-    found = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
-    assert [one.failure.kind for one in found if one.failure] == ["CannotMeasure"]
+    result = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
+    assert [one.failure.kind for one in result if one.failure] == ["CannotMeasure"]
 
 
 def test_seat_keyboard_interrupt_is_raised_again() -> None:
@@ -183,16 +183,16 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
     ],
 )
 def test_seat_breach_of_contract_fails_only_that_recall(at: int, answer: Any, kind: str) -> None:
-    found = broken(answer, at=at, cutoff=2)
-    assert failures(found) == [f"{kind} in recall" if turn == at else None for turn in range(5)]
-    assert [one.recall.status for one in found] == ["failed" if turn == at else "ok" for turn in range(5)]
-    assert place_of(found[at].failure) == ""
+    result = broken(answer, at=at, cutoff=2)
+    assert failures(result) == [f"{kind} in recall" if turn == at else None for turn in range(5)]
+    assert [one.recall.status for one in result] == ["failed" if turn == at else "ok" for turn in range(5)]
+    assert place_of(result[at].failure) == ""
 
 
 def test_seat_visible_memory_may_be_returned() -> None:
     said = {f"c/s/{at}": saying(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))}
-    found = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
-    assert failures(found) == [None] * 5
+    result = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
+    assert failures(result) == [None] * 5
     # The maximum number injected, with more in the ranking.
     assert failures(broken(saying(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
     assert failures(broken(saying(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
@@ -229,8 +229,8 @@ CREATED = Stored("own", SECRET, ("c/s/1",))
 def test_seat_invalid_writes_break_the_system(writes: dict[int, Writes], kind: str) -> None:
     wrote: list[TurnWrites] = []
     arm = FixedArm("raising", writes={f"c/s/{at}": one for at, one in writes.items()})
-    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
-    assert failures(found) == [None, None, *[f"{kind} in observe"] * 3]
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    assert failures(result) == [None, None, *[f"{kind} in observe"] * 3]
     # Only valid writes are reported.
     assert [one.turn.seq for one in wrote] == [at for at in writes if at < 1]
 
@@ -245,10 +245,10 @@ def test_seat_written_items_may_be_returned_updated_and_deleted() -> None:
     }
     arm = FixedArm("raising", otherwise=saying(item("own")), writes=writes)
     wrote: list[TurnWrites] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
     # Not before it was written, nor after it was deleted; valid again once created anew.
-    assert failures(found) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
-    assert [one.visible for one in found] == [0, 1, 1, 0, 1]
+    assert failures(result) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
+    assert [one.visible for one in result] == [0, 1, 1, 0, 1]
     assert [(one.arm, one.turn.key, one.writes, one.context) for one in wrote] == [
         ("raising", "c/s/0", writes["c/s/0"], ""),
         ("raising", "c/s/1", writes["c/s/1"], SECRET),
@@ -259,38 +259,38 @@ def test_seat_written_items_may_be_returned_updated_and_deleted() -> None:
 
 def test_seat_capturing_system_may_not_return_given_memories() -> None:
     arm = FixedArm("raising", {"c/s/1": saying(item("c/s#1"))}, writes={"c/s/3": Writes(created=(CREATED,))})
-    found = played(RECORDING, [arm], source="captured")
-    assert failures(found) == [None, "item_not_there in recall", None, None]
+    result = played(RECORDING, [arm], source="captured")
+    assert failures(result) == [None, "item_not_there in recall", None, None]
 
 
 @pytest.mark.parametrize("source", ["given", "tools"])
 def test_seat_fed_system_may_not_write(source: Any) -> None:
     arm = FixedArm("raising", writes={"c/s/1": Writes(created=(CREATED,))})
-    found = played(RECORDING, [arm], [AFTER], source=source)
-    assert failures(found) == [None, None, *["captured_what_was_given in observe"] * 3]
+    result = played(RECORDING, [arm], [AFTER], source=source)
+    assert failures(result) == [None, None, *["captured_what_was_given in observe"] * 3]
     # The same holds for writes during a recall.
     recalling = FixedArm("raising", {"c/s/1": Recall(writes=Writes(created=(CREATED,)))})
-    found = played(RECORDING, [recalling], [AFTER], source=source)
-    assert failures(found) == [None, "captured_what_was_given in recall", None, None, None]
+    result = played(RECORDING, [recalling], [AFTER], source=source)
+    assert failures(result) == [None, "captured_what_was_given in recall", None, None, None]
 
 
 def test_seat_write_at_a_probe_is_refused() -> None:
     writing = Recall(writes=Writes(created=(CREATED,)))
     arm = FixedArm("raising", {"c/after": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))})
-    found = played(RECORDING, [arm], [AFTER], source="captured")
-    assert failures(found) == [None] * 4 + ["trace_of_a_probe in recall"]
+    result = played(RECORDING, [arm], [AFTER], source="captured")
+    assert failures(result) == [None] * 4 + ["trace_of_a_probe in recall"]
     # A recall at a turn may write, once.
     arm = FixedArm(
         "raising", {"c/s/1": writing, "c/s/2": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))}
     )
     wrote: list[TurnWrites] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
-    assert failures(found) == [None, None, "created_twice in recall", None, None]
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    assert failures(result) == [None, None, "created_twice in recall", None, None]
     assert [(one.turn.key, one.writes.created[0].id) for one in wrote] == [("c/s/0", "one"), ("c/s/1", "own")]
 
 
-def columns(found: Sequence[Answered]) -> str:
-    tables = (receipts_table(found, RECORDING, {}), latency_table(found))
+def columns(result: Sequence[Answered]) -> str:
+    tables = (receipts_table(result, RECORDING, {}), latency_table(result))
     return json.dumps([table.to_pylist() for table in tables])
 
 
@@ -303,14 +303,14 @@ BREAKS: list[Callable[[], list[Answered]]] = [
 
 @pytest.mark.parametrize("breaks", BREAKS)
 def test_seat_exception_message_is_in_no_receipt(breaks: Callable[[], list[Answered]]) -> None:
-    found = breaks()
-    said = columns(found)
+    result = breaks()
+    said = columns(result)
     assert SECRET not in said
-    assert "hunter2" not in repr([one.failure for one in found])
-    rows = receipts_table(found, RECORDING, {}).to_pylist()
+    assert "hunter2" not in repr([one.failure for one in result])
+    rows = receipts_table(result, RECORDING, {}).to_pylist()
     failed = [row for row in rows if row["status"] == "failed"]
     assert failed
-    assert all(row["failure"] in failures(found) for row in failed)
+    assert all(row["failure"] in failures(result) for row in failed)
     assert [row["failure"] is None for row in rows] == [row["status"] != "failed" for row in rows]
     assert {(row["injected"], row["chars"], len(row["item_key"]), row["hard_rules"]) for row in failed} == {
         (0, 0, 0, 0)

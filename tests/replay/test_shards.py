@@ -55,16 +55,16 @@ def test_merge_gives_the_bytes_of_an_unsharded_run(talk: Any, files_of: Files, o
     folders = shards(talk, of, "vector", "oracle")
     merged = merge(talk.home / "merged", folders[::-1])
     assert (merged.copied, merged.there, merged.notes) == (5, 0, ())
-    found, expected = files_of(talk.home / "merged"), files_of(whole.run.path)
+    result, expected = files_of(talk.home / "merged"), files_of(whole.run.path)
     # The manifest has the digests of timings, which always differ.
-    manifests = [json.loads(files.pop("manifest.json")) for files in (found, expected)]
+    manifests = [json.loads(files.pop("manifest.json")) for files in (result, expected)]
     for manifest in manifests:
         del manifest["sha256"]
         manifest["files"] = [name if name.startswith("latency/") else one for name, one in manifest["files"].items()]
     assert manifests[0] == manifests[1]
-    assert untimed(found) == untimed(expected)
+    assert untimed(result) == untimed(expected)
     timed = {name: data for folder in folders for name, data in files_of(folder).items() if name.startswith("latency/")}
-    assert {name: data for name, data in found.items() if name.startswith("latency/")} == timed
+    assert {name: data for name, data in result.items() if name.startswith("latency/")} == timed
     assert list(score_run(open_run(talk.home / "merged"))) == list(score_run(whole.run))
 
 
@@ -73,7 +73,7 @@ def test_shard_of_splits_conversations_evenly(talk: Any, of: int) -> None:
     plan = make_plan(talk.request())
     parts = [shard_of(plan, Shard(number, of)) for number in range(1, of + 1)]
     assert sorted(name for part in parts for name in part.conversations) == [f"talk{n}" for n in range(5)]
-    sizes = {one.conversation: size(plan, one) for one in plan.recordings}
+    sizes = {recording.conversation: size(plan, recording) for recording in plan.recordings}
     totals = [sum(sizes[name] for name in part.conversations) for part in parts]
     assert max(totals) - min(totals) <= max(sizes.values())
     assert parts == [shard_of(make_plan(talk.request()), Shard(number, of)) for number in range(1, of + 1)]
@@ -211,29 +211,29 @@ def test_merge_unfinished_or_damaged_shard_is_named(talk: Any, resealed: Callabl
 def test_merge_shards_of_other_machines_gives_a_note(talk: Any, resealed: Callable[..., Any]) -> None:
     folders = shards(talk, 2)
     resealed(folders[1], lambda manifest: manifest["environment"].update(machine="m68k"))
-    heard: list[str] = []
-    merged = merge(talk.home / "merged", folders, heard.append)
+    messages: list[str] = []
+    merged = merge(talk.home / "merged", folders, messages.append)
     machine = open_run(folders[0]).manifest.environment.machine
     assert merged.notes == (
         f"{folders[1]}: was made in another environment than {folders[0]}: machine {machine} -> m68k",
     )
-    assert heard[0] == merged.notes[0]
+    assert messages[0] == merged.notes[0]
     assert merged.run.manifest.environment == open_run(folders[0]).manifest.environment
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda environment: environment.update(code="0" * 64), "code .* -> 000000000000"),
         (lambda environment: environment["packages"].update(numpy="1.0"), "numpy .* -> 1.0"),
     ],
 )
 def test_merge_shards_of_other_code_are_refused(
-    talk: Any, resealed: Callable[..., Any], change: Callable[[Any], object], told: str
+    talk: Any, resealed: Callable[..., Any], change: Callable[[Any], object], message: str
 ) -> None:
     folders = shards(talk, 2)
     resealed(folders[1], lambda manifest: change(manifest["environment"]))
-    with pytest.raises(UnusableInput, match=f"shard2: was made with another {told} than .*replay one of them again"):
+    with pytest.raises(UnusableInput, match=f"shard2: was made with another {message} than .*replay one of them again"):
         merge(talk.home / "merged", folders)
     assert not (talk.home / "merged").exists()
 

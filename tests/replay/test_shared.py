@@ -81,10 +81,10 @@ class System(MemorySystem):
             raise error_of(self.arm.error)
         return Finding(self.arm.stage, self.arm.error)
 
-    def select(self, ask: Ask, found: str) -> Recall:
+    def select(self, ask: Ask, result: str) -> Recall:
         if self.arm.stage == "other key":
             self.retrieval_key = "pears"
-        return Recall(context=found)
+        return Recall(context=result)
 
 
 @pytest.fixture(autouse=True)
@@ -104,16 +104,16 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_shared_search_exception_fails_every_sharing_arm(stage: str, failed: list[int]) -> None:
-    found = played(RECORDING, [Sharing(stage, "one"), *arms_named("recency"), Sharing(stage, "two")])
+    result = played(RECORDING, [Sharing(stage, "one"), *arms_named("recency"), Sharing(stage, "two")])
     for arm in ("one", "two"):
-        mine = [one for one in found if one.arm == arm]
+        mine = [one for one in result if one.arm == arm]
         assert [at for at, one in enumerate(mine) if one.failure] == failed
         assert {(one.failure.kind, one.failure.stage) for one in mine if one.failure} <= {("RuntimeError", stage)}
         assert [one.recall.context for one in mine if not one.failure] == [
             turn.key for at, turn in enumerate(TURNS) if at not in failed
         ]
-    assert {one.recall.status for one in found if one.arm == "recency"} == {"ok"}
-    assert "words" not in str([one.failure for one in found])
+    assert {one.recall.status for one in result if one.arm == "recency"} == {"ok"}
+    assert "words" not in str([one.failure for one in result])
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -123,8 +123,8 @@ def test_shared_search_lab_error_is_raised_again(stage: str) -> None:
 
 
 def test_shared_search_changed_key_is_refused() -> None:
-    found = played(RECORDING, [Sharing("other key", "one")])
-    assert [str(one.failure) if one.failure else None for one in found] == [
+    result = played(RECORDING, [Sharing("other key", "one")])
+    assert [str(one.failure) if one.failure else None for one in result] == [
         None,
         *["other_retrieval_key in retrieval_key"] * 3,
     ]

@@ -51,10 +51,10 @@ def replay(tmp_path: Path) -> Replay:
         place = tmp_path / str(next(made))
         place.mkdir()
         with quiet_lance():
-            records = [{"vector": [0.5] * 64} | one for one in rows]
+            records = [{"vector": [0.5] * 64} | row for row in rows]
             table = import_lancedb().connect(place / "db").create_table("memories", records[:1])
-            for one in records[1:]:
-                table.add([one])
+            for record in records[1:]:
+                table.add([record])
         lines: list[dict[str, Any]] = [
             {"kind": "recording", "schema": "lab.recording.v1", "conversation": "c", "language": "en"},
             {"kind": "session", "session": "s", "time": "2025-10-09T08:53:20+00:00"},
@@ -63,7 +63,7 @@ def replay(tmp_path: Path) -> Replay:
             time = f"2025-10-09T{8 + at:02}:53:20+00:00"
             lines.append({"kind": "turn", "turn": f"t{at}", "role": "user", "text": prompt, "time": time})
         (place / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        asked = ReplayRequest(
+        request = ReplayRequest(
             str(place / "c.jsonl"),
             "lab",
             ("engine",),
@@ -74,8 +74,8 @@ def replay(tmp_path: Path) -> Replay:
             max_items=3,
             embedder="hashing",
         )
-        runs = [run_replay(asked, place / f"run{time}", use_cache=kept).run for time in range(again)]
-        assert len({one.receipts("c").read_bytes() for one in runs}) == 1
+        runs = [run_replay(request, place / f"run{time}", use_cache=kept).run for time in range(again)]
+        assert len({run.receipts("c").read_bytes() for run in runs}) == 1
         return sorted(read_table(runs[0].receipts("c")).to_pylist(), key=lambda one: one["seq"])
 
     return run
@@ -91,9 +91,9 @@ def test_stored_order_upstream_breaks_ties_by_row(replay: Replay, kept: bool) ->
 
 def test_stored_order_seed_ignores_row_order(replay: Replay) -> None:
     rows = [row(one, f"{SAME} {'sharp' * (one % 2)}", createdAt=float(START - one * HOUR)) for one in range(1, 7)]
-    found = [replay(some, [SAME, "sharp at nine"], "seed") for some in (rows, rows[::-1])]
-    assert found[0] == found[1]
-    assert all(numbers(answer) for answer in found[0])
+    result = [replay(some, [SAME, "sharp at nine"], "seed") for some in (rows, rows[::-1])]
+    assert result[0] == result[1]
+    assert all(numbers(answer) for answer in result[0])
 
 
 def test_stored_order_upstream_keeps_table_order_of_visible_rows(replay: Replay) -> None:

@@ -111,8 +111,8 @@ def test_stored_vectors_zero_row_is_counted_not_compared(asked: Desk) -> None:
     rows = _rows()
     rows[0]["vector"] = [0.0] * 64
     table = _table(asked.home / "db", rows)
-    found = read_stored(Path(table), vectors=True)
-    assert found.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
+    result = read_stored(Path(table), vectors=True)
+    assert result.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
     assert asked.run("vector", memories_from=table, vectors="stored").failures == ()
 
 

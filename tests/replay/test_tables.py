@@ -19,20 +19,20 @@ TEXTS = ["one", "", "記憶 and more", None]
 @pytest.mark.parametrize("codes", [[], [0], [3, 3], [0, 1, 2, 2, 0], [2, 3, 0, 1, 3, 2, 0, 0, 3, 1]])
 def test_strings_equal_those_of_pyarrow(codes: list[int]) -> None:
     expected = pa.array([TEXTS[code] for code in codes], pa.string())
-    found = text_column(np.array(codes, np.int64), TEXTS)
-    found.validate(full=True)
-    assert found.equals(expected)
-    assert found.null_count == expected.null_count
-    again, names = codes_of(found)
+    result = text_column(np.array(codes, np.int64), TEXTS)
+    result.validate(full=True)
+    assert result.equals(expected)
+    assert result.null_count == expected.null_count
+    again, names = codes_of(result)
     assert [names[code] for code in again] == expected.to_pylist()
 
 
 @pytest.mark.parametrize("values", [[], [0.1], [float("nan")] * 9, [1.5, float("nan"), -2.0, float("nan")]])
 def test_numbers_none_is_null(values: list[float]) -> None:
-    found = float_column(np.array(values, float))
-    found.validate(full=True)
-    assert found.to_pylist() == [None if value != value else value for value in values]
-    np.testing.assert_array_equal(numbers_of(found), values)
+    result = float_column(np.array(values, float))
+    result.validate(full=True)
+    assert result.to_pylist() == [None if value != value else value for value in values]
+    np.testing.assert_array_equal(numbers_of(result), values)
 
 
 @pytest.mark.parametrize(

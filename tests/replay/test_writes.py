@@ -36,8 +36,8 @@ def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> Tu
 
 
 def test_alignments_map_items_to_judged_memories() -> None:
-    found = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
-    assert {key: (one.memory, one.rule) for key, one in found.items()} == {
+    result = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
+    assert {key: (one.memory, one.rule) for key, one in result.items()} == {
         ("mine", "m1"): ("c/s/t0#0", "source"),
         ("mine", "m2"): ("c/s/t0#1", "source"),
         ("b", "m1"): ("c/s/t0#0", "source"),
@@ -109,10 +109,10 @@ def test_receipts_table_names_the_aligned_memory(tmp_path: Path, monkeypatch: py
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
     said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
-    heard: list[TurnWrites] = []
-    found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=heard.append)
-    aligned = alignments(RECORDING, heard)
-    row = receipts_table(found, RECORDING, aligned).to_pylist()[1]
+    entries: list[TurnWrites] = []
+    result: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=entries.append)
+    aligned = alignments(RECORDING, entries)
+    row = receipts_table(result, RECORDING, aligned).to_pylist()[1]
     # A second item aligned to the same memory, and an unaligned one, keep their own ids.
     assert row["item_key"] == ["own:m4", "c/s/t0#0", "own:m3", "c/s/t0#1"]
     assert row["item_id"] == ["m4", "m1", "m3", "m2"]

@@ -72,7 +72,7 @@ def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
 def test_what_a_turn_took_does_not_depend_on_the_order_of_the_arms(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
-    """What arms share is booked to each of them (tests/replay/test_booking.py); the file's order says nothing."""
+    """Arms that share a search all include its time (tests/replay/test_shared_timings.py), in any order of the file."""
     shutil.copytree(run.path, tmp_path / "turned")
     turned = open_run(tmp_path / "turned")
     for name in turned.conversations:

@@ -18,16 +18,16 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "random")
 
 
 @pytest.fixture(scope="session")
-def asked(operators: Path) -> ReplayRequest:
+def replay_request(operators: Path) -> ReplayRequest:
     """The request of the run."""
     golden = operators.parents[1] / "golden" / "operators"
     return ReplayRequest(str(operators), "lab", ARMS, golden=str(golden), scope="recorded", embedder="hashing", limit=3)
 
 
 @pytest.fixture(scope="session")
-def sound(asked: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def sound(replay_request: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """The unmodified run, shared by all tests."""
-    return run_replay(asked, tmp_path_factory.mktemp("sound") / "run").run
+    return run_replay(replay_request, tmp_path_factory.mktemp("sound") / "run").run
 
 
 @pytest.fixture

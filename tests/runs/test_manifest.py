@@ -87,7 +87,7 @@ def test_from_json_reads_every_kind_of_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"text": 7}, "here: field 'text': expected a string, found a number"),
         ({"many": [{}]}, r"here: field 'many'\[0\]: has no field 'number'"),
@@ -97,8 +97,8 @@ def test_from_json_reads_every_kind_of_field() -> None:
         ({"other": 1}, "here: unknown key 'other'"),
     ],
 )
-def test_from_json_wrong_shape_names_its_path(change: dict[str, Any], told: str) -> None:
+def test_from_json_wrong_shape_names_its_path(change: dict[str, Any], message: str) -> None:
     value = {"text": "x", "many": [], "by_name": {}} | change
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         from_json(Outer, value, "here")
     assert not jsonschema.Draft202012Validator(schema_of(Outer)).is_valid(value)

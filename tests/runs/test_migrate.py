@@ -69,14 +69,16 @@ def test_migrate_run_of_version_0_1_scores_are_equal(run: RunDirectory, sound: R
     assert migrate(source, tmp_path / "new") == done
 
 
-def test_migrate_run_can_be_resumed_by_the_same_code(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
+def test_migrate_run_can_be_resumed_by_the_same_code(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
+) -> None:
     brought = migrate(_aged(run), tmp_path / "new")
-    assert run_replay(asked, tmp_path / "new").skipped == tuple(run.conversations)
+    assert run_replay(replay_request, tmp_path / "new").skipped == tuple(run.conversations)
     assert brought.refused == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             lambda one: one.update(schema_version=2),
@@ -91,9 +93,9 @@ def test_migrate_run_can_be_resumed_by_the_same_code(run: RunDirectory, asked: R
     ],
 )
 def test_migrate_unusable_run_gives_the_reason(
-    run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
+    run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         migrate(_aged(run, change), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -131,9 +133,9 @@ def test_migrate_baselines_name_by_name(run: RunDirectory, sound: RunDirectory, 
     done = migrate(folder, tmp_path / "new")
     assert (done.names, [name for name, _ in done.refused]) == (("good",), ["bad"])
     assert "is missing" in done.refused[0][1]
-    found = get(tmp_path / "new", "good")
-    assert (found.now.date, found.now.note) == ("2026-01-01", "why")
-    assert list(score_run(open_baseline(found))) == list(score_run(sound))
+    result = get(tmp_path / "new", "good")
+    assert (result.now.date, result.now.note) == ("2026-01-01", "why")
+    assert list(score_run(open_baseline(result))) == list(score_run(sound))
 
 
 @pytest.mark.parametrize("source", [POLICIES / "rollout.toml", PLANS / "operators.toml"])
@@ -146,11 +148,11 @@ def test_migrate_valid_plan_or_policy_is_copied(tmp_path: Path, source: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
+    ("text", "message"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
 )
-def test_migrate_bad_plan_or_policy_gives_the_reason(tmp_path: Path, text: str, told: str) -> None:
+def test_migrate_bad_plan_or_policy_gives_the_reason(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "old.toml").write_text(text, "utf-8")
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         migrate(tmp_path / "old.toml", tmp_path / "new.toml")
     assert not (tmp_path / "new.toml").exists()
 

@@ -1,8 +1,7 @@
-"""Attempts to make a bad candidate pass by changing the files of a run: each is refused, on every face.
+"""Changes to the files of a run that would make a bad candidate pass are refused by every command.
 
-Where an attempt is ``covered`` its digests are taken anew afterwards, as a careless copy or a tool would leave them, so
-that the digests do not refuse it: what is refused then is refused for what it holds. Somebody who writes consistent
-files, counts and digests cannot be told from a replay; docs/replay.md says so.
+After a ``covered`` change the digests are computed again, as a tool might do, so that the refusal comes from the
+contents. Consistent files, counts and digests cannot be distinguished from a replay; docs/replay.md says so.
 """
 
 from __future__ import annotations
@@ -106,15 +105,15 @@ def _of_another_conversation(run: RunDirectory) -> None:
 
 
 def _gold_that_random_finds(run: RunDirectory) -> None:
-    path, found = run.path / "golden.jsonl", {}
+    path, result = run.path / "golden.jsonl", {}
     for conversation in run.conversations:
         for row in read_table(run.receipts(conversation)).to_pylist():
             if row["arm"] == "random" and row["probe"]:
-                found[row["probe"]] = row["item_key"][:1]
+                result[row["probe"]] = row["item_key"][:1]
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for line in lines:
         line["relevant"] = [
-            {"memory": key, "grade": 1, "label": "nice_to_have", "visible": True} for key in found[line["probe"]]
+            {"memory": key, "grade": 1, "label": "nice_to_have", "visible": True} for key in result[line["probe"]]
         ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 

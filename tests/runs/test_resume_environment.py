@@ -30,7 +30,7 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("done", [0, 2, 3])
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"code": "0" * 64}, "another code [0-9a-f]{12} -> 000000000000"),
         ({"packages": _packages(numpy="1.0")}, "another numpy .* -> 1.0"),
@@ -40,18 +40,18 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
 )
 def test_resume_with_other_code_is_refused(
     run: RunDirectory,
-    asked: ReplayRequest,
+    replay_request: ReplayRequest,
     monkeypatch: pytest.MonkeyPatch,
     done: int,
     changes: dict[str, object],
-    told: str,
+    message: str,
 ) -> None:
     for conversation in run.conversations[done:]:
         run.receipts(conversation).unlink()
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     _elsewhere(monkeypatch, **changes)
-    with pytest.raises(OtherArguments, match=rf"{told}.*choose another --out, or `lab runs rm") as refused:
-        run_replay(asked, run.path)
+    with pytest.raises(OtherArguments, match=rf"{message}.*choose another --out, or `lab runs rm") as refused:
+        run_replay(replay_request, run.path)
     assert refused.value.exit_code == 2
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
@@ -67,15 +67,15 @@ def test_resume_with_other_code_is_refused(
     ],
 )
 def test_resume_in_another_environment_is_allowed_with_a_note(
-    run: RunDirectory, asked: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+    run: RunDirectory, replay_request: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     run.receipts(run.conversations[1]).unlink()
     _elsewhere(monkeypatch, **changes)
-    heard: list[str] = []
-    outcome = run_replay(asked, run.path, announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(replay_request, run.path, announce=messages.append)
     assert outcome.done == (run.conversations[1],)
-    told = [line for line in heard if "continues in another environment" in line]
-    assert len(told) == sum(name in changes for name in ("platform", "machine", "python"))
+    message = [line for line in messages if "continues in another environment" in line]
+    assert len(message) == sum(name in changes for name in ("platform", "machine", "python"))
     assert open_run(run.path).manifest.environment == run.manifest.environment
 
 
@@ -89,14 +89,14 @@ def test_environments_every_difference_is_listed_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["receipts", "latency"])
-def test_resume_damaged_file_is_refused(run: RunDirectory, asked: ReplayRequest, kind: str) -> None:
+def test_resume_damaged_file_is_refused(run: RunDirectory, replay_request: ReplayRequest, kind: str) -> None:
     path = run.path / kind / run.receipts(run.conversations[0]).name
     path.write_bytes(path.read_bytes()[:-1])
     run.receipts(run.conversations[1]).unlink()
     with pytest.raises(Altered, match=rf"{path.name}: damaged or altered .*; delete it and run the same replay again"):
-        run_replay(asked, run.path)
+        run_replay(replay_request, run.path)
     path.unlink()
-    outcome = run_replay(asked, run.path)
+    outcome = run_replay(replay_request, run.path)
     assert set(outcome.done) == set(run.conversations[:2])
     after = open_run(run.path)
     for conversation in after.conversations:
@@ -104,18 +104,20 @@ def test_resume_damaged_file_is_refused(run: RunDirectory, asked: ReplayRequest,
         assert after.read_latency(conversation) is not None
 
 
-def test_resume_altered_golden_set_is_refused(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_resume_altered_golden_set_is_refused(run: RunDirectory, replay_request: ReplayRequest) -> None:
     path = run.path / "golden.jsonl"
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"grade": 1', b'"grade": 2', 1))
     with pytest.raises(Altered, match=r"golden\.jsonl: damaged or altered"):
-        run_replay(asked, run.path)
+        run_replay(replay_request, run.path)
     path.unlink()
-    run_replay(asked, run.path)
+    run_replay(replay_request, run.path)
     assert path.read_bytes() == data
 
 
-def test_resume_receipts_without_digest_are_replayed(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
+def test_resume_receipts_without_digest_are_replayed(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
+) -> None:
     """This happens after a loss of power between two files, or if somebody adds receipts."""
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
@@ -125,14 +127,14 @@ def test_resume_receipts_without_digest_are_replayed(run: RunDirectory, asked: R
     shutil.copytree(run.path, begun.path)
     resume._write_manifest(begun)
     assert open_run(begun.path).done() == []
-    outcome = run_replay(asked, begun.path)
+    outcome = run_replay(replay_request, begun.path)
     assert (outcome.done, outcome.skipped) == (tuple(run.conversations), ())
     assert begun.receipts(conversation).read_bytes() == receipts
     assert open_run(begun.path).manifest.resolved == run.manifest.resolved
 
 
 def test_keep_writes_digests_before_receipts(
-    sound: RunDirectory, asked: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sound: RunDirectory, replay_request: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run killed after any file can be resumed, and its files can be trusted."""
     written: list[Path] = []
@@ -152,7 +154,7 @@ def test_keep_writes_digests_before_receipts(
         out = tmp_path / f"killed{limit}"
         written.clear()
         try:
-            run_replay(asked, out)
+            run_replay(replay_request, out)
         except Killed:
             pass
         else:
@@ -163,7 +165,7 @@ def test_keep_writes_digests_before_receipts(
                 left.read_receipts(conversation)
                 left.read_latency(conversation)
         monkeypatch.setattr(resume, "write_atomically", real)
-        ended = run_replay(asked, out).run
+        ended = run_replay(replay_request, out).run
         monkeypatch.setattr(resume, "write_atomically", write)
         assert ended.manifest.status == "complete"
         assert not (out / "digests").exists()

@@ -64,9 +64,10 @@ def test_trial_is_in_json_outputs(run: RunDirectory, lab: Lab, words: tuple[str,
     assert value["trial"] == list(trial(run.manifest))
 
 
-def test_trial_is_shown_by_replay_and_list(run: RunDirectory, asked: ReplayRequest, lab: Lab) -> None:
-    words = ["replay", asked.path, "--format", "lab", "--golden", str(asked.golden), "--scope", "recorded"]
-    words += [word for arm in asked.arms for word in ("--arm", arm)]
+def test_trial_is_shown_by_replay_and_list(run: RunDirectory, replay_request: ReplayRequest, lab: Lab) -> None:
+    golden = str(replay_request.golden)
+    words = ["replay", replay_request.path, "--format", "lab", "--golden", golden, "--scope", "recorded"]
+    words += [word for arm in replay_request.arms for word in ("--arm", arm)]
     ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
     assert _unfolded(ended.out).startswith(SAID)
     assert "0 done, 3 skipped" in ended.out
@@ -105,8 +106,8 @@ def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
         categories="detected",
         store="lancedb",
     )
-    asked = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
-    other = replace(manifest, resolved=resolved, asked=asked, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
+    given = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
+    other = replace(manifest, resolved=resolved, asked=given, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
         "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
@@ -144,10 +145,10 @@ def test_report_current_verdict_is_shown(run: RunDirectory) -> None:
     assert "stale" not in text
 
 
-def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay_request: ReplayRequest) -> None:
     _judged(run)
     run.receipts(run.conversations[0]).unlink()
-    again = run_replay(asked, run.path).run
+    again = run_replay(replay_request, run.path).run
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
     assert "verdict.json is stale and is not shown: it was made from something else than this run holds now" in text
@@ -156,8 +157,10 @@ def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, asked:
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
 
-def test_report_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
-    other = run_replay(replace(asked, limit=2), tmp_path / "other").run
+def test_report_verdict_of_another_run_is_not_shown(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
+) -> None:
+    other = run_replay(replace(replay_request, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
     assert "made from something else than this run holds" in _pages(run)
@@ -173,14 +176,14 @@ def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_
 
 
 def test_report_verdict_against_a_changed_run_is_not_shown(
-    run: RunDirectory, sound: RunDirectory, asked: ReplayRequest, tmp_path: Path
+    run: RunDirectory, sound: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
 ) -> None:
     shutil.copytree(sound.path, tmp_path / "base")
     base = open_run(tmp_path / "base")
     write_verdict(judge(read_policy("nightly"), run, against=base), run.path)
     assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
-    run_replay(asked, base.path)
+    run_replay(replay_request, base.path)
     assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
 
 
