@@ -18,7 +18,7 @@ from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of
 from lab.files import whole_file
 from lab.retrieval.contract import Filter, Hit, Lanes, View, vector_score
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 
@@ -216,7 +216,7 @@ def _told(schema: pa.Schema) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
 
 
-class KeptRetriever:
+class CachedRetriever:
     """A retriever that answers from kept candidates, and asks a live one for what they lack.
 
     The live one is made where it is first needed, and caught up with; its answers are kept.
@@ -251,10 +251,10 @@ class KeptRetriever:
         """Note what will be asked, in case a live store has to be."""
         self._texts = texts
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         """A view for the next moment; moments are asked for one by one, in their order."""
         self._moment += 1
-        return Found(KeptView(self, self._moment, text, faults), self._rows, self._by_id, gone=self._gone)
+        return QueryContext(CachedView(self, self._moment, text, faults), self._rows, self._by_id, gone=self._gone)
 
     def live(self) -> StoreRetriever:
         """The live retriever, with every row that was added and not forgotten."""
@@ -272,10 +272,10 @@ class KeptRetriever:
             self._live.close()
 
 
-class KeptView:
+class CachedView:
     """A view of one moment."""
 
-    def __init__(self, retriever: KeptRetriever, point: int, text: str, faults: Faults) -> None:
+    def __init__(self, retriever: CachedRetriever, point: int, text: str, faults: Faults) -> None:
         self._retriever, self._moment, self._text, self._faults = retriever, point, text, faults
         self._view: View | None = None
 

@@ -22,7 +22,7 @@ from lab.retrieval.bm25 import Postings, index_scores, scan_hits
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter, Hit, Lanes, Query, scan_distances, scan_score, vector_score
 from lab.retrieval.growing import Growing
-from lab.retrieval.row import Places, Row
+from lab.retrieval.row import Row, TablePositions
 from lab.retrieval.tokens import TextSettings
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ExactStore:
         self._scopes = Growing(np.int32)
         self._labels = Growing(np.int8)
         self._row_places = Growing(np.int64)
-        self._places = Places()
+        self._places = TablePositions()
         self._postings = Postings()
         self._removed: list[int] = []
         self._members: Members | None = None

@@ -21,7 +21,7 @@ class Retrieval:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryContext:
     """A store as one question sees it.
 
     ``shared`` keeps what arms with the same candidates have made of them, by filter and depth. ``no_vector`` is why the

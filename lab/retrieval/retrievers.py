@@ -13,7 +13,7 @@ from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
 
@@ -102,14 +102,14 @@ class StoreRetriever:
         if texts:
             self.store.expect(self._queries(texts))
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         """A view of the store for a text, less what the faults take from it."""
         reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in faults), None)
         vector = None if reason else self._queries([text])[0]
         view: View = self.store.view(Query(text, self.tokens.of([text])[0], vector))
         if faults:
             view = FaultyView(view, faults)
-        return Found(view, self.store.rows, self._by_id, no_vector=reason, gone=frozenset(self._gone))
+        return QueryContext(view, self.store.rows, self._by_id, no_vector=reason, gone=frozenset(self._gone))
 
     def close(self) -> None:
         """Close the store."""

@@ -28,11 +28,11 @@ class Row:
     trust_tier: str = "user"
     importance: float | None = None
     hard_rule: bool = False
-    place: int | None = None
+    position: int | None = None
     embedded: bool = True
 
 
-class Places:
+class TablePositions:
     """Gives each row its place in the order of the table, as rows become visible one after another.
 
     Rows that were read from a table have places of their own, in which they need not become visible. A row without one
@@ -44,9 +44,9 @@ class Places:
 
     def next(self, row: Row) -> int:
         """The place of a row that becomes visible now."""
-        place = self._last if row.place is None else row.place
-        self._last = max(self._last, place)
-        return place
+        position = self._last if row.position is None else row.position
+        self._last = max(self._last, position)
+        return position
 
 
 class Candidate(NamedTuple):

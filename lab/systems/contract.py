@@ -204,7 +204,7 @@ class MemorySystem(Protocol):
 class Candidates(Protocol):
     """What a retriever found for one question: a view to be searched further, and not a list.
 
-    :class:`lab.retrieval.query_context.Found` is the toolkit's.
+    :class:`lab.retrieval.query_context.QueryContext` is the toolkit's.
     """
 
 
@@ -245,7 +245,7 @@ class SharedRetrieval(Protocol):
         """A retriever for this key, which the loop feeds, asks and closes."""
         ...
 
-    def select(self, ask: Ask, found: Any) -> Recall:
+    def select(self, ask: Ask, candidates: Any) -> Recall:
         """Choose from the candidates of this system's own retriever."""
         ...
 
@@ -281,7 +281,7 @@ class Prepares(Protocol):
         ...
 
 
-class Place(NamedTuple):
+class Standing(NamedTuple):
     """Where a memory stood: its tier, its rank among the tier's candidates (None: it was none), and its score.
 
     ``fts`` and ``vec`` are its ranks in the two lanes, over the whole tier.
@@ -304,7 +304,7 @@ class Explained:
     """
 
     about: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict)
+    standings: Mapping[str, Standing] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     runners_up: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
@@ -325,7 +325,7 @@ class Detail(NamedTuple):
 class Explains(Protocol):
     """A system that can say why each memory has its place, or lost it."""
 
-    def explain(self, ask: Ask, found: Any, recall: Recall, wanted: Sequence[str], detail: Detail) -> Explained:
+    def explain(self, ask: Ask, candidates: Any, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
         """Explain the recall that this system has just made, and what became of the memories ``wanted``.
 
         ``found`` are the candidates that it chose from, where its search is shared; None where it searched by itself.
@@ -384,7 +384,7 @@ class ManySystem(Protocol):
         """Lose memories from outside, which the recording deletes at this point."""
         return
 
-    def select_many(self, ask: Ask, found: Any) -> ManyRecalls:
+    def select_many(self, ask: Ask, candidates: Any) -> ManyRecalls:
         """Choose for every arm from the candidates of the system's own retriever."""
         ...
 

@@ -10,7 +10,7 @@ from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Reca
 from lab.systems.kit import Kit
 
 
-def saying(*items: Item, injected: int | None = None) -> Recall:
+def recall_of(*items: Item, injected: int | None = None) -> Recall:
     """A recall of items, of which all, or the first ``injected``, are injected."""
     some = items[: len(items) if injected is None else injected]
     return Recall(items, len(some), "\n".join(item.text for item in some), {})

@@ -13,7 +13,7 @@ from typing import Protocol
 from lab.embedding.embedder import Embedder
 from lab.recordings.model import Memory
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask
@@ -35,7 +35,7 @@ class Search(Protocol):
         """Hear which texts will be asked about."""
         ...
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         """A view for a text."""
         ...
 
@@ -59,7 +59,7 @@ class Rows:
         return [self._by_key[key] for key in keys]
 
 
-class Searching:
+class MemoryRetriever:
     """The toolkit's search as a retriever of the contract: memories in, candidates out."""
 
     def __init__(self, searches: Search, rows: Rows) -> None:
@@ -74,7 +74,7 @@ class Searching:
         """Leave memories out from now on."""
         self._searches.remove(self._rows.known(keys))
 
-    def retrieve(self, ask: Ask) -> Found:
+    def retrieve(self, ask: Ask) -> QueryContext:
         """A view for a question."""
         return self._searches.retrieve(ask.text, ask.faults)
 
@@ -96,7 +96,7 @@ class Tools:
     conversation: str
     embedder: Embedder
     vectors: VectorsOf
-    keeping: Callable[[Retrieval], Search]
+    cached: Callable[[Retrieval], Search]
     live: Callable[[Retrieval], StoreRetriever]
     seed: int = 0
     scoping: str = "open"
@@ -122,9 +122,9 @@ class Kit:
         self._tools = tools
         self._held = ExitStack()
 
-    def retriever(self, retrieval: Retrieval) -> Searching:
+    def retriever(self, retrieval: Retrieval) -> MemoryRetriever:
         """A search over memories from outside, for :meth:`lab.systems.contract.SharedRetrieval.open_retriever`."""
-        return Searching(self._tools.keeping(retrieval), self.rows)
+        return MemoryRetriever(self._tools.cached(retrieval), self.rows)
 
     def search(self, retrieval: Retrieval) -> StoreRetriever:
         """An empty search of the system's own, which it may write to."""

@@ -165,7 +165,7 @@ def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, 
     assert found.told.reasons == {
         "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
     }
-    assert found.told.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+    assert found.told.standings["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
 def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wildcards_took(desk: Any) -> None:
@@ -173,7 +173,7 @@ def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wi
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    place = found.told.places["c/s1/t1#8"]
+    place = found.told.standings["c/s1/t1#8"]
     wildcards = [one.score for one in found.recall.items if one.signals.decision == "wildcard"]
     nice = sum(one.tier == "nice" for one in found.recall.items)
     assert len(wildcards) == 2
@@ -241,9 +241,9 @@ def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    assert found.told.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
-    assert found.told.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
-    assert {found.told.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert found.told.standings["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert found.told.standings["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {found.told.standings[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
     assert found.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
 
 

@@ -32,9 +32,9 @@ def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: A
     found = told(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
     assert found.told.value["flow"]["digested"]
     assert any("working_set:global" in one for one in (json.dumps(found.recall.receipt),))
-    assert set(found.told.places) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert set(found.told.standings) == {f"c/s1/t1#{number}" for number in range(5)}
     assert sum(found.visible.values()) == 5
-    assert set(found.told.runners_up) <= set(found.told.places)
+    assert set(found.told.runners_up) <= set(found.told.standings)
 
 
 @pytest.mark.parametrize(

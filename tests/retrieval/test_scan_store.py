@@ -18,7 +18,7 @@ from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Query, scan_distances
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Places, Row
+from lab.retrieval.row import Row, TablePositions
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.listing import Listing
 
@@ -31,7 +31,7 @@ FILTERS = [Filter(), Filter("oak"), Filter(None, ("unknown",)), Filter("elm", ("
 
 def table_of(folder: Path, rows: Sequence[Row], vectors: np.ndarray, fragments: Sequence[int]) -> Any:
     """A table without an index, its rows in the order of their places, cut into fragments of these sizes."""
-    order = sorted(range(len(rows)), key=lambda at: rows[at].place or 0)
+    order = sorted(range(len(rows)), key=lambda at: rows[at].position or 0)
     records = [
         {
             "id": rows[at].id,
@@ -73,7 +73,7 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
     places = choose.sample(range(90), 90)
     texts = [" ".join(choose.choices(WORDS, k=choose.randint(1, 9))) for _ in range(90)]
     rows = [
-        Row(f"{choose.random()}", "", text, text, 0, "fact", choose.choice(LABELS), choose.choice(SCOPES), place=at)
+        Row(f"{choose.random()}", "", text, text, 0, "fact", choose.choice(LABELS), choose.choice(SCOPES), position=at)
         for text, at in zip(texts, places, strict=True)
     ]
     held = some[[choose.randrange(15) for _ in rows]]
@@ -99,7 +99,7 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
 def test_scan_distances_have_the_bits_of_lancedb(tmp_path: Path, dimension: int) -> None:
     random_ = np.random.default_rng(dimension)
     vectors = random_.normal(size=(300, dimension)).astype(np.float32)
-    rows = [Row(str(at), "", "-", "-", 0, place=at) for at in range(300)]
+    rows = [Row(str(at), "", "-", "-", 0, position=at) for at in range(300)]
     table = table_of(tmp_path, rows, vectors, [300])
     query = random_.normal(size=dimension).astype(np.float32)
     found = dict(asked(table, table.search(query).distance_type("l2"), Filter(), 300, "_distance"))
@@ -109,7 +109,7 @@ def test_scan_distances_have_the_bits_of_lancedb(tmp_path: Path, dimension: int)
 def test_scan_store_ties_at_the_limit_go_to_the_earlier_row() -> None:
     store, vector = ExactStore(4, SCAN), np.asarray([[1, 0, 0, 0]], np.float32)
     for identity, place in (("a", 4), ("b", 2), ("e", 0), ("c", 3), ("d", 1)):
-        store.add([Row(identity, "", "kiln", "kiln", 0, place=place)], vector, [["kiln"]])
+        store.add([Row(identity, "", "kiln", "kiln", 0, position=place)], vector, [["kiln"]])
     fts, vec, _ = store.view(Query("kiln", ["kiln"], vector[0])).search(Filter(), 3)
     assert [store.rows[hit.row].id for hit in vec] == [store.rows[hit.row].id for hit in fts] == ["e", "d", "b"]
 
@@ -127,24 +127,24 @@ def test_scan_store_ranks_a_zero_vector_between_near_and_far_rows() -> None:
 def test_index_store_orders_ties_by_id_whatever_the_places() -> None:
     store, vector = ExactStore(4), np.asarray([[1, 0, 0, 0]], np.float32)
     for identity, place in (("b", 0), ("c", 1), ("a", 2)):
-        store.add([Row(identity, "", "kiln", "kiln", 0, place=place)], vector, [["kiln"]])
+        store.add([Row(identity, "", "kiln", "kiln", 0, position=place)], vector, [["kiln"]])
     fts, vec, _ = store.view(Query("kiln", ["kiln"], vector[0])).search(Filter(), 2)
     assert [store.rows[hit.row].id for hit in vec] == [store.rows[hit.row].id for hit in fts] == ["a", "b"]
 
 
 def test_places_put_a_row_without_one_behind_all_that_are_there() -> None:
-    places = Places()
-    rows = [Row(str(at), "", "-", "-", 0, place=place) for at, place in enumerate((None, 5, 2, None, 7, None))]
+    places = TablePositions()
+    rows = [Row(str(at), "", "-", "-", 0, position=place) for at, place in enumerate((None, 5, 2, None, 7, None))]
     assert [places.next(row) for row in rows] == [0, 5, 2, 5, 7, 7]
 
 
 def test_listing_reads_the_first_rows_of_the_table() -> None:
-    listing, rows = Listing(), [Row(f"r{at}", "", "-", "-", at, "decision", place=9 - at) for at in range(10)]
+    listing, rows = Listing(), [Row(f"r{at}", "", "-", "-", at, "decision", position=9 - at) for at in range(10)]
     listing.add(rows[:5])
     listing.add(rows[5:])
     # The first four of the table, then the newest of them.
     assert [row.id for row in listing.recent_of_first(None, ["decision"], 1)] == ["r9"]
     assert [row.id for row in listing.recent(None, ["decision"], 2)] == ["r9", "r8"]
     other = Listing()
-    other.add([Row(f"r{at}", "", "-", "-", at, "decision", place=at) for at in range(10)])
+    other.add([Row(f"r{at}", "", "-", "-", at, "decision", position=at) for at in range(10)])
     assert [row.id for row in other.recent_of_first(None, ["decision"], 1)] == ["r3"]

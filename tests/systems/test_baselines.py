@@ -12,7 +12,7 @@ import pytest
 from lab.draw import draw
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.contract import Ask, Detail, Item, Recall, SharedRetrieval, Signals
@@ -44,7 +44,7 @@ def rows(count: int, created_at: Sequence[int] | None = None, scopes: Sequence[s
     ]
 
 
-def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Found:
+def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> QueryContext:
     """A real store that is asked for words, and for a vector beside that of one row."""
     angles = np.arange(len(stored)) * 0.01
     store = ExactStore(2)
@@ -53,7 +53,7 @@ def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) 
     )
     at = nearest * 0.01 + 0.001
     vector = np.asarray([np.cos(at), np.sin(at)], np.float32)
-    return Found(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
+    return QueryContext(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
 
 
 def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Ask:

@@ -14,7 +14,7 @@ from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -136,7 +136,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     asked: list[str] = []
     plain = StoreRetriever.retrieve
 
-    def retrieve(self: StoreRetriever, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self: StoreRetriever, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         asked.append(text)
         return plain(self, text, faults)
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.booking import Booking
 from lab.retrieval.contract import Filter, Lanes
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.finish import finish
-from lab.systems.openclaw.recall.receipt import Found as RawHit
+from lab.systems.openclaw.recall.receipt import LaneHit
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.spec import ArmSpec
 
@@ -32,14 +32,14 @@ class Question(NamedTuple):
     """
 
     ask: Ask
-    found: Found
+    found: QueryContext
     depth: int
     seed: int
-    booking: Booking
+    timer: StageTimer
 
     def lanes(self) -> Lanes:
         """Both lanes over the question's scope, as deep as the ranking and :data:`LANE_DEPTH` at least."""
-        return self.booking.search(self.found.view, Filter(self.ask.scope), max(LANE_DEPTH, self.depth))
+        return self.timer.search(self.found.view, Filter(self.ask.scope), max(LANE_DEPTH, self.depth))
 
     @property
     def pool(self) -> list[Row]:
@@ -124,7 +124,7 @@ class BaselineSystem(MemorySystem):
         self.arm = arm
         self.retrieval_key = arm.retrieval if arm.shares else None
         # What was found last, where nobody else searches it.
-        self.found: Found | None = None
+        self.found: QueryContext | None = None
         self._kit = kit
 
     def open_retriever(self) -> Retriever:
@@ -132,23 +132,25 @@ class BaselineSystem(MemorySystem):
         assert self.retrieval_key is not None  # noqa: S101 - asked of those that share
         return self._kit.retriever(self.retrieval_key)
 
-    def select(self, ask: Ask, found: Found) -> Recall:
+    def select(self, ask: Ask, found: QueryContext) -> Recall:
         """Rank what is there in the question's scope."""
-        arm, booking = self.arm, Booking()
-        ranked, lanes = booking.stage(
-            "select", lambda: arm.baseline.rank(Question(ask, found, arm.depth, arm.seed, booking))
+        arm, timer = self.arm, StageTimer()
+        ranked, lanes = timer.stage(
+            "select", lambda: arm.baseline.rank(Question(ask, found, arm.depth, arm.seed, timer))
         )
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
-        def told() -> tuple[list[RawHit], list[RawHit]]:
-            raw = [[RawHit(found.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]
+        def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
+            raw = [
+                [LaneHit(found.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]
+            ]
             return raw[0], raw[1]
 
         selection = Selection(picked, [], [])
-        return finish(arm.baseline.name, ask, selection, told, found, arm.config.max_items, booking)
+        return finish(arm.baseline.name, ask, selection, raw_hits, found, arm.config.max_items, timer)
 
     def explain(
-        self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail
+        self, ask: Ask, found: QueryContext | None, recall: Recall, wanted: Sequence[str], detail: Detail
     ) -> Explained:
         """A place in the ranking, or none."""
         places = {item.id: rank for rank, item in enumerate(recall.items, 1)}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
-from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Row
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.ablation import ABLATION_STEPS
@@ -187,7 +187,7 @@ class _Engine(MemorySystem):
         self.retrieval_key = arm.retrieval if arm.shares else None
         self.turn: Turn | None = None
         # What was found last, where nobody else searches it.
-        self.found: Found | None = None
+        self.found: QueryContext | None = None
         self._kit = kit
 
     def open_retriever(self) -> Retriever:
@@ -195,18 +195,18 @@ class _Engine(MemorySystem):
         return self._kit.retriever(self.retrieval)
 
     @abstractmethod
-    def select(self, ask: Ask, found: Found) -> Recall:
+    def select(self, ask: Ask, found: QueryContext) -> Recall:
         """Choose from what was found."""
 
     def explain(
-        self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail
+        self, ask: Ask, found: QueryContext | None, recall: Recall, wanted: Sequence[str], detail: Detail
     ) -> Explained:
         """Why each memory has its place, or lost it (:mod:`lab.systems.openclaw.explain`)."""
         told = Told(self.config, ask, recall, self.turn)
         return explain_recall(told, _there(found or self.found), wanted, detail)
 
 
-def _there(found: Found | None) -> Found:
+def _there(found: QueryContext | None) -> QueryContext:
     if found is None:
         raise ValueError("nothing was recalled yet")
     return found
@@ -215,13 +215,13 @@ def _there(found: Found | None) -> Found:
 class PolicySystem(_Engine):
     """A selection policy over the tiers."""
 
-    def select(self, ask: Ask, found: Found) -> Recall:
+    def select(self, ask: Ask, found: QueryContext) -> Recall:
         """Choose, then build the injected block and the receipt."""
-        booking = Booking()
-        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, booking)
-        selection = booking.stage("select", lambda: self.choose(tiers, ask.scope))
+        timer = StageTimer()
+        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, timer)
+        selection = timer.stage("select", lambda: self.choose(tiers, ask.scope))
         recall = finish(
-            self.arm.system, ask, selection, lambda: tiers.told(RECEIPTS), found, self.config.max_items, booking
+            self.arm.system, ask, selection, lambda: tiers.lane_summaries(RECEIPTS), found, self.config.max_items, timer
         )
         if self.config.upstream and not ask.items_only:
             return replace(recall, receipt_text=js_json(recall.receipt))
@@ -278,7 +278,7 @@ class FlowSystem(_Engine):
         answer.timings["retrieve"] = retrieved
         return answer
 
-    def select(self, ask: Ask, found: Found) -> Recall:
+    def select(self, ask: Ask, found: QueryContext) -> Recall:
         """Run the flow; the items returned are those that stand whole in the block."""
         docs = self._docs
         if docs is not None and "docs_missing" in ask.faults:

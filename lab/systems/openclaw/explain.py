@@ -7,9 +7,9 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
-from lab.systems.contract import Ask, Detail, Explained, Place, Recall
+from lab.systems.contract import Ask, Detail, Explained, Recall, Standing
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.explain_lines import (
     WIDTH,
@@ -38,7 +38,7 @@ class Told(NamedTuple):
     turn: Turn | None
 
 
-def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Detail) -> Explained:
+def explain_recall(told: Told, found: QueryContext, wanted: Sequence[str], detail: Detail) -> Explained:
     """Explain a recall; ``wanted`` are keys of memories that it should perhaps have injected."""
     config, ask, recall, turn = told
     scope = turn.filter_scope if turn else ask.scope
@@ -70,9 +70,9 @@ def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Deta
     )
 
 
-def _places(tiers: Tiers, found: Found, scope: str | None) -> dict[str, Place]:
+def _places(tiers: Tiers, found: QueryContext, scope: str | None) -> dict[str, Standing]:
     """Where every memory in reach stood. A digest that is kept among the memories is none of them."""
-    places: dict[str, Place] = {}
+    places: dict[str, Standing] = {}
     known = {row.id: row.key for row in found.present if not row.id.startswith(PREFIX)}
     for plan in recall_plans():
         whole = found.view.search(Filter(scope, plan.labels), len(found.rows))
@@ -81,7 +81,7 @@ def _places(tiers: Tiers, found: Found, scope: str | None) -> dict[str, Place]:
         fused = {one.id: (rank, one.score) for rank, one in enumerate(tiers.fused(plan, scope), 1)}
         for identity in (one for one in {**fts, **vec} if one in known):
             rank, score = fused.get(identity, (None, None))
-            places[known[identity]] = Place(plan.tier, rank, score, fts.get(identity), vec.get(identity))
+            places[known[identity]] = Standing(plan.tier, rank, score, fts.get(identity), vec.get(identity))
     return places
 
 
@@ -98,13 +98,13 @@ def _head(told: Told, detail: Detail) -> list[str]:
     return lines
 
 
-def _final_score(turn: Turn | None, row: Row, place: Place | None) -> float:
+def _final_score(turn: Turn | None, row: Row, place: Standing | None) -> float:
     if turn and row.id in turn.factors:
         return turn.factors[row.id].product
     return (place.score if place else None) or 0.0
 
 
-def _reason(row: Row, place: Place | None, told: Told) -> str:
+def _reason(row: Row, place: Standing | None, told: Told) -> str:
     """Why a memory was not injected, in a sentence."""
     config, ask, recall, turn = told
     if turn is not None:

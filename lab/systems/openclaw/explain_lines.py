@@ -100,7 +100,7 @@ def factor_line(turn: Turn, row: Row) -> str | None:
 def candidate_lines(tiers: Tiers, turn: Turn | None, rows: Mapping[str, Row]) -> list[str]:
     """Every candidate of every tier, with ranks, scores and factors. ``rows`` are the memories by id."""
     lines: list[str] = []
-    for where, found in zip(tiers.asked, tiers.searched, strict=True):
+    for where, found in zip(tiers.filters, tiers.results, strict=True):
         tier = "+".join(why_tier(label) for label in where.labels or ())
         scope = where.scope or "any scope"
         lines += ["", f"tier {tier} in {scope}: {len(found.lanes.fts)} text, {len(found.lanes.vec)} vector hits"]
@@ -138,7 +138,7 @@ def flow_json(turn: Turn) -> dict[str, Any]:
                 "text": len(one.lanes.fts),
                 "vector": len(one.lanes.vec),
             }
-            for where, one in zip(turn.tiers.asked, turn.tiers.searched, strict=True)
+            for where, one in zip(turn.tiers.filters, turn.tiers.results, strict=True)
         ],
         "documents": [slot.id for slot in turn.docs],
         "log": [text for _, text in turn.log],

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab.recordings.model import GLOBAL
-from lab.retrieval.booking import SEARCH, Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
+from lab.retrieval.stage_timer import SEARCH, StageTimer
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Lane, lifecycle_receipt
-from lab.systems.openclaw.recall.receipt import Found as RawHit
+from lab.systems.openclaw.recall.receipt import Final, Lane, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.select.outcome import Picked, Selection
 
@@ -25,10 +24,10 @@ def finish(
     mode: str,
     ask: Ask,
     selection: Selection,
-    told: Callable[[], tuple[Lane | Sequence[RawHit], Lane | Sequence[RawHit]]],
-    found: Found,
+    told: Callable[[], tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]]],
+    found: QueryContext,
     max_items: int,
-    booking: Booking,
+    timer: StageTimer,
 ) -> Recall:
     """Build the recall of a selection, of which the first ``max_items`` are injected; ``told`` says what was found."""
     injected = selection.picked[:max_items]
@@ -36,19 +35,19 @@ def finish(
     items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
-        return Recall(items, len(injected), timings=booking.timings, status=status)
-    context = booking.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = booking.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
-    booking.timings.setdefault(SEARCH, 0)
-    return Recall(items, len(injected), context, receipt, booking.timings, status, evicted=0)
+        return Recall(items, len(injected), timings=timer.timings, status=status)
+    context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
+    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
+    timer.timings.setdefault(SEARCH, 0)
+    return Recall(items, len(injected), context, receipt, timer.timings, status, evicted=0)
 
 
 def _receipt(
     mode: str,
     ask: Ask,
     selection: Selection,
-    lanes: tuple[Lane | Sequence[RawHit], Lane | Sequence[RawHit]],
-    found: Found,
+    lanes: tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]],
+    found: QueryContext,
     chosen: Sequence[Row],
 ) -> dict[str, Any]:
     scope = ask.scope or GLOBAL

@@ -15,6 +15,6 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
 
     What is injected is ``context``; it is empty where the prompt was passed over, where nothing was found, and where a
     stage failed, which never raises. ``state`` is changed: it remembers what was injected. Timings are nanoseconds by
-    stage, as :mod:`lab.retrieval.booking` books them.
+    stage, as :mod:`lab.retrieval.stage_timer` books them.
     """
     return FLOWS[config.profile](prompt, config, memories, state)

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import itemgetter
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Places, Row
+from lab.retrieval.row import Row, TablePositions
 
 _Entry = tuple[tuple[float, str], int, Row]
 _Stored = tuple[tuple[int, int], Row]
@@ -21,7 +21,7 @@ class Listing:
     def __init__(self) -> None:
         self._newest: dict[tuple[str | None, str], list[_Entry]] = {}
         self._stored: dict[tuple[str | None, str], list[_Stored]] = {}
-        self._places = Places()
+        self._places = TablePositions()
         self._hard: dict[str | None, list[Row]] = {}
         self._count = 0
 

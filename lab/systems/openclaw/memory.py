@@ -92,7 +92,7 @@ def normal_row(
     importance: object = None,
     trust: object = "user",
     hard_rule: bool = False,
-    place: int | None = None,
+    position: int | None = None,
     embedded: bool = True,
 ) -> Row:
     """A row with every field normalised as E-1 and E-2 say.
@@ -112,7 +112,7 @@ def normal_row(
         trust if isinstance(trust, str) and trust else "unknown",
         score,
         hard_rule or is_hard_rule(text),
-        place,
+        position,
         embedded,
     )
 
@@ -134,6 +134,6 @@ def row_of(memory: Memory) -> Row:
         scope=memory.scope,
         trust=memory.trust,
         hard_rule=memory.hard_rule,
-        place=memory.place,
+        position=memory.place,
         embedded=memory.embedded,
     )

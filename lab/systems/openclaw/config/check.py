@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from lab.shape import named
-from lab.systems.openclaw.config.settle import finite
 from lab.systems.openclaw.config.table import SEED, Knob, Section
+from lab.systems.openclaw.config.values import finite
 from lab.utf16 import WHITESPACE
 
 MOST_SHOWN = 60

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.systems.openclaw.config.settle import settled
 from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, SEED, Knob, Section
+from lab.systems.openclaw.config.values import section_values
 
 NOT_HERE = "not implemented here"
 _ALL = Section(PLUGIN, boolean=False)
@@ -60,7 +60,7 @@ def _asked(section: Section, given: object, path: str) -> Iterator[str]:
 
 def _asks(section: Section, given: object) -> bool:
     """Whether a section of a feature that is not here is on, and says anything that is not read all the same."""
-    if settled("", section, given, SEED).get("enabled") is False:
+    if section_values("", section, given, SEED).get("enabled") is False:
         return False
     return given is True or any(
         _asks(entry, value) if isinstance(entry, Section) else not _is_here(entry, section)

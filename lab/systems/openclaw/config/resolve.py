@@ -29,7 +29,6 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.settle import parse_env_boolean, settled
 from lab.systems.openclaw.config.table import (
     LAB,
     MAX_ITEMS,
@@ -42,6 +41,7 @@ from lab.systems.openclaw.config.table import (
     Knob,
     Section,
 )
+from lab.systems.openclaw.config.values import parse_env_boolean, section_values
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
@@ -116,7 +116,7 @@ def check_config(raw: object, profile: str, *, where: str = "config") -> Checked
         for name, entry in PLUGIN.items()
         if isinstance(entry, Section)
         and given.get(name) is True
-        and settled(name, entry, True, profile).get("enabled") is False
+        and section_values(name, entry, True, profile).get("enabled") is False
     )
     return Checked((), warnings, notes, found)
 
@@ -143,7 +143,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     :func:`resolve` reads it back under the same profile.
     """
     recall, profile = config.auto_recall, config.profile
-    found: dict[str, Any] = only_here(settled("", _WHOLE, {}, profile))
+    found: dict[str, Any] = only_here(section_values("", _WHOLE, {}, profile))
     # Whose vectors are searched is the replay's choice.
     del found["embedding"]["model"]
     for name, source in (
@@ -174,7 +174,7 @@ def shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def known_profile(profile: str) -> None:
+def require_profile(profile: str) -> None:
     """Refuse the name of a profile that is not known."""
     if profile not in PROFILES:
         raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
@@ -182,7 +182,7 @@ def known_profile(profile: str) -> None:
 
 def _given(raw: object, profile: str, where: str) -> Any:
     """The configuration within what was handed over, with words that stand for objects replaced by them."""
-    known_profile(profile)
+    require_profile(profile)
     found = _expanded(_WHOLE, locate(raw, where))
     return {} if found is None else found
 
@@ -215,7 +215,7 @@ def _decide(
     given: Mapping[str, Any], profile: str, max_items: int | None, environ: Mapping[str, str] | None
 ) -> tuple[dict[str, Any], list[Decided]]:
     """Every value, and who decided it."""
-    values = settled("", _WHOLE, given, profile)
+    values = section_values("", _WHOLE, given, profile)
     decided = {one.key: one for one in _decisions(_WHOLE, given, values, "", profile)}
 
     def overrule(section: dict[str, Any], key: str, path: str, value: object, by: str) -> None:

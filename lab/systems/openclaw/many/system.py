@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lab.recordings.model import Memory
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig
@@ -97,7 +97,7 @@ class Many(ManySystem):
         for row in self._kit.rows.known(keys):
             self._listing.remove(row)
 
-    def select_many(self, ask: Ask, found: Found) -> ManyRecalls:
+    def select_many(self, ask: Ask, found: QueryContext) -> ManyRecalls:
         """Select for every configuration."""
         import numpy as np
 

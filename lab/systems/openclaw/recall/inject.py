@@ -55,7 +55,7 @@ def _settled(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]]:
 
 
 def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[str, Any]:
-    fts, vec = turn.tiers.told(turn.config.receipts)
+    fts, vec = turn.tiers.lane_summaries(turn.config.receipts)
     parts: dict[str, Any] = {"fallback": turn.fallback}
     if budget is not None:
         parts["budget"] = budget

@@ -45,7 +45,7 @@ _WORKING_SET = (
 )
 
 
-class Found(NamedTuple):
+class LaneHit(NamedTuple):
     """A raw hit of one lane."""
 
     id: str
@@ -57,7 +57,7 @@ class Lane(NamedTuple):
     """What a receipt says of one lane over a whole run: the ids that it returned, and its best hits."""
 
     ids: Set[str]
-    top: list[Found]
+    top: list[LaneHit]
 
 
 class Final(NamedTuple):
@@ -78,8 +78,8 @@ def lifecycle_receipt(
     mode: str | None = None,
     quota: Quota | None = None,
     tier_counts: Sequence[TierCount] = (),
-    fts: Sequence[Found] | Lane = (),
-    vec: Sequence[Found] | Lane = (),
+    fts: Sequence[LaneHit] | Lane = (),
+    vec: Sequence[LaneHit] | Lane = (),
     final: Sequence[Final] = (),
     injected: float = 0,
     parts: Mapping[str, Any] | None = None,
@@ -186,12 +186,12 @@ def why_tier(label: str | None) -> str:
     return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
 
 
-def lane_of(hits: Sequence[Found], listed: int) -> Lane:
+def lane_of(hits: Sequence[LaneHit], listed: int) -> Lane:
     """What a receipt that lists so many hits says of these."""
     return Lane({one.id for one in hits}, best_listed(hits, listed))
 
 
-def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[Found]:
+def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[LaneHit]:
     """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
     best: dict[str, tuple[float, float]] = {}
     for identity, score, distance in hits:
@@ -200,4 +200,4 @@ def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[Fo
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
-    return [Found(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]
+    return [LaneHit(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]

@@ -6,10 +6,10 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple
 
-from lab.retrieval.booking import Booking, Priced
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.stage_timer import StageTimer, Timed
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.select.tiers import TierPlan
@@ -43,12 +43,12 @@ class Tiers:
     """
 
     def __init__(
-        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, booking: Booking | None = None
+        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, timer: StageTimer | None = None
     ) -> None:
-        self.asked: list[Filter] = []
-        self.searched: list[Searched] = []
+        self.filters: list[Filter] = []
+        self.results: list[Searched] = []
         self.limit = limit
-        self.booking = booking or Booking()
+        self.timer = timer or StageTimer()
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
 
@@ -56,7 +56,7 @@ class Tiers:
         """Candidates of one tier in one scope (None: in any), best first."""
         where = Filter(scope, plan.labels)
 
-        def find() -> Priced[Searched]:
+        def find() -> Timed[Searched]:
             found = self._shared.get((where, self.limit))
             if found is None:
                 lanes = self._view.search(where, self.limit)
@@ -64,11 +64,11 @@ class Tiers:
                 fused = fuse(lanes, self._rows, self.limit)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
                 found = self._shared[where, self.limit] = Searched(lanes, fused, spent)
-            return Priced(found, found.nanoseconds)
+            return Timed(found, found.nanoseconds)
 
-        found = self.booking.share(("tier", where, self.limit), find)
-        self.asked.append(where)
-        self.searched.append(found)
+        found = self.timer.share(("tier", where, self.limit), find)
+        self.filters.append(where)
+        self.results.append(found)
         return found.fused
 
     def pool(self, scope: str | None) -> Pool:
@@ -78,22 +78,22 @@ class Tiers:
         """
         found = self._pools.get(scope)
         if found is None:
-            lanes = self.booking.search(self._view, Filter(scope), POOL_DEPTH)
+            lanes = self.timer.search(self._view, Filter(scope), POOL_DEPTH)
             found = self._pools[scope] = Pool(
                 {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
                 {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
             )
         return found
 
-    def unnoted(self) -> Tiers:
+    def unrecorded(self) -> Tiers:
         """The same tiers for a second look, which no receipt should count."""
-        return Tiers(self._view, self._rows, self.limit, self._shared, self.booking)
+        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer)
 
-    def told(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
+    def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
         """What a receipt says of both lanes: all their raw hits over the whole run."""
         listed = most_listed(settings)
-        return self._told([one.lanes.fts for one in self.searched], listed), self._told(
-            [one.lanes.vec for one in self.searched], listed
+        return self._told([one.lanes.fts for one in self.results], listed), self._told(
+            [one.lanes.vec for one in self.results], listed
         )
 
     def _told(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from lab.recordings.model import GLOBAL, UNKNOWN
-from lab.retrieval.booking import SEARCH
+from lab.retrieval.stage_timer import SEARCH
 from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
@@ -37,7 +37,7 @@ def run(
     """
     for name, stage in stages:
         try:
-            turn.tiers.booking.stage(name, partial(stage, turn))
+            turn.tiers.timer.stage(name, partial(stage, turn))
         except Exception as error:
             # Whatever breaks, the agent's turn goes on without memories (E-24).
             turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None

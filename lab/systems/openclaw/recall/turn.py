@@ -140,7 +140,7 @@ class Turn:
     def __post_init__(self) -> None:
         memories, limit = self.memories, self.config.auto_recall.search_limit
         self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
-        self.timings = self.tiers.booking.timings
+        self.timings = self.tiers.timer.timings
 
     @property
     def barred(self) -> str | None:

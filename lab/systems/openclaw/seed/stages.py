@@ -73,7 +73,7 @@ def select(turn: SeedTurn) -> None:
     nothing = not (found.selection.picked or turn.hard or turn.pinned)
     quarantined = nothing and phases.trust == "soft"
     if quarantined:
-        found = lane.select(turn.tiers.unnoted(), limit, quarantined=True)
+        found = lane.select(turn.tiers.unrecorded(), limit, quarantined=True)
     take(turn, found)
     mark_stale(turn, len(turn.stale))
     turn.hits = list(found.selection.picked)
@@ -150,11 +150,11 @@ def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantin
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []
     if penalised:
-        free = lane.select(turn.tiers.unnoted(), limit, repeats=False, quarantined=quarantined)
+        free = lane.select(turn.tiers.unrecorded(), limit, repeats=False, quarantined=quarantined)
         repeated = [one.candidate.id for one in free.selection.picked if one.candidate.id not in chosen]
     duplicates: list[str] = []
     if turn.excluded:
-        free = lane.select(turn.tiers.unnoted(), limit, duplicates=False, quarantined=quarantined)
+        free = lane.select(turn.tiers.unrecorded(), limit, duplicates=False, quarantined=quarantined)
         duplicates = [one.candidate.id for one in free.selection.picked if one.candidate.id in turn.excluded]
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},

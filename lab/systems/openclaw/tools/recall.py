@@ -67,15 +67,15 @@ def memory_recall(
     )
     hits = tuple((one, memories.by_id[one.candidate.id]) for one in selection.picked[:limit])
     receipt |= {
-        "ftsCount": sum(len(one.lanes.fts) for one in tiers.searched),
-        "vecCount": sum(len(one.lanes.vec) for one in tiers.searched),
+        "ftsCount": sum(len(one.lanes.fts) for one in tiers.results),
+        "vecCount": sum(len(one.lanes.vec) for one in tiers.results),
         "fusedCount": len(hits),
         "policyTier": selection.tier_counts[-1].tier if selection.tier_counts else None,
         "fallback": fallback,
     }
     dark = memories.no_vector
     if receipts.enabled:
-        fts, vec = tiers.told(receipts)
+        fts, vec = tiers.lane_summaries(receipts)
         receipt["lifecycle"] = lifecycle_receipt(
             receipts,
             scope=found.scope,

@@ -18,7 +18,7 @@ from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Section
 from lab.systems.openclaw.recall.budget import Slot, compose
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.scoped import fallback_receipt
 from lab.systems.openclaw.recall.working_set import no_working_set
@@ -226,8 +226,8 @@ def _comment_length(config: EngineConfig) -> tuple[int, int]:
         mode=recall.selection_mode,
         quota=recall.quota._replace(wildcard_used=1) if recall.selection_mode == "tier_quota_v1" else None,
         tier_counts=[TierCount(tier, (tier,), recall.search_limit, 1) for tier in tiers],
-        fts=[Found(one, 1.0, 0.0) for one in ids],
-        vec=[Found(one, 1.0, 0.0) for one in ids],
+        fts=[LaneHit(one, 1.0, 0.0) for one in ids],
+        vec=[LaneHit(one, 1.0, 0.0) for one in ids],
         final=[Final(one, tiers[place % len(tiers)], scope) for place, one in enumerate(ids)],
         injected=len(ids),
         parts={

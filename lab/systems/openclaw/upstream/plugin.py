@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.systems.openclaw.config.settle import present, settled, strings_of
 from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.values import present, section_values, strings_of
 
 _NAME = "openclaw-mem-engine config"
 
@@ -41,7 +41,7 @@ def resolve_section(name: str, raw: object) -> dict[str, Any]:
     section = PLUGIN[name]
     if not isinstance(section, Section):
         raise UnusableInput(f"{name!r} is no section of the configuration")
-    return settled(name, section, raw, UPSTREAM)
+    return section_values(name, section, raw, UPSTREAM)
 
 
 def resolve_embedding_clamp(raw: object) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
@@ -38,8 +38,8 @@ def with_quotas(settings: ReceiptSettings = LOW, **changes: Any) -> dict[str, An
         "scope_mode": "inferred",
         "quota": Quota(2, 1, 0, 3),
         "tier_counts": [TierCount("must", ("must_remember",), 9, 2), TierCount("nice", ("nice_to_have",), 1, 1)],
-        "fts": [Found("m1", 7.0078125, 0.0), Found("u1", 9.5, 0.0)],
-        "vec": [Found("m1", 0.5, 1.0), Found("m2", 0.4, 1.5), Found("n1", 0.3333333, 2.0000001)],
+        "fts": [LaneHit("m1", 7.0078125, 0.0), LaneHit("u1", 9.5, 0.0)],
+        "vec": [LaneHit("m1", 0.5, 1.0), LaneHit("m2", 0.4, 1.5), LaneHit("n1", 0.3333333, 2.0000001)],
         "final": final("m1", "n1", "u1", "m2", scope="work"),
         "rejected": ["budget_cap", "no_results_must", "budget_cap"],
         "injected": 4,
@@ -144,17 +144,17 @@ def test_the_receipts_of_other_stages_come_last_in_their_order() -> None:
 def test_the_top_of_a_lane_is_taken_over_all_searches() -> None:
     """Best score of each id, score descending, then id; three at most."""
     hits = [("m1", 5.0), ("n2", 1.0), ("u3", 5.0), ("n2", 4.0), ("u1", 4.0), ("m9", 3.0)]
-    found = receipt(fts=[Found(identity, score, 0.0) for identity, score in hits])["ftsTop"]
+    found = receipt(fts=[LaneHit(identity, score, 0.0) for identity, score in hits])["ftsTop"]
     assert found == [{"id": "m1", "score": 5.0}, {"id": "u3", "score": 5.0}, {"id": "n2", "score": 4.0}]
 
 
 def test_the_distance_in_the_top_is_that_of_the_best_score() -> None:
-    vec = [Found("m1", 0.2, 4.0), Found("m1", 0.5, 1.0), Found("m1", 0.4, 1.5), Found("", 0.9, 0.1)]
+    vec = [LaneHit("m1", 0.2, 4.0), LaneHit("m1", 0.5, 1.0), LaneHit("m1", 0.4, 1.5), LaneHit("", 0.9, 0.1)]
     assert receipt(vec=vec)["vecTop"] == [{"id": "m1", "score": 0.5, "distance": 1.0}]
 
 
 def test_scores_that_look_alike_stand_in_the_order_of_their_ids() -> None:
-    fts = [Found("b", 1.00000012, 0.0), Found("a", 1.0, 0.0), Found("c", float("nan"), 0.0)]
+    fts = [LaneHit("b", 1.00000012, 0.0), LaneHit("a", 1.0, 0.0), LaneHit("c", float("nan"), 0.0)]
     assert receipt(fts=fts)["ftsTop"] == [{"id": "a", "score": 1.0}, {"id": "b", "score": 1.0}, {"id": "c", "score": 0}]
 
 
@@ -163,8 +163,8 @@ def test_a_list_holds_what_the_settings_say_from_one_to_ten(asked: float, listed
     ids = [f"m{number:02}" for number in range(20)]
     found = receipt(
         ReceiptSettings(max_items=asked),
-        fts=[Found(one, 1.0, 0.0) for one in ids],
-        vec=[Found(one, 1.0, 0.0) for one in ids],
+        fts=[LaneHit(one, 1.0, 0.0) for one in ids],
+        vec=[LaneHit(one, 1.0, 0.0) for one in ids],
         final=final(*ids),
     )
     assert [len(found[name]) for name in ("ftsTop", "vecTop", "fusedTop", "whyTheseIds")] == [listed] * 4

@@ -274,7 +274,7 @@ def test_without_any_factor_candidates_stay_as_fusion_ranked_them(kit: Any) -> N
     rows = kit.pool(10, kit.NICE)
     still = kit.flow(phases={"score": (), "repeat": False})
     turn = kit.Talk(rows, still).say(ASK)
-    fused = turn.tiers.unnoted().fused(turn_plan(), "global")
+    fused = turn.tiers.unrecorded().fused(turn_plan(), "global")
     assert [one.candidate for one in turn.hits] == fused[:6]
 
 

@@ -17,7 +17,7 @@ from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.openclaw.near_duplicate import words_of
-from lab.systems.openclaw.recall.receipt import Found, lane_of
+from lab.systems.openclaw.recall.receipt import LaneHit, lane_of
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.turn import Memories
@@ -102,8 +102,8 @@ def test_what_a_receipt_lists_of_a_lane_is_what_all_its_hits_would_give(
     hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
-    found, _ = tiers.told(ReceiptSettings(max_items=listed))
-    expected = lane_of([Found(rows[one.row].id, one.score, one.distance) for one in hits], listed)
+    found, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
+    expected = lane_of([LaneHit(rows[one.row].id, one.score, one.distance) for one in hits], listed)
     assert found == expected
 
 

@@ -17,14 +17,14 @@ SEARCH = "search"
 T = TypeVar("T")
 
 
-class Priced(NamedTuple, Generic[T]):
+class Timed(NamedTuple, Generic[T]):
     """What was made, and the nanoseconds that it cost."""
 
     made: T
     cost: int
 
 
-class Booking:
+class StageTimer:
     """The stages of one recall, in nanoseconds."""
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Booking:
 
     def search(self, view: View, where: Filter, limit: int) -> Lanes:
         """Search, as an arm does whose fusion is its own affair."""
-        return self.share((where, limit), lambda: Priced(lanes := view.search(where, limit), lanes.nanoseconds))
+        return self.share((where, limit), lambda: Timed(lanes := view.search(where, limit), lanes.nanoseconds))
 
-    def share(self, what: Hashable, find: Callable[[], Priced[T]]) -> T:
+    def share(self, what: Hashable, find: Callable[[], Timed[T]]) -> T:
         """Find what recalls share, made now or before, and book what it cost when it was made."""
         started = time.perf_counter_ns()
         found, cost = find()

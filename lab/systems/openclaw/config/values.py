@@ -50,7 +50,7 @@ def finite(raw: object) -> float | None:
         return None
 
 
-def settled(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
+def section_values(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
     """A section with every value decided under a profile. Keys without a value are left out."""
     given = raw if isinstance(raw, Mapping) else {}
     switched_on = raw is True and section.true_is_on
@@ -59,7 +59,7 @@ def settled(name: str, section: Section, raw: object, profile: str) -> dict[str,
         if entry.only_seed and profile == UPSTREAM:
             continue
         if isinstance(entry, Section):
-            values[key] = settled(key, entry, True if switched_on else given.get(key), profile)
+            values[key] = section_values(key, entry, True if switched_on else given.get(key), profile)
         else:
             values[key] = _settle(entry, given.get(key), profile)
     if "enabled" in values and (raw is False or switched_on):
