@@ -1,8 +1,8 @@
-"""What one recall is booked, stage by stage: what it would have taken alone.
+"""Time the stages of one recall as if its arm had run alone.
 
-Arms share work: the search of a tier is made, and its lanes are fused, for whoever asks first. So what was waited for
-that is taken out of the stage in which it was asked for, and what it cost is put in, once a recall, whoever did it:
-what an arm is booked depends on no other arm, and not on their order.
+Arms share work: the first arm that needs a tier searches it and fuses its lanes, and the others reuse the result. So
+the time spent on shared work is subtracted from the stage that requested it, and the work's recorded cost is added
+once per recall, whichever arm did it. An arm's timings therefore do not depend on other arms or on their order.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Timed(NamedTuple, Generic[T]):
-    """What was made, and the nanoseconds that it cost."""
+    """A value and the nanoseconds that it took to compute."""
 
-    made: T
-    cost: int
+    value: T
+    nanoseconds: int
 
 
 class StageTimer:
-    """The stages of one recall, in nanoseconds."""
+    """The timings of one recall: nanoseconds by stage."""
 
     def __init__(self) -> None:
         self.timings: dict[str, int] = {}
@@ -33,7 +33,7 @@ class StageTimer:
         self._paid: set[Hashable] = set()
 
     def stage(self, name: str, work: Callable[[], T]) -> T:
-        """Do some work, and book it to a stage, less what was waited for in it."""
+        """Run ``work`` and add its time to a stage, minus the time spent on shared work."""
         started, waited = time.perf_counter_ns(), self._waited
         try:
             return work()
@@ -41,17 +41,17 @@ class StageTimer:
             self._book(name, time.perf_counter_ns() - started - (self._waited - waited))
 
     def search(self, view: View, where: Filter, limit: int) -> Lanes:
-        """Search, as an arm does whose fusion is its own affair."""
+        """Search for an arm that fuses the lanes itself."""
         return self.share((where, limit), lambda: Timed(lanes := view.search(where, limit), lanes.nanoseconds))
 
-    def share(self, what: Hashable, find: Callable[[], Timed[T]]) -> T:
-        """Find what recalls share, made now or before, and book what it cost when it was made."""
+    def share(self, key: Hashable, compute: Callable[[], Timed[T]]) -> T:
+        """Return a shared result, computed now or earlier, and add what computing it took to :data:`SEARCH`."""
         started = time.perf_counter_ns()
-        found, cost = find()
+        value, cost = compute()
         self._waited += time.perf_counter_ns() - started
-        self._book(SEARCH, 0 if what in self._paid else cost)
-        self._paid.add(what)
-        return found
+        self._book(SEARCH, 0 if key in self._paid else cost)
+        self._paid.add(key)
+        return value
 
     def _book(self, stage: str, spent: int) -> None:
         self.timings[stage] = self.timings.get(stage, 0) + spent
