@@ -50,7 +50,7 @@ class FaultPlan:
         """Raise :class:`UnusableInput` for a fault at a turn or probe outside ``keys``: it would never happen."""
         for name, when in map(_parsed, self.specs):
             if when is not None and when not in keys and _share(when) is None:
-                raise UnusableInput(f"fault {name!r}: nothing is recalled at {when!r}")
+                raise UnusableInput(f"fault {name!r}: there is no recall point {when!r}")
 
 
 def _parsed(spec: str) -> tuple[str, str | None]:

@@ -26,7 +26,7 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
         return _fuse_repeated(lanes, rows, limit)
     # Sort plain tuples and create candidates only for those that stay: this runs for every tier of every turn. The
-    # third value is a row's rank in the text lane, or a number beyond it; it breaks ties between ids that compare equal.
+    # third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
     for row, rank in fts_ranks.items():
         other = vec_ranks.get(row)

@@ -138,7 +138,7 @@ def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> No
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
     assert told(desk, "c/s2/t1", arm, scope="recorded").told.reasons == {
-        "c/s1/t1#0": "it is of scope farm, the turn of shop"
+        "c/s1/t1#0": "its scope is farm; the scope of the turn is shop"
     }
     assert told(desk, "c/s2/t1", arm, out="free", scope="none").told.reasons == {}
 
@@ -208,7 +208,7 @@ def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, a
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
+    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t1#8": "ranked 9; only the first 6 are injected"}
 
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])

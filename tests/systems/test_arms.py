@@ -183,7 +183,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
 
 @pytest.mark.parametrize("system", SEED_ALONE)
 def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
-    with pytest.raises(UnusableInput, match="arm 'mine': the public plugin has nothing of the kind; use profile seed"):
+    with pytest.raises(UnusableInput, match="arm 'mine': profile upstream does not support it; use profile seed"):
         make_arm(ArmSpec("mine", system, profile="upstream"))
 
 

@@ -262,8 +262,8 @@ def test_why_gold_of_another_scope_or_rank_is_missing_is_told() -> None:
     assert keys(recall) == ["k10", "k8", "k6"]
     told = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
     assert told.reasons == {
-        "k6": "ranked 3, beyond the 2 that are injected",
+        "k6": "ranked 3; only the first 2 are injected",
         "k4": "not among the first 3 of this arm",
-        "k11": "it is of scope home, the turn of work",
+        "k11": "its scope is home; the scope of the turn is work",
     }
     assert told.runners_up == ("k6",)

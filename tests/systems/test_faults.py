@@ -92,10 +92,10 @@ def test_faults_that_can_be_read_pass(asked: str) -> None:
     [
         ("disk_full", "unknown fault 'disk_full'; known: embedder_down, input_too_long, fts_error"),
         ("", "unknown fault ''"),
-        ("fts_error=0", "fault 'fts_error=0': a share is a number from 0 to 1, above 0"),
-        ("fts_error=1.5", "fault 'fts_error=1.5': a share"),
-        ("fts_error=-1", "fault 'fts_error=-1': a share"),
-        ("fts_error=nan", "fault 'fts_error=nan': a share"),
+        ("fts_error=0", "fault 'fts_error=0': the share must be above 0 and at most 1"),
+        ("fts_error=1.5", "fault 'fts_error=1.5': the share must be"),
+        ("fts_error=-1", "fault 'fts_error=-1': the share must be"),
+        ("fts_error=nan", "fault 'fts_error=nan': the share must be"),
     ],
 )
 def test_faults_that_cannot_be_read_are_refused(asked: str, message: str) -> None:
@@ -108,7 +108,7 @@ def test_faults_that_cannot_be_read_are_refused(asked: str, message: str) -> Non
 def test_a_fault_at_a_turn_that_is_not_there_is_refused(when: str) -> None:
     keys = {"c/s1/t1", "c/s1/t2"}
     FaultPlan(("fts_error=c/s1/t2", "vector_error=0.5", "slow_store")).require(keys)
-    with pytest.raises(UnusableInput, match=f"fault 'fts_error': nothing is recalled at '{when}'"):
+    with pytest.raises(UnusableInput, match=f"fault 'fts_error': there is no recall point '{when}'"):
         FaultPlan((f"fts_error={when}",)).require(keys)
 
 

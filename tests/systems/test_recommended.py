@@ -34,5 +34,5 @@ def test_an_operators_words_hold_above_it_and_nothing_else_changes() -> None:
 
 
 def test_the_plugin_has_nothing_of_the_kind() -> None:
-    with pytest.raises(UnusableInput, match="the public plugin has nothing of the kind"):
+    with pytest.raises(UnusableInput, match="profile upstream does not support it"):
         made(None, "upstream")

@@ -94,14 +94,14 @@ def test_a_system_of_another_package_is_an_arm_like_any_other(publish: Publish, 
 @pytest.mark.parametrize("name", ["hybrid", "engine", "tier_first_v1"])
 def test_a_package_may_take_no_name_of_the_lab(publish: Publish, name: str) -> None:
     publish(point(name, f"{__name__}:made"))
-    expected = f"system {name!r} of other-memory: the lab has a system of that name already"
+    expected = f"system {name!r} of other-memory: the lab already has a system of that name"
     assert refused(systems) == expected
     assert refused(lambda: make_arm(ArmSpec("mine", "nobody"))) == expected
 
 
 def test_two_packages_may_not_take_one_name(publish: Publish) -> None:
     publish(point("other", f"{__name__}:made", "first"), point("other", "elsewhere:made", "second"))
-    assert refused(systems) == "system 'other' of second: first has a system of that name already"
+    assert refused(systems) == "system 'other' of second: first already has a system of that name"
     # One that is installed twice, as under an editable install, is one.
     publish(point("other", f"{__name__}:made", "first"), point("other", f"{__name__}:made", "first"))
     assert systems() == (*BUILT_IN, "other")
@@ -162,8 +162,8 @@ class Nonsense(Theirs):
         (ArmInfo("another", "other", 6, 6), "not as an ArmInfo of that name"),
         (ArmInfo("other", "other", 0, 6), "cutoff 0, depth 6: expected whole numbers from 1"),
         (ArmInfo("other", "other", 6, -3), "cutoff 6, depth -3: expected whole numbers from 1"),
-        (ArmInfo("other", "other", 6, 6, {"x": {1, 2}}), "its configuration is no JSON"),
-        (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is no JSON"),
+        (ArmInfo("other", "other", 6, 6, {"x": {1, 2}}), "its configuration is not valid JSON"),
+        (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is not valid JSON"),
     ],
 )
 def test_what_no_arm_can_say_of_itself_is_refused(told: object, words: str) -> None:

@@ -1,4 +1,4 @@
-"""The steps from the old policy to all that the seeds ask for: each adds one thing to the one before."""
+"""The ablation from the old policy to the full engine of the seeds: each step adds one feature to the one before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.systems.openclaw.config.settings import EngineConfig, Phases
 
 
 class AblationStep(NamedTuple):
-    """A step: the name of its arm, what it adds, and how its configuration is made from the operator's."""
+    """A step: its arm, what it adds, and the function that derives its configuration from the operator's."""
 
     arm: str
     adds: str
@@ -19,13 +19,13 @@ class AblationStep(NamedTuple):
 
 def _flow(config: EngineConfig) -> EngineConfig:
     recall = replace(config.auto_recall, selection_mode="tier_quota_v1")
-    own = replace(config.phases, repeat=False, score=(), hard_rules=False)
-    return replace(config, auto_recall=recall, phases=own, working_set=replace(config.working_set, enabled=False))
+    phases = replace(config.phases, repeat=False, score=(), hard_rules=False)
+    return replace(config, auto_recall=recall, phases=phases, working_set=replace(config.working_set, enabled=False))
 
 
 def _repeat(config: EngineConfig) -> EngineConfig:
-    below = _flow(config)
-    return replace(below, phases=replace(below.phases, repeat=True))
+    previous = _flow(config)
+    return replace(previous, phases=replace(previous.phases, repeat=True))
 
 
 def _backbone(config: EngineConfig) -> EngineConfig:
@@ -33,13 +33,13 @@ def _backbone(config: EngineConfig) -> EngineConfig:
 
 
 def _score(config: EngineConfig) -> EngineConfig:
-    below = _backbone(config)
-    return replace(below, phases=replace(below.phases, score=config.phases.score or Phases().score))
+    previous = _backbone(config)
+    return replace(previous, phases=replace(previous.phases, score=config.phases.score or Phases().score))
 
 
 def _full(config: EngineConfig) -> EngineConfig:
-    below = _score(config)
-    return replace(below, phases=replace(below.phases, hard_rules=True))
+    previous = _score(config)
+    return replace(previous, phases=replace(previous.phases, hard_rules=True))
 
 
 ABLATION = (

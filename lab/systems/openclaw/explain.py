@@ -29,7 +29,7 @@ from lab.systems.openclaw.select.tiers import recall_plans
 RUNNERS_UP = 3
 
 
-class Told(NamedTuple):
+class RecallRecord(NamedTuple):
     """One recall: the configuration, the question, the answer, and the turn that the flow left (None: selection)."""
 
     config: EngineConfig
@@ -38,7 +38,7 @@ class Told(NamedTuple):
     turn: Turn | None
 
 
-def explain_recall(told: Told, found: QueryContext, wanted: Sequence[str], detail: Detail) -> Explained:
+def explain_recall(told: RecallRecord, found: QueryContext, wanted: Sequence[str], detail: Detail) -> Explained:
     """Explain a recall; ``wanted`` are keys of memories that it should perhaps have injected."""
     config, ask, recall, turn = told
     scope = turn.filter_scope if turn else ask.scope
@@ -85,7 +85,7 @@ def _places(tiers: Tiers, found: QueryContext, scope: str | None) -> dict[str, S
     return places
 
 
-def _head(told: Told, detail: Detail) -> list[str]:
+def _head(told: RecallRecord, detail: Detail) -> list[str]:
     """What the stages did, and how places were shared out."""
     turn, receipt = told.turn, told.recall.receipt
     lines = [*stages_lines(turn), *working_set_lines(turn, full=detail.full, with_text=detail.texts)] if turn else []
@@ -104,7 +104,7 @@ def _final_score(turn: Turn | None, row: Row, place: Standing | None) -> float:
     return (place.score if place else None) or 0.0
 
 
-def _reason(row: Row, place: Standing | None, told: Told) -> str:
+def _reason(row: Row, place: Standing | None, told: RecallRecord) -> str:
     """Why a memory was not injected, in a sentence."""
     config, ask, recall, turn = told
     if turn is not None:

@@ -88,7 +88,7 @@ def test_the_seeds_own_example_is_read_under_seed_and_refused_under_upstream() -
         "autoRecall.repeatPenalty",
         "autoRecall.dedupeBackbone",
     ]
-    assert problems[0].endswith("unknown key in profile 'upstream'; profile 'seed' knows it")
+    assert problems[0].endswith("unknown key in profile 'upstream'; it exists in profile 'seed' only")
 
 
 def test_every_section_lands_in_its_record() -> None:
@@ -209,7 +209,10 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
             "my.json: autoRecall.trivialMinChars: expected a number, found Infinity",
         ),
         (recall(quotas=[2, 2, 1]), "my.json: autoRecall.quotas: expected an object, found a list"),
-        (recall(quotas={"caps": "soft"}), "my.json: autoRecall.quotas.caps: 'soft' is none of strict, reservation"),
+        (
+            recall(quotas={"caps": "soft"}),
+            "my.json: autoRecall.quotas.caps: expected one of strict, reservation, found 'soft'",
+        ),
         (
             recall(includeUnknownFallback=1),
             "my.json: autoRecall.includeUnknownFallback: expected true or false, found 1",
@@ -226,10 +229,10 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
             {"docsColdLane": {"scopeMap": []}},
             "my.json: docsColdLane.scopeMap: expected an object of lists, found a list",
         ),
-        (lane(stopWords="german"), "my.json: lab.textLane.stopWords: 'german' is none of none, english"),
+        (lane(stopWords="german"), "my.json: lab.textLane.stopWords: expected one of none, english, found 'german'"),
         (lane(stem="yes"), "my.json: lab.textLane.stem: expected true or false, found 'yes'"),
         (phases(score="all"), "my.json: lab.phases.score: expected rrf_only, v1_full or an object, found 'all'"),
-        (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: 'sudden' is none of compounding, linear"),
+        (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: expected one of compounding, linear"),
         ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: this is a configuration of profile 'upstream'"),
         ({"dbPath": 10**400}, f"my.json: dbPath: expected a string, found 1{'0' * 59}…"),
         ([1], "my.json: expected an object, found a list"),
@@ -244,7 +247,7 @@ def test_an_error_names_the_file_and_the_path_of_the_key(raw: Any, message: str)
 
 @pytest.mark.parametrize("raw", [SEED_KNOBS, phases(repeat=False), recall(quotas={"caps": "strict"})])
 def test_what_only_seed_knows_is_refused_under_upstream(raw: Any) -> None:
-    with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; profile 'seed' knows it"):
+    with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; it exists in profile 'seed' only"):
         resolve(raw, "upstream")
 
 
@@ -260,7 +263,7 @@ def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
     assert fine.problems == ()
     assert fine.notes == ("my.json: autoRecall.maxItems: 6, clamped from 9",)
     assert fine.warnings == (
-        'my.json: workingSet: true stands for the defaults, which leave it off; {"enabled": true} switches it on',
+        'my.json: workingSet: true means the defaults, which leave it off; write {"enabled": true} to switch it on',
     )
 
 

@@ -47,8 +47,8 @@ def test_a_configuration_is_found_in_what_stands_around_it(around: Any) -> None:
         ({"plugins": {}}, "f: plugins has no 'entries'; it has: nothing"),
         ({"plugins": {"entries": {"b": {}, "a": {}}}}, "f: plugins.entries has no 'openclaw-mem-engine'; it has: a, b"),
         ({"plugins": {"entries": []}}, "f: plugins.entries: expected an object, found a list"),
-        ({"openclaw-mem-engine": {"budget": {}}}, "f: openclaw-mem-engine.budget: belongs inside 'config'"),
-        ({"config": {}, "budget": {}}, "f: budget: belongs inside 'config'"),
+        ({"openclaw-mem-engine": {"budget": {}}}, "f: openclaw-mem-engine.budget: this key belongs inside 'config'"),
+        ({"config": {}, "budget": {}}, "f: budget: this key belongs inside 'config'"),
     ],
 )
 def test_a_file_without_a_configuration_of_the_engine_is_refused(value: Any, message: str) -> None:

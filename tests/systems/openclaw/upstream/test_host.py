@@ -153,7 +153,7 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
         ("config.autoRecall", False, "autoRecall: nothing is injected: it is switched off"),
         ("config.autoRecall.quotas", {"mustMax": 1}, "autoRecall.quotas: no quota is applied"),
         ("config.workingSet", {"persist": False}, "workingSet: it stays off"),
-        ("config.workingSet", True, "workingSet: true stands for the defaults, which leave it off"),
+        ("config.workingSet", True, "workingSet: true means the defaults, which leave it off"),
         ("config.dbPath", " ", "dbPath: is blank: the host accepts it and the plugin ignores it"),
     ],
 )
