@@ -150,7 +150,7 @@ def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_al
     found = told(desk, "c/s1/t2", "tier_first_v1")
     assert found.recall.receipt["tiersSearched"] == ["must"]
     assert found.told.reasons == {
-        key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
+        key: f"tier {tier} was not searched: must had filled all slots; text rank 1, vector rank 1 in its tier"
         for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
     }
     assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").told.reasons == {}
@@ -178,8 +178,8 @@ def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wi
     nice = sum(one.tier == "nice" for one in found.recall.items)
     assert len(wildcards) == 2
     assert found.told.reasons == {
-        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
-        f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
+        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} slots went to that tier, "
+        f"wildcards scored at least {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
     }
 
 
@@ -189,7 +189,7 @@ def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: An
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     (reason,) = told(desk, "c/s1/t2", "tier_first_v1").told.reasons.values()
     assert reason.startswith("candidate 9 of tier must (0.0")
-    assert "): 6 places went to that tier; text rank " in reason
+    assert "): 6 slots went to that tier; text rank " in reason
     assert "wildcard" not in reason
 
 
@@ -198,7 +198,7 @@ def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
     assert told(desk, "c/s1/t2", arm).told.reasons == {
-        "c/s1/t1#0": "its label is ignore, which no tier of this arm holds"
+        "c/s1/t1#0": "its label is ignore, which no tier of this arm contains"
     }
 
 
@@ -233,7 +233,7 @@ def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm
     found = told(desk, "c/s1/t2", arm, config=str(config))
     assert found.recall.injected == 1
     (reason,) = found.told.reasons.values()
-    assert "had filled all places" not in reason
+    assert "had filled all slots" not in reason
     assert "unknown" in reason
 
 

@@ -1,4 +1,4 @@
-"""The last steps that arms of selection alone share: rows to items, the injected block, the receipt."""
+"""Build the recall of arms that only select: items, injected block, receipt."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ def finish(
     mode: str,
     ask: Ask,
     selection: Selection,
-    told: Callable[[], tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]]],
-    found: QueryContext,
+    lane_summaries: Callable[[], tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]]],
+    context: QueryContext,
     max_items: int,
     timer: StageTimer,
 ) -> Recall:
-    """Build the recall of a selection, of which the first ``max_items`` are injected; ``told`` says what was found."""
+    """Build the recall of a selection, of which the first ``max_items`` are injected.
+
+    ``lane_summaries`` returns what the receipt lists of both lanes.
+    """
     injected = selection.picked[:max_items]
-    chosen = [found.by_id[one.candidate.id] for one in injected]
-    items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
+    chosen = [context.by_id[pick.candidate.id] for pick in injected]
+    items = tuple(item_of(pick, context.by_id[pick.candidate.id], pick.decision) for pick in selection.picked)
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
         return Recall(items, len(injected), timings=timer.timings, status=status)
     context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
+    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), context, chosen))
     timer.timings.setdefault(SEARCH, 0)
     return Recall(items, len(injected), context, receipt, timer.timings, status, evicted=0)
 
@@ -47,7 +50,7 @@ def _receipt(
     ask: Ask,
     selection: Selection,
     lanes: tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]],
-    found: QueryContext,
+    context: QueryContext,
     chosen: Sequence[Row],
 ) -> dict[str, Any]:
     scope = ask.scope or GLOBAL
@@ -61,14 +64,14 @@ def _receipt(
         fts=lanes[0],
         vec=lanes[1],
         final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
-        rejected=[*selection.rejected, *([found.no_vector] if found.no_vector else ())],
+        rejected=[*selection.rejected, *([context.no_vector] if context.no_vector else ())],
         injected=len(chosen),
     )
 
 
-def item_of(one: Picked, row: Row, decision: str) -> Item:
-    """A selected candidate as an item of a recall."""
-    found = one.candidate
-    # What Signals(…) and Item(…) do, at half their cost.
-    signals = _new(Signals, (row.id, row.importance_label, row.scope, found.fts_rank, found.vec_rank, decision))
-    return _new(Item, (row.key, row.text, (row.key,), found.score, signals, one.tier))
+def item_of(pick: Picked, row: Row, decision: str) -> Item:
+    """Return a selected candidate as an item of a recall."""
+    candidate = pick.candidate
+    # Does what Signals(…) and Item(…) do at half the cost.
+    signals = _new(Signals, (row.id, row.importance_label, row.scope, candidate.fts_rank, candidate.vec_rank, decision))
+    return _new(Item, (row.key, row.text, (row.key,), candidate.score, signals, pick.tier))

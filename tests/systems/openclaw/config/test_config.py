@@ -233,7 +233,7 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
         (lane(stem="yes"), "my.json: lab.textLane.stem: expected true or false, found 'yes'"),
         (phases(score="all"), "my.json: lab.phases.score: expected rrf_only, v1_full or an object, found 'all'"),
         (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: expected one of compounding, linear"),
-        ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: this is a configuration of profile 'upstream'"),
+        ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: the configuration is for profile 'upstream'"),
         ({"dbPath": 10**400}, f"my.json: dbPath: expected a string, found 1{'0' * 59}…"),
         ([1], "my.json: expected an object, found a list"),
         ("tier_first_v1", "my.json: expected an object, found a string"),

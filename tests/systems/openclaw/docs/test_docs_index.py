@@ -319,7 +319,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -
         other.execute("CREATE TABLE mine (x)")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(UnusableInput, match=r"other\.sqlite: holds another database"):
+    with pytest.raises(UnusableInput, match=r"other\.sqlite: contains another database"):
         DocsIndex(path)
     assert path.read_bytes() == before
 
@@ -327,9 +327,9 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "docs.sqlite"
     path.write_text("hello " * 50, encoding="utf-8")
-    with pytest.raises(UnusableInput, match="cannot be used as a documents index"):
+    with pytest.raises(UnusableInput, match="cannot be used as a document index"):
         DocsIndex(path)
-    with pytest.raises(UnusableInput, match="cannot be opened as a documents index"):
+    with pytest.raises(UnusableInput, match="cannot be opened as a document index"):
         DocsIndex(tmp_path)
 
 
