@@ -25,7 +25,7 @@ def finish(
     ask: Ask,
     selection: Selection,
     lane_summaries: Callable[[], tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]]],
-    context: QueryContext,
+    candidates: QueryContext,
     max_items: int,
     timer: StageTimer,
 ) -> Recall:
@@ -34,13 +34,13 @@ def finish(
     ``lane_summaries`` returns what the receipt lists of both lanes.
     """
     injected = selection.picked[:max_items]
-    chosen = [context.by_id[pick.candidate.id] for pick in injected]
-    items = tuple(item_of(pick, context.by_id[pick.candidate.id], pick.decision) for pick in selection.picked)
+    chosen = [candidates.by_id[pick.candidate.id] for pick in injected]
+    items = tuple(item_of(pick, candidates.by_id[pick.candidate.id], pick.decision) for pick in selection.picked)
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
         return Recall(items, len(injected), timings=timer.timings, status=status)
     context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), context, chosen))
+    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), candidates, chosen))
     timer.timings.setdefault(SEARCH, 0)
     return Recall(items, len(injected), context, receipt, timer.timings, status, evicted=0)
 
@@ -50,7 +50,7 @@ def _receipt(
     ask: Ask,
     selection: Selection,
     lanes: tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]],
-    context: QueryContext,
+    candidates: QueryContext,
     chosen: Sequence[Row],
 ) -> dict[str, Any]:
     scope = ask.scope or GLOBAL
@@ -64,7 +64,7 @@ def _receipt(
         fts=lanes[0],
         vec=lanes[1],
         final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
-        rejected=[*selection.rejected, *([context.no_vector] if context.no_vector else ())],
+        rejected=[*selection.rejected, *([candidates.no_vector] if candidates.no_vector else ())],
         injected=len(chosen),
     )
 
