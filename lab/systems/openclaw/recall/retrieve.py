@@ -1,4 +1,4 @@
-"""Searching the tiers of one turn: both lanes, fused, each tier searched once whoever asks (E-7)."""
+"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: its raw lanes, the candidates fused from them, and the nanoseconds of both."""
+    """One tier in one scope: raw lanes, fused candidates, and the nanoseconds that both took."""
 
     lanes: Lanes
     fused: list[Candidate]
@@ -24,22 +24,22 @@ class Searched(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Where memories stand among all of a scope, by id: rank in the text lane; rank and distance in the vector lane."""
+    """Ranks among all memories of a scope, by id: rank in the text lane, rank and distance in the vector lane."""
 
     fts: dict[str, int]
     vec: dict[str, tuple[int, float]]
 
 
-# How deep the whole pool is ranked: what is not among these is not near.
+# The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
 Shared = MutableMapping[tuple[Filter, int], Searched]
 
 
 class Tiers:
-    """The tiers of one turn. ``shared`` keeps what was found, so that arms which look alike search once.
+    """The tiers of one turn. ``shared`` caches results, so that arms with equal settings search once.
 
-    ``asked`` are the filters in the order of asking, ``searched`` what they found. ``booking`` is where searching and
-    fusing are booked.
+    ``filters`` are the filters in the order of the searches, ``results`` their results. ``timer`` times searching and
+    fusing.
     """
 
     def __init__(
@@ -53,55 +53,55 @@ class Tiers:
         self._pools: dict[str | None, Pool] = {}
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
-        """Candidates of one tier in one scope (None: in any), best first."""
+        """Return the candidates of one tier in one scope (None: any), best first."""
         where = Filter(scope, plan.labels)
 
         def find() -> Timed[Searched]:
-            found = self._shared.get((where, self.limit))
-            if found is None:
+            result = self._shared.get((where, self.limit))
+            if result is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
                 fused = fuse(lanes, self._rows, self.limit)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
-                found = self._shared[where, self.limit] = Searched(lanes, fused, spent)
-            return Timed(found, found.nanoseconds)
+                result = self._shared[where, self.limit] = Searched(lanes, fused, spent)
+            return Timed(result, result.nanoseconds)
 
-        found = self.timer.share(("tier", where, self.limit), find)
+        result = self.timer.share(("tier", where, self.limit), find)
         self.filters.append(where)
-        self.results.append(found)
-        return found.fused
+        self.results.append(result)
+        return result.fused
 
     def pool(self, scope: str | None) -> Pool:
-        """Both lanes over every memory of a scope, whatever its label.
+        """Search both lanes over every memory of a scope, whatever its label.
 
-        Searched beside the tiers, so no receipt counts it.
+        Receipts do not count this search.
         """
-        found = self._pools.get(scope)
-        if found is None:
+        pool = self._pools.get(scope)
+        if pool is None:
             lanes = self.timer.search(self._view, Filter(scope), POOL_DEPTH)
-            found = self._pools[scope] = Pool(
+            pool = self._pools[scope] = Pool(
                 {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
                 {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
             )
-        return found
+        return pool
 
     def unrecorded(self) -> Tiers:
-        """The same tiers for a second look, which no receipt should count."""
+        """Return the same tiers for further searches that receipts do not count."""
         return Tiers(self._view, self._rows, self.limit, self._shared, self.timer)
 
     def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
-        """What a receipt says of both lanes: all their raw hits over the whole run."""
+        """Return the receipt's summaries of both lanes, over all searches of the recall."""
         listed = most_listed(settings)
-        return self._told([one.lanes.fts for one in self.results], listed), self._told(
+        return self._lane_summary([one.lanes.fts for one in self.results], listed), self._lane_summary(
             [one.lanes.vec for one in self.results], listed
         )
 
-    def _told(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
+    def _lane_summary(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
         rows, hits = self._rows, [hit for lane in lanes for hit in lane]
         ids = {rows[hit[0]].id for hit in hits}
         best = hits
-        # Rounding moves a score by half a millionth at most, and it is what costs: a hit that is clearly worse than
-        # as many as are listed is spared it. An id that stands there twice takes one place, and none takes none.
+        # Rounding is expensive and changes a score by at most half a millionth, so hits clearly worse than the last
+        # listed one are skipped. Repeated ids count once and empty ids not at all, so those cases take all hits.
         if len(ids) == len(hits) > listed and "" not in ids:
             floor = sorted([hit[1] for hit in hits], reverse=True)[listed - 1] - 2e-6
             best = [hit for hit in hits if hit[1] >= floor]

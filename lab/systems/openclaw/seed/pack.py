@@ -10,8 +10,8 @@ from lab.systems.openclaw.recall.budget import (
     Slot,
     budget_receipt,
     compose,
+    drop_order,
     most_recent,
-    order_of_going,
 )
 from lab.systems.openclaw.recall.wrap import escape
 from lab.utf16 import js_length
@@ -68,7 +68,7 @@ def pack_well_formed(
     if not budget.enabled or before <= budget.max_chars:
         return Packed(whole, tuple(slots), budget_receipt(budget, recent, before, before), tuple(slots))
     protected = most_recent(slots, recent)
-    soft = [slot for slot in order_of_going(slots, budget) if slot.id not in hard]
+    soft = [slot for slot in drop_order(slots, budget) if slot.id not in hard]
     left = _Packing(slots, comment, budget.max_chars)
     left.drop(slot for slot in soft if slot.id not in protected)
     left.shrink(shorten, rules=False)

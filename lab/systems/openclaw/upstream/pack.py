@@ -10,8 +10,8 @@ from lab.systems.openclaw.recall.budget import (
     Slot,
     budget_receipt,
     compose,
+    drop_order,
     most_recent,
-    order_of_going,
 )
 from lab.systems.openclaw.recall.wrap import HEAD, line
 from lab.utf16 import js_length, js_slice
@@ -34,7 +34,7 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     kept, context = list(slots), whole
     dropped: list[str] = []
     if before > budget.max_chars:
-        for slot in order_of_going(slots, budget):
+        for slot in drop_order(slots, budget):
             if slot.id in protected:
                 continue
             if js_length(context) <= budget.max_chars:
