@@ -63,8 +63,8 @@ def test_check_host_of_a_sound_file_says_nothing(version: str) -> None:
         ("config.autoRecall.maxItems", True, "expected a whole number from 1 to 6, found true"),
         ("config.autoRecall.maxItems", float("inf"), "expected a whole number from 1 to 6, found Infinity"),
         ("config.autoRecall", None, "expected true, false or an object, found null"),
-        ("config.autoRecall.repeatPenalty", 0.1, "unknown key (profile 'seed' of this lab alone has it"),
-        ("config.lab", {}, "unknown key (this lab's own; keep it in the file of an arm)"),
+        ("config.autoRecall.repeatPenalty", 0.1, "unknown key (a key of this lab's profile 'seed'"),
+        ("config.lab", {}, "unknown key (a key of this lab; keep it in the file of an arm)"),
         ("config.autoRecal", {}, "unknown key (known: autoCapture, autoRecall, "),
         ("config.embedding.model", "mini", "expected one of text-embedding-3-small, text-embedding-3-large, found"),
         ("config.embedding.maxBytes", 499, "expected a whole number from 500 to 200000, found 499"),
@@ -149,7 +149,7 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
         ("enabled", False, "plugins.enabled: nothing happens: the host loads no plugin"),
         ("deny", ["OpenClaw-Mem-Engine "], "plugins.deny: nothing happens: it names openclaw-mem-engine"),
         ("slots.memory", "memory-lancedb", "plugins.slots.memory: nothing happens: it names 'memory-lancedb'"),
-        ("slots", {}, "plugins.slots.memory: nothing happens: it is not set, which stands for 'memory-core'"),
+        ("slots", {}, "plugins.slots.memory: nothing happens: it is not set, which means 'memory-core'"),
         ("config.autoRecall", False, "autoRecall: nothing is injected: it is switched off"),
         ("config.autoRecall.quotas", {"mustMax": 1}, "autoRecall.quotas: no quota is applied"),
         ("config.workingSet", {"persist": False}, "workingSet: it stays off"),
@@ -191,7 +191,7 @@ def test_check_host_of_long_receipt_comments_warns(receipts: Any, budget: Any, w
 def test_check_host_of_a_value_the_plugin_clamps_is_a_note() -> None:
     found = checked(with_value("config.autoRecall.maxItems", 6))
     assert found.notes == (
-        "f: autoRecall.maxItems: 5, clamped from 6: the host accepts it, and the plugin changes it in silence",
+        "f: autoRecall.maxItems: 5, clamped from 6: the host accepts it, and the plugin changes it silently",
     )
     assert not found.problems
     assert not found.warnings
@@ -258,4 +258,4 @@ def test_check_host_with_faults_around_and_in_the_section_lists_both() -> None:
 
 def test_check_host_without_receipts_warns_of_a_canary_that_sees_nothing() -> None:
     (warning,) = checked(with_value("config.receipts", {"enabled": False})).warnings
-    assert "receipts.enabled: nothing is logged of a recall" in warning
+    assert "receipts.enabled: recalls are not logged" in warning
