@@ -1,4 +1,4 @@
-"""Queries scored in blocks: the same answers as one by one, whatever else is in a block and whenever rows are born."""
+"""Queries scored in blocks: same results as one by one, whatever else is in a block and whenever rows are added."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = [f"w{number}" for number in range(30)]
 
 
 def filled(count: int, seed: int) -> tuple[list[Row], np.ndarray, list[list[str]]]:
-    """Rows of which some are equal, so that there are ties."""
+    """Rows with some duplicates, so that there are ties."""
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
     vectors[::7] = vectors[0]
@@ -39,7 +39,7 @@ def asked(count: int) -> list[Query]:
 
 
 def answers(queries: list[Query], expected: list[Query], births: int) -> list[list[list]]:
-    """Every lane of every filter at every query, rows being born between queries."""
+    """Return every lane of every filter at every query, adding rows between queries."""
     store = ExactStore(DIMENSION)
     rows, vectors, words = filled(len(queries) * births, 3)
     if expected:
@@ -56,18 +56,18 @@ def answers(queries: list[Query], expected: list[Query], births: int) -> list[li
 
 
 @pytest.mark.parametrize("births", [1, 5])
-def test_blocks_change_no_answer(births: int) -> None:
+def test_exact_store_in_blocks_returns_same_results_as_one_by_one(births: int) -> None:
     queries = asked(BLOCK + 9)
     assert answers(queries, queries, births) == answers(queries, [], births)
 
 
-def test_queries_that_do_not_come_or_come_unexpected_change_nothing() -> None:
+def test_expect_with_skipped_and_unannounced_queries_changes_no_result() -> None:
     queries = asked(BLOCK)
     assert answers(queries[1::2], queries, 3) == answers(queries[1::2], [], 3)
     assert answers(queries, queries[: BLOCK // 2], 3) == answers(queries, [], 3)
 
 
-def test_the_products_of_a_block_are_held_once() -> None:
+def test_exact_store_keeps_one_block_of_products_at_a_time() -> None:
     count = 20_000
     rows, vectors, _ = filled(count, 3)
     store, queries = ExactStore(DIMENSION), asked(2 * BLOCK)
@@ -84,7 +84,7 @@ def test_the_products_of_a_block_are_held_once() -> None:
     assert block <= peak < 1.25 * block
 
 
-def test_a_growing_array_keeps_what_it_holds_and_its_views() -> None:
+def test_growing_array_keeps_its_content_and_its_views() -> None:
     held = Growing(np.int32, 2, first=1)
     for number in range(9):
         before = held.array.copy()

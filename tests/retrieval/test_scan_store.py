@@ -1,6 +1,6 @@
 """The exact store's lane ``scan`` ranks vectors as a LanceDB table without an index: ties by row order, bit for bit.
 
-The text lane is that of the plugin's LanceDB, which is older than the one installed here: the peers hold it.
+The text lane follows the older LanceDB of the plugin; tests/peers covers it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILTERS = [Filter(), Filter("oak"), Filter(None, ("unknown",)), Filter("elm", ("
 
 
 def table_of(folder: Path, rows: Sequence[Row], vectors: np.ndarray, fragments: Sequence[int]) -> Any:
-    """A table without an index, its rows in the order of their places, cut into fragments of these sizes."""
+    """A table without an index, its rows ordered by position and split into fragments of these sizes."""
     order = sorted(range(len(rows)), key=lambda at: rows[at].position or 0)
     records = [
         {
@@ -124,7 +124,7 @@ def test_scan_store_ranks_a_zero_vector_between_near_and_far_rows() -> None:
     assert told == [("same", 0.0, 1.0), ("zero", 1.0, 0.5), ("across", 2.0, 1 / 3), ("opposite", 4.0, 0.2)]
 
 
-def test_index_store_orders_ties_by_id_whatever_the_places() -> None:
+def test_index_store_orders_ties_by_id_regardless_of_positions() -> None:
     store, vector = ExactStore(4), np.asarray([[1, 0, 0, 0]], np.float32)
     for identity, place in (("b", 0), ("c", 1), ("a", 2)):
         store.add([Row(identity, "", "kiln", "kiln", 0, position=place)], vector, [["kiln"]])
@@ -132,7 +132,7 @@ def test_index_store_orders_ties_by_id_whatever_the_places() -> None:
     assert [store.rows[hit.row].id for hit in vec] == [store.rows[hit.row].id for hit in fts] == ["a", "b"]
 
 
-def test_places_put_a_row_without_one_behind_all_that_are_there() -> None:
+def test_table_positions_put_a_row_without_one_behind_all_so_far() -> None:
     places = TablePositions()
     rows = [Row(str(at), "", "-", "-", 0, position=place) for at, place in enumerate((None, 5, 2, None, 7, None))]
     assert [places.next(row) for row in rows] == [0, 5, 2, 5, 7, 7]
@@ -142,7 +142,7 @@ def test_listing_reads_the_first_rows_of_the_table() -> None:
     listing, rows = Listing(), [Row(f"r{at}", "", "-", "-", at, "decision", position=9 - at) for at in range(10)]
     listing.add(rows[:5])
     listing.add(rows[5:])
-    # The first four of the table, then the newest of them.
+    # The first four rows of the table, of which the newest are returned.
     assert [row.id for row in listing.recent_of_first(None, ["decision"], 1)] == ["r9"]
     assert [row.id for row in listing.recent(None, ["decision"], 2)] == ["r9", "r8"]
     other = Listing()

@@ -1,4 +1,4 @@
-"""Kept candidates: the same answers as the live store, whatever is lacking, and never a damaged file's."""
+"""Cached candidates: the same answers as the live store, whatever is missing, and never from a damaged file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def filled() -> Candidates:
     return found
 
 
-def test_what_is_read_is_what_was_kept(tmp_path: Path) -> None:
+def test_read_candidates_returns_what_was_saved(tmp_path: Path) -> None:
     filled().save(tmp_path / "a.arrow")
     found = read_candidates(tmp_path / "a.arrow")
     assert not found.changed
@@ -44,7 +44,7 @@ def test_what_is_read_is_what_was_kept(tmp_path: Path) -> None:
     assert (tmp_path / "b.arrow").read_bytes() == (tmp_path / "a.arrow").read_bytes()
 
 
-def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
+def test_keep_replaces_a_shallow_answer_by_a_deeper_one() -> None:
     found = filled()
     found.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
     assert found.get(0, HERE, 3) == LANES
@@ -52,7 +52,7 @@ def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
     assert found.get(2, ALL, 9) == LANES
 
 
-def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
+def test_keep_of_a_known_answer_changes_nothing(tmp_path: Path) -> None:
     kept = filled()
     kept.serve(["a", "b"])
     kept.save(tmp_path / "a.arrow")
@@ -64,7 +64,7 @@ def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
     assert found.changed
 
 
-def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
+def test_save_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
     asked = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
     for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
         kept = Candidates()
@@ -75,7 +75,7 @@ def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
-def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told: dict[bytes, bytes]) -> None:
+def test_read_candidates_ignores_another_kind_or_version(tmp_path: Path, told: dict[bytes, bytes]) -> None:
     kept = filled()
     kept.serve(["a"])
     kept.save(tmp_path / "a.arrow")
@@ -90,7 +90,7 @@ def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
-def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> None:
+def test_read_candidates_ignores_a_damaged_file(tmp_path: Path, at: float) -> None:
     path = tmp_path / "a.arrow"
     many = Candidates()
     for point in range(200):
@@ -104,8 +104,8 @@ def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> No
     assert len(read_candidates(path)) == 0
 
 
-def test_no_flipped_bit_gives_another_answer_or_a_traceback(tmp_path: Path) -> None:
-    """Names and kinds of columns, and what the file says of itself, are no part of what the checksum covers."""
+def test_read_candidates_with_a_flipped_bit_never_answers_otherwise(tmp_path: Path) -> None:
+    """The checksum covers neither names and types of columns nor the metadata."""
     path = tmp_path / "a.arrow"
     kept = filled()
     kept.serve(["somebody"])
@@ -131,7 +131,7 @@ def replayed(out: Path, arms: tuple[str, ...], path: Path, **more: object) -> di
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What the live store is asked, where nothing is kept at first."""
+    """Return the live searches that are made if nothing is cached at first."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     asked: list[str] = []
     plain = StoreRetriever.retrieve
@@ -144,22 +144,20 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return asked
 
 
-def test_replays_answer_alike_from_the_store_from_what_is_kept_and_from_a_part(
-    tmp_path: Path, operators: Path, watched: list[str]
-) -> None:
+def test_replays_from_store_cache_and_partial_cache_agree(tmp_path: Path, operators: Path, watched: list[str]) -> None:
     live = replayed(tmp_path / "live", ARMS, operators, faults=("slow_store=0.000001",))
     recall_points = len(watched)
     assert recall_points > 50
     assert replayed(tmp_path / "first", ARMS[:1], operators)
     assert len(watched) == 2 * recall_points
-    # What the old policy never asked for is found live, and kept besides.
+    # What the old policy never searched is searched live and then cached.
     assert replayed(tmp_path / "part", ARMS, operators) == live
     assert len(watched) == 3 * recall_points
     assert replayed(tmp_path / "kept", ARMS, operators) == live
     assert len(watched) == 3 * recall_points
 
 
-def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> None:
+def test_cache_path_depends_on_everything_that_decides_candidates(operators: Path) -> None:
     def places(**asked: object) -> set[Path]:
         plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
         one = plan.recordings[0]
@@ -175,5 +173,5 @@ def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> 
         {"profile": "upstream"},
     )
     assert len(set.union(*(places(**one) for one in variants))) == len(variants)
-    # What only selection looks at has none.
+    # What only selection reads does not change the path.
     assert places() == places(max_items=3) == places(hard_rules=2)

@@ -1,4 +1,4 @@
-"""Faults on purpose: when they happen, what they take away, and that recall goes on."""
+"""Injected faults: when they happen, what they remove, and that recall continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = [f"c/s1/t{number}" for number in range(2000)]
 
 @pytest.fixture
 def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRetriever]:
-    """A store of two memories, one that shares a word with the question."""
+    """A store of two memories, one of which shares a word with the query."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     vectors = Vectors(HashingEmbedder())
     rows = [Row(engine_id(text), text, text, text, 1) for text in ("gateway two", "zebra")]
@@ -56,25 +56,25 @@ def ask(retriever: StoreRetriever, *faults: str, config: dict[str, Any] | None =
 # --- when
 
 
-def test_a_fault_without_a_time_happens_always() -> None:
+def test_fault_without_a_time_happens_always() -> None:
     plan = FaultPlan(("embedder_down", "fts_error=0.5"))
     assert all("embedder_down" in plan.at(key) for key in KEYS[:50])
     assert FaultPlan().at("c/s1/t1") == frozenset()
 
 
-def test_a_share_of_turns_is_drawn_by_turn_and_fault_and_always_alike() -> None:
+def test_fault_share_is_sampled_by_turn_and_fault_reproducibly() -> None:
     half = {key for key in KEYS if FaultPlan(("fts_error=0.5",)).at(key)}
     assert 900 < len(half) < 1100
     assert half == {
         key for key in reversed(KEYS) if FaultPlan(("vector_error", "fts_error=.5")).at(key) > {"vector_error"}
     }
-    # A larger share adds turns; another fault has turns of its own.
+    # A larger share adds turns; another fault has other turns.
     assert half < {key for key in KEYS if FaultPlan(("fts_error=0.6",)).at(key)}
     assert half != {key for key in KEYS if FaultPlan(("vector_error=0.5",)).at(key)}
     assert all(FaultPlan(("fts_error=1",)).at(key) for key in KEYS)
 
 
-def test_a_named_turn_has_its_fault_alone() -> None:
+def test_fault_at_a_named_turn_happens_only_there() -> None:
     plan = FaultPlan(("fts_error=c/s1/t3", "slow_store=c/s1/t3", "docs_missing=c/s1/t4"))
     assert {key: plan.at(key) for key in KEYS[:9] if plan.at(key)} == {
         "c/s1/t3": {"fts_error", "slow_store"},
@@ -83,7 +83,7 @@ def test_a_named_turn_has_its_fault_alone() -> None:
 
 
 @pytest.mark.parametrize("asked", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
-def test_faults_that_can_be_read_pass(asked: str) -> None:
+def test_check_accepts_valid_faults(asked: str) -> None:
     FaultPlan((asked,)).check()
 
 
@@ -98,14 +98,14 @@ def test_faults_that_can_be_read_pass(asked: str) -> None:
         ("fts_error=nan", "fault 'fts_error=nan': the share must be"),
     ],
 )
-def test_faults_that_cannot_be_read_are_refused(asked: str, message: str) -> None:
+def test_check_refuses_invalid_faults(asked: str, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         FaultPlan(("slow_store", asked)).check()
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("when", ["c/s1/t9", ""])
-def test_a_fault_at_a_turn_that_is_not_there_is_refused(when: str) -> None:
+def test_require_refuses_a_fault_at_an_unknown_turn(when: str) -> None:
     keys = {"c/s1/t1", "c/s1/t2"}
     FaultPlan(("fts_error=c/s1/t2", "vector_error=0.5", "slow_store")).require(keys)
     with pytest.raises(UnusableInput, match=f"fault 'fts_error': there is no recall point '{when}'"):
@@ -132,7 +132,7 @@ class View:
         (("embedder_down", "docs_missing"), Lanes([Hit(0, 1.0)], [Hit(1, 0.5, 1.0)], 7)),
     ],
 )
-def test_a_faulty_view_leaves_out_the_lanes_that_fail(faults: tuple[str, ...], expected: Lanes) -> None:
+def test_faulty_view_empties_the_failing_lanes(faults: tuple[str, ...], expected: Lanes) -> None:
     assert FaultyView(View(), faults).search(Filter(), 5) == expected
 
 
@@ -149,7 +149,7 @@ def test_a_faulty_view_leaves_out_the_lanes_that_fail(faults: tuple[str, ...], e
         (("fts_error", "vector_error"), [], [], []),
     ],
 )
-def test_recall_goes_on_with_what_is_left_and_says_why(
+def test_recall_with_faults_uses_the_rest_and_reports_why(
     retriever: StoreRetriever, faults: tuple[str, ...], keys: list[str], rejected: list[str], signals: list[list[str]]
 ) -> None:
     found = ask(retriever, *faults)
@@ -160,14 +160,14 @@ def test_recall_goes_on_with_what_is_left_and_says_why(
     assert found.status == ("degraded" if faults else "ok")
 
 
-def test_a_slow_store_shows_in_the_timings_and_changes_nothing_else(retriever: StoreRetriever) -> None:
+def test_slow_store_changes_only_the_timings(retriever: StoreRetriever) -> None:
     quick, slow = ask(retriever), ask(retriever, "slow_store")
     assert (slow.items, slow.context, slow.receipt) == (quick.items, quick.context, quick.receipt)
     assert (slow.status, quick.status) == ("ok", "ok")
     assert slow.timings["search"] >= SLOW_NS > quick.timings["search"]
 
 
-def test_missing_documents_are_named_in_the_receipt(retriever: StoreRetriever, tmp_path: Path) -> None:
+def test_missing_documents_are_reported_in_the_receipt(retriever: StoreRetriever, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Gateways\n\nThe gateway listens.\n", encoding="utf-8")
     lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}

@@ -1,4 +1,4 @@
-"""Seed 001's own claim on real conversations: both lanes together recall better than vectors alone."""
+"""Seed 001's claim on real conversations: both lanes together recall better than vectors alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 ARMS = ("vector", "hybrid")
-# Two of four: embedding all takes two minutes more.
+# Two of four personas: embedding all of them takes two minutes more.
 PERSONAS = ("Kenta_Tanaka", "Lin_Wanyu")
 
 

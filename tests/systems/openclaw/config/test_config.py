@@ -1,4 +1,4 @@
-"""The engine's configuration under the two profiles: defaults, clamps, errors that name the key, and who decided."""
+"""The engine's configuration under both profiles: defaults, clamping, errors that name the key, and value sources."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])
-def test_the_defaults_of_profile_seed(raw: Any) -> None:
+def test_resolve_seed_defaults(raw: Any) -> None:
     found = resolve(raw, "seed")
     assert found == EngineConfig("seed")
     assert (found.max_items, found.auto_recall.strict_caps, found.phases) == (6, True, Phases())
@@ -67,7 +67,7 @@ def test_the_defaults_of_profile_seed(raw: Any) -> None:
     assert found.text == TextSettings("english", True, "index")
 
 
-def test_the_defaults_of_profile_upstream() -> None:
+def test_resolve_upstream_defaults() -> None:
     found = resolve(None, "upstream")
     assert found.auto_recall == AutoRecall(
         max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
@@ -79,7 +79,7 @@ def test_the_defaults_of_profile_upstream() -> None:
     assert (found.docs, found.embedding, found.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
 
 
-def test_the_seeds_own_example_is_read_under_seed_and_refused_under_upstream() -> None:
+def test_resolve_accepts_the_seeds_example_under_seed_only() -> None:
     found = resolve(SEED_KNOBS, "seed")
     assert (found.auto_recall.selection_mode, found.working_set.enabled) == ("tier_quota_v1", True)
     problems = check_config(SEED_KNOBS, "upstream").problems
@@ -91,7 +91,7 @@ def test_the_seeds_own_example_is_read_under_seed_and_refused_under_upstream() -
     assert problems[0].endswith("unknown key in profile 'upstream'; it exists in profile 'seed' only")
 
 
-def test_every_section_lands_in_its_record() -> None:
+def test_resolve_puts_every_section_in_its_record() -> None:
     raw = {
         "autoRecall": {
             "maxItems": 4,
@@ -164,14 +164,14 @@ def test_every_section_lands_in_its_record() -> None:
         ("seed", {"dbPath": "~/db"}, "dbPath", ("~/db", NOT_HERE)),
     ],
 )
-def test_a_value_is_told_with_who_decided_it(profile: str, raw: Any, key: str, expected: tuple[Any, str]) -> None:
+def test_explain_config_names_the_source_of_a_value(
+    profile: str, raw: Any, key: str, expected: tuple[Any, str]
+) -> None:
     assert by(raw, profile, key) == expected
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_environment_is_read_where_it_is_handed_in_and_nowhere_else(
-    profile: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolve_reads_the_environment_only_if_passed(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCLAW_MEM_ENGINE_READONLY", "1")
     assert resolve({}, profile).read_only is False
     switch = {"OPENCLAW_MEM_ENGINE_READONLY": "off"}
@@ -181,14 +181,14 @@ def test_the_environment_is_read_where_it_is_handed_in_and_nowhere_else(
     assert by({"readOnly": True}, profile, "readOnly", environ=unclear) == (True, "config")
 
 
-def test_max_items_of_the_command_line_yields_to_the_configuration() -> None:
+def test_resolve_max_items_of_configuration_beats_the_option() -> None:
     assert resolve(None, "seed", max_items=3).max_items == 3
     assert resolve(recall(maxItems=2), "seed", max_items=3).max_items == 2
     assert by({}, "upstream", "autoRecall.maxItems", max_items=3) == (3, "max-items")
 
 
 @pytest.mark.parametrize(("profile", "count"), [("seed", 0), ("seed", 7), ("upstream", 6), ("seed", -1)])
-def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: str, count: int) -> None:
+def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count: int) -> None:
     with pytest.raises(UnusableInput, match=rf"max-items {count} is not in 1\.\.[56], which profile '{profile}'"):
         resolve(None, profile, max_items=count)
 
@@ -239,24 +239,24 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
         ("tier_first_v1", "my.json: expected an object, found a string"),
     ],
 )
-def test_an_error_names_the_file_and_the_path_of_the_key(raw: Any, message: str) -> None:
+def test_resolve_invalid_key_raises_with_file_and_path(raw: Any, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         resolve(raw, "seed", where="my.json")
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("raw", [SEED_KNOBS, phases(repeat=False), recall(quotas={"caps": "strict"})])
-def test_what_only_seed_knows_is_refused_under_upstream(raw: Any) -> None:
+def test_resolve_seed_only_key_under_upstream_raises(raw: Any) -> None:
     with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; it exists in profile 'seed' only"):
         resolve(raw, "upstream")
 
 
-def test_an_unknown_profile_is_named() -> None:
+def test_resolve_unknown_profile_raises() -> None:
     with pytest.raises(UnusableInput, match="unknown profile 'default'; known: seed, upstream"):
         resolve(None, "default")
 
 
-def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
+def test_check_config_lists_every_problem_else_warnings_and_notes() -> None:
     broken = {"a": 1, "budget": {"maxChars": "x", "enabled": "on"}, "receipts": 4}
     assert len(check_config(broken, "seed").problems) == 4
     fine = check_config({"autoRecall": {"maxItems": 9}, "workingSet": True}, "seed", where="my.json")
@@ -269,7 +269,7 @@ def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
 
 @pytest.mark.parametrize("name", [name for name, entry in PLUGIN.items() if isinstance(entry, Section)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, profile: str) -> None:
+def test_resolve_accepts_booleans_for_sections_as_the_plugin_does(name: str, profile: str) -> None:
     for value in (True, False):
         checked = check_config({name: value}, profile)
         assert not checked.problems or "expected" in checked.problems[0]
@@ -286,7 +286,7 @@ def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, pro
     ],
 )
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_providers_key_is_never_repeated(raw: Any, profile: str) -> None:
+def test_errors_never_repeat_a_providers_key(raw: Any, profile: str) -> None:
     said: list[Any] = [check_config(raw, profile)]
     if not said[0].problems:
         found = resolve(raw, profile)
@@ -297,7 +297,7 @@ def test_a_providers_key_is_never_repeated(raw: Any, profile: str) -> None:
 @pytest.mark.parametrize(
     ("max_items", "multiplier", "limit"), [(6, 2, 12), (1, 1, 1), (6, 6, 36), (5, 3, 15), (40, 2, 50), (60, 2, 60)]
 )
-def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int) -> None:
+def test_search_limit_follows_items_and_multiplier(max_items: int, multiplier: int, limit: int) -> None:
     assert AutoRecall(max_items=max_items, tier_search_multiplier=multiplier).search_limit == limit
 
 
@@ -312,7 +312,7 @@ def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int
         ("upstream", {"docsColdLane": {"scopeMap": {"a": ["x"]}}, "autoRecall": {"routeAuto": {"dbPath": "x"}}}),
     ],
 )
-def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(profile: str, raw: Any) -> None:
+def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, raw: Any) -> None:
     found = resolve(raw, profile)
     described = found.describe()
     assert json.loads(json.dumps(described)) == described
@@ -322,7 +322,7 @@ def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(pro
     assert resolve(described, profile).describe() == described
 
 
-def test_a_configuration_made_by_hand_describes_itself() -> None:
+def test_describe_accepts_a_config_built_by_hand() -> None:
     described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
     assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
     assert described["autoCapture"] == {"todoStaleTtlDays": 7}
@@ -341,7 +341,7 @@ def test_a_configuration_made_by_hand_describes_itself() -> None:
         (LAB.keys["textLane"], TextSettings, set()),
     ],
 )
-def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
+def test_every_field_of_a_record_has_a_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
     assert isinstance(section, Section)
     keys = {"".join(f"_{one.lower()}" if one.isupper() else one for one in key) for key in section.keys}
     assert set(kind.__match_args__) - keys == other
@@ -361,35 +361,35 @@ def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Kno
         ({"retrievalBackend": {"qdrantEdge": {"x": 1}}}, "retrievalBackend.qdrantEdge config has unknown keys: x"),
     ],
 )
-def test_the_plugins_parser_complains_in_its_own_words_and_order(raw: Any, message: str) -> None:
+def test_parse_raises_the_plugins_messages_in_its_order(raw: Any, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         parse(raw)
     assert str(caught.value) == message
 
 
-def test_the_plugins_parser_passes_over_wrong_values_and_some_wrong_sections() -> None:
+def test_parse_ignores_wrong_values_and_some_wrong_sections() -> None:
     raw = {"weijiMemoryPreflight": {"x": 1, "timeoutMs": "5"}, "gbrainMirror": 5, "budget": {"maxChars": "900"}}
     assert parse(raw) == {"weijiMemoryPreflight": {}, "budget": {}}
 
 
-def test_a_section_alone_is_resolved_more_tolerantly() -> None:
+def test_resolve_section_alone_is_more_tolerant() -> None:
     assert resolve_section("budget", {"maxChars": " 900 "})["maxChars"] == 900
     found = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
     assert (found["scopeMap"], found["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
-    with pytest.raises(UnusableInput, match="'dbPath' is no section"):
+    with pytest.raises(UnusableInput, match="'dbPath' is not a section"):
         resolve_section("dbPath", "x")
 
 
 @pytest.mark.parametrize(("raw", "switch"), [(" Y ", True), ("n", False), ("maybe", None), ("", None), (None, None)])
-def test_a_switch_of_the_environment(raw: str | None, switch: bool | None) -> None:
+def test_parse_env_boolean_accepts_common_words(raw: str | None, switch: bool | None) -> None:
     assert parse_env_boolean(raw) is switch
 
 
 @pytest.mark.parametrize(("raw", "number"), [(10**400, 7), ("1e999", 7), (2.9, 2), ("0x9", 9), (None, 7), (True, 7)])
-def test_a_number_in_range(raw: Any, number: float) -> None:
+def test_number_in_range_floors_and_clamps(raw: Any, number: float) -> None:
     assert number_in_range(raw, 7, 0, 50, whole=True) == number
 
 
-def test_finite_and_shown() -> None:
+def test_finite_and_shown_convert_values() -> None:
     assert [finite(one) for one in (1, 1.5, True, "1", 10**400)] == [1, 1.5, None, None, None]
     assert [shown(one) for one in ("a", True, ["é"], None)] == ["a", "true", '["é"]', "null"]

@@ -26,7 +26,7 @@ WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署",
 
 
 class Counting:
-    """An embedder with one axis a word, and a list of what it was asked."""
+    """An embedder with one axis per word that records its inputs."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -38,19 +38,19 @@ class Counting:
 
 @pytest.fixture
 def counting() -> type[Counting]:
-    """Makes embedders that count."""
+    """Return a factory of recording embedders."""
     return Counting
 
 
 @pytest.fixture
 def refs() -> Callable[[DocsSearch], list[str]]:
-    """What a search found, each by its citation within the handbook."""
+    """Return what a search found, each by its citation within the handbook."""
     return lambda found: [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[Mapping[str, str]], Path]:
-    """Writes files below the folder ``handbook`` and gives it back."""
+    """Return a function that writes files below the folder ``handbook`` and returns the folder."""
 
     def write(files: Mapping[str, str]) -> Path:
         folder = tmp_path / "handbook"
@@ -71,7 +71,7 @@ def handbook(written: Callable[[Mapping[str, str]], Path]) -> Path:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., DocsIndex]]:
-    """Brings an index up to date with a folder; the same place every time unless another is named."""
+    """Return a function that updates an index from a folder, always in the same file unless another is named."""
     with ExitStack() as stack:
 
         def bring(folder: Path, embed: Any = None, place: str = "index", **settings: Any) -> DocsIndex:

@@ -1,4 +1,4 @@
-"""The docs cold lane over real vectors: what words cannot find, meaning does."""
+"""The docs cold lane with real vectors, which find what words cannot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def embed() -> Callable[[Sequence[str]], np.ndarray]:
         ("bring the service up again after a crash", "gateway/runbook.md#runbook:001"),
     ],
 )
-def test_a_paraphrase_finds_its_document(
+def test_search_finds_a_document_by_paraphrase(
     handbook: Path, tmp_path: Path, embed: Callable[[Sequence[str]], np.ndarray], query: str, ref: str
 ) -> None:
     settings = DocsSettings(enabled=True, source_roots=(str(handbook),))

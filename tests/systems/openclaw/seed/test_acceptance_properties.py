@@ -1,4 +1,4 @@
-"""What seed 000 accepts the new policy by (E-61), over stores and conversations that nobody chose."""
+"""The acceptance criteria of seed 000 (E-61), as properties over generated stores and conversations."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ SECTIONS = ("global", "work")
 
 
 def heard(turn: Turn) -> str:
-    """The injected text with every run of white space as one blank: a digest folds the lines of a memory."""
+    """Collapse white space in the injected text, as the Working Set does with the lines of a memory."""
     return " ".join(turn.context.split())
 
 
 def folded(rows: list[Row]) -> dict[str, str]:
-    """The text of each row as it reads in a block."""
+    """Return the text of each row as it reads in a block."""
     return {one.key: escape(" ".join(one.text.split())) for one in rows}
 
 
-# Drops no memory for its age, its distance or the size of the block.
+# Settings that drop no memory for its age, its distance or the size of the block.
 OPEN = {"phases": {"min_relevance": 0.0, "recency_window_days": 0}, "budget": {"max_chars": 12_000}}
 FIRST = {"selection_mode": "tier_first_v1"}
 
 
-# --- 1. many must_remember memories do not keep nice_to_have ones out
+# --- 1. many must_remember memories do not displace nice_to_have ones
 
 
 @FEW
@@ -61,7 +61,7 @@ def test_must_saturation_no_longer_suppresses_nice(kit: Any, data: st.DataObject
         assert not [key for key in keys if key.startswith(kit.NICE)]
 
 
-# --- 2. winners decay
+# --- 2. repeated memories decay
 
 
 @FEW
@@ -88,12 +88,12 @@ def test_without_exact_hits_the_same_memories_do_not_dominate(kit: Any, data: st
     assert len({tuple(still.hot(still.say("anything about the gateway"))) for _ in range(3)}) == 1
 
 
-# --- 3. what the digest says is not said again
+# --- 3. the Working Set is not duplicated
 
 
 @MANY
 @given(data=st.data())
-def test_no_memory_says_what_a_surviving_line_of_the_digest_says(kit: Any, data: st.DataObject) -> None:
+def test_no_item_duplicates_a_surviving_line_of_the_working_set(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores())
     drawn = data.draw(kit.knobs())
     config = kit.changed(drawn, recall={"dedupe_backbone": True}, working_set={"enabled": True})
@@ -113,9 +113,7 @@ def test_no_memory_says_what_a_surviving_line_of_the_digest_says(kit: Any, data:
 
 @MANY
 @given(data=st.data())
-def test_every_hard_rule_of_the_scope_is_in_every_turn_that_has_room_for_them_all(
-    kit: Any, data: st.DataObject
-) -> None:
+def test_every_hard_rule_of_the_scope_is_injected_if_all_fit(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(hard=4, least=8))
     config = kit.changed(
         data.draw(kit.knobs()),
@@ -127,7 +125,7 @@ def test_every_hard_rule_of_the_scope_is_in_every_turn_that_has_room_for_them_al
         scope = data.draw(st.sampled_from(SECTIONS))
         turn = talk.say(prompt, scope=scope)
         rules = folded([one for one in rows if one.hard_rule and one.scope == scope])
-        # The empty block, the title of the digest, and what stands before each rule.
+        # The empty block, the title of the Working Set, and the prefix of each rule.
         needed = 118 + 45 + sum(45 + len(text) for text in rules.values())
         if needed <= config.budget.max_chars:
             assert [key for key, text in rules.items() if text not in heard(turn)] == []
@@ -138,7 +136,7 @@ def test_every_hard_rule_of_the_scope_is_in_every_turn_that_has_room_for_them_al
 
 @MANY
 @given(data=st.data())
-def test_the_receipt_is_small_and_has_one_decision_for_each_injected_id(kit: Any, data: st.DataObject) -> None:
+def test_receipt_is_small_with_one_decision_for_each_injected_id(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(least=8))
     config = kit.changed(data.draw(kit.knobs()), phases={"tier_mode": "live"})
     talk = kit.Talk(rows, config)
@@ -162,17 +160,17 @@ def test_the_receipt_is_small_and_has_one_decision_for_each_injected_id(kit: Any
         assert not [one.key for one in rows if one.text and one.text in written]
 
 
-# --- 6. one switch takes all of it back
+# --- 6. one switch disables all phases
 
 
 @MANY
 @given(data=st.data())
-def test_switching_the_mode_back_makes_every_other_knob_of_the_phases_mute(kit: Any, data: st.DataObject) -> None:
+def test_switching_the_mode_back_disables_all_phases(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(most=16))
     drawn = data.draw(kit.knobs())
     back = kit.changed(drawn, recall=FIRST)
     bare = kit.changed(drawn, phases=Phases(), recall=AutoRecall(max_items=drawn.max_items, **FIRST))
-    # The first talk has the new policy behind it when it switches; the second never had it.
+    # The first conversation used the new policy before switching; the second never did.
     switched, never = kit.Talk(rows, back), kit.Talk(rows, bare)
     for prompt in data.draw(st.lists(kit.texts(), min_size=1, max_size=2)):
         switched.say(prompt, config=drawn)
@@ -189,7 +187,7 @@ def test_switching_the_mode_back_makes_every_other_knob_of_the_phases_mute(kit: 
 
 @MANY
 @given(data=st.data())
-def test_the_same_rows_in_another_order_give_the_same_bytes(kit: Any, data: st.DataObject) -> None:
+def test_rows_in_another_order_give_the_same_bytes(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(hard=4, least=8))
     config = data.draw(kit.knobs())
     shuffled = data.draw(st.permutations(rows))

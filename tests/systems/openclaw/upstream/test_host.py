@@ -1,4 +1,4 @@
-"""What an OpenClaw host refuses in a configuration of the engine, and where nothing would happen."""
+"""What an OpenClaw host refuses in a configuration of the engine, and settings without effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checked(value: Any, version: str | None = None) -> Checked:
 
 
 def with_value(path: str, value: Any) -> dict[str, Any]:
-    """The sound file with a value at a path from ``plugins``; ``entry`` and ``config`` stand for the engine's."""
+    """The valid file with a value at a path below ``plugins``; ``entry`` and ``config`` are the engine's."""
     file = copy.deepcopy(SOUND)
     target: Any = file["plugins"]
     first, *rest = path.split(".")
