@@ -44,15 +44,15 @@ def answers(queries: list[Query], expected: list[Query], births: int) -> list[li
     rows, vectors, words = filled(len(queries) * births, 3)
     if expected:
         store.expect(np.asarray([query.vector for query in expected]))
-    found = []
+    results = []
     for at, query in enumerate(queries):
         part = slice(at * births, (at + 1) * births)
         store.add(rows[part], vectors[part], words[part])
         view = store.view(query)
         filters = [Filter(), Filter("s1"), Filter("s2", LABELS[:1]), Filter(None, LABELS[1:3])]
         lanes: list[Lanes] = [view.search(where, 5) for where in filters]
-        found.append([[one.fts, one.vec] for one in lanes])
-    return found
+        results.append([[one.fts, one.vec] for one in lanes])
+    return results
 
 
 @pytest.mark.parametrize("births", [1, 5])
@@ -85,12 +85,12 @@ def test_exact_store_keeps_one_block_of_products_at_a_time() -> None:
 
 
 def test_growing_array_keeps_its_content_and_its_views() -> None:
-    held = Growing(np.int32, 2, first=1)
+    grown = Growing(np.int32, 2, first=1)
     for number in range(9):
-        before = held.array.copy()
-        view = held.array
-        held.extend([(number, -number)])
+        before = grown.array.copy()
+        view = grown.array
+        grown.extend([(number, -number)])
         assert np.array_equal(view, before)
-    assert held.array.tolist() == [[number, -number] for number in range(9)]
-    held.extend([])
-    assert len(held.array) == 9
+    assert grown.array.tolist() == [[number, -number] for number in range(9)]
+    grown.extend([])
+    assert len(grown.array) == 9

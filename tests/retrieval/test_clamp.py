@@ -30,18 +30,18 @@ from lab.utf16 import js_length, js_utf8
     ],
 )
 def test_clamp_keeps_head_mark_and_tail(text: str, limits: Clamp, kept: str) -> None:
-    found = clamp(text, limits)
-    assert found.text == kept
-    assert (found.clipped, found.clamped_chars) == (kept != text, js_length(kept))
-    assert (found.original_bytes, found.clamped_bytes) == (len(js_utf8(text)), len(js_utf8(kept)))
+    clamped = clamp(text, limits)
+    assert clamped.text == kept
+    assert (clamped.clipped, clamped.clamped_chars) == (kept != text, js_length(kept))
+    assert (clamped.original_bytes, clamped.clamped_bytes) == (len(js_utf8(text)), len(js_utf8(kept)))
 
 
 @given(st.text(max_size=80), st.integers(1, 60), st.integers(0, 70), st.none() | st.integers(1, 90))
 def test_clamp_result_is_within_the_limits(text: str, chars: int, head: int, octets: int | None) -> None:
-    found = clamp(text, Clamp(chars, head, octets))
-    assert found.clamped_chars <= max(chars, found.original_chars if not found.clipped else 0)
-    assert octets is None or found.clamped_bytes <= octets
-    assert found.limits.head_chars <= found.limits.max_chars == chars
+    clamped = clamp(text, Clamp(chars, head, octets))
+    assert clamped.clamped_chars <= max(chars, clamped.original_chars if not clamped.clipped else 0)
+    assert octets is None or clamped.clamped_bytes <= octets
+    assert clamped.limits.head_chars <= clamped.limits.max_chars == chars
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ def rows_named(ids: Sequence[str]) -> list[Row]:
 def fused(fts: Sequence[str], vec: Sequence[str], limit: int) -> list[Candidate]:
     """Fuse two lists of ids over rows in an unrelated order."""
     ids = sorted({*fts, *vec}, reverse=True)
-    place = {identity: number for number, identity in enumerate(ids)}
+    number_of = {identity: number for number, identity in enumerate(ids)}
     # The lanes' scores are reversed, because only ranks may count.
     lanes = Lanes(
-        [Hit(place[one], float(rank)) for rank, one in enumerate(fts)],
-        [Hit(place[one], float(rank), 9.0 - rank) for rank, one in enumerate(vec)],
+        [Hit(number_of[one], float(rank)) for rank, one in enumerate(fts)],
+        [Hit(number_of[one], float(rank), 9.0 - rank) for rank, one in enumerate(vec)],
     )
     return fuse(lanes, rows_named(ids), limit)
 
@@ -45,8 +45,8 @@ def test_fuse_reproduces_the_worked_examples(fts: str, vec: str, expected: list[
 
 
 def test_fuse_orders_equal_scores_by_id() -> None:
-    found = fused(["é", "a", "Z"], ["b", "_", "z"], 10)
-    assert [one.id for one in found] == ["b", "é", "_", "a", "z", "Z"]
+    candidates = fused(["é", "a", "Z"], ["b", "_", "z"], 10)
+    assert [one.id for one in candidates] == ["b", "é", "_", "a", "z", "Z"]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, ""), (1, "b"), (3, "bad"), (4, "badc"), (99, "badc")])
@@ -74,8 +74,8 @@ def test_fuse_candidate_has_ranks_and_creation_time() -> None:
 def test_fuse_adds_every_occurrence_of_a_repeated_row(
     fts: str, vec: str, expected: list[tuple[str, float, int | None, int | None]]
 ) -> None:
-    found = [(one.id, one.score, one.fts_rank, one.vec_rank) for one in fused(fts, vec, 10)]
-    assert sorted(found) == expected
+    candidates = [(one.id, one.score, one.fts_rank, one.vec_rank) for one in fused(fts, vec, 10)]
+    assert sorted(candidates) == expected
 
 
 @pytest.mark.parametrize("fts", [["", "a"], ["", "a", ""]])

@@ -20,10 +20,10 @@ def words(text: str, settings: TextSettings | None = None) -> list[str]:
 
 
 def test_tokens_split_a_chinese_sentence_into_several_words() -> None:
-    found = words("我們決定使用資料庫儲存記憶")
-    assert "".join(found) == "我們決定使用資料庫儲存記憶"
-    assert len(found) >= 5
-    assert {"決定", "使用", "記憶"} <= set(found)
+    tokens = words("我們決定使用資料庫儲存記憶")
+    assert "".join(tokens) == "我們決定使用資料庫儲存記憶"
+    assert len(tokens) >= 5
+    assert {"決定", "使用", "記憶"} <= set(tokens)
 
 
 def test_tokens_drop_english_stop_words_and_keep_topic_words() -> None:
@@ -70,8 +70,8 @@ def test_prepare_tokenises_only_new_texts(tmp_path: Path, monkeypatch: pytest.Mo
 def test_tokens_of_different_settings_are_cached_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     text = "the migrations"
-    found = {settings: words(text, settings) for settings in (TextSettings(), TextSettings("none"))}
-    assert found == {TextSettings(): ["migrat"], TextSettings("none"): ["the", "migrat"]}
+    tokens = {settings: words(text, settings) for settings in (TextSettings(), TextSettings("none"))}
+    assert tokens == {TextSettings(): ["migrat"], TextSettings("none"): ["the", "migrat"]}
     assert words(text, TextSettings()) == ["migrat"]
 
 

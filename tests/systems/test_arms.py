@@ -49,10 +49,10 @@ def test_parse_arms_of_names_alone_has_no_configuration() -> None:
 
 def test_parse_arms_uses_the_shared_configuration_without_own_file(tmp_path: Path) -> None:
     three, four = ({"autoRecall": {"maxItems": most}} for most in (3, 4))
-    shared, own = file(tmp_path, "shared.json", three), file(tmp_path, "own.json", four)
-    assert parse_arms(["bm25", f"tier_quota_v1={own}"], shared) == (
+    shared, roles_config = file(tmp_path, "shared.json", three), file(tmp_path, "own.json", four)
+    assert parse_arms(["bm25", f"tier_quota_v1={roles_config}"], shared) == (
         ArmSpec("bm25", "bm25", three, str(shared), three),
-        ArmSpec("tier_quota_v1", "tier_quota_v1", four, str(own), four),
+        ArmSpec("tier_quota_v1", "tier_quota_v1", four, str(roles_config), four),
     )
 
 
@@ -165,8 +165,8 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     tiered, info = "openclaw" in BUILT_IN[system], arm.describe()
     kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm
     assert type(arm) is (VerbatimArm if system == "verbatim" else kind)
-    own = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
-    assert (info.name, info.system, info.config) == ("mine", system, describe(config) | own)
+    roles_config = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
+    assert (info.name, info.system, info.config) == ("mine", system, describe(config) | roles_config)
     assert (info.cutoff, info.depth) == (most, most if tiered else 20)
     assert (info.writes, info.labelled) == (system == "verbatim", tiered)
     assert info.stateful == (kind is FlowArm or system == "verbatim")
@@ -175,8 +175,8 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     assert info.seed == (7 if system == "random" else None)
     assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
     # A description is plain JSON and makes the same arm again.
-    told = json.loads(json.dumps(to_json(info)))
-    again = ArmSpec("mine", system, told["config"], profile=profile, depth=20, seed=7)
+    description = json.loads(json.dumps(to_json(info)))
+    again = ArmSpec("mine", system, description["config"], profile=profile, depth=20, seed=7)
     assert made(again) == arm
     assert pickle.loads(pickle.dumps(arm)) == arm
 

@@ -170,9 +170,9 @@ def test_hybrid_fuses_lanes_of_depth_50_whatever_its_own_depth() -> None:
 def test_every_baseline_stays_in_the_scope(kind: str) -> None:
     stored = rows(24, scopes=("work", "home"))
     gold = {row.key: 1 for row in stored}
-    found = {item.signals.scope for item in ask(kind, stored, request("work", gold)).items}
+    scopes = {item.signals.scope for item in ask(kind, stored, request("work", gold)).items}
     everything = {item.signals.scope for item in ask(kind, stored, request(None, gold)).items}
-    assert (found, everything) == ({"work"}, {"work", "home"})
+    assert (scopes, everything) == ({"work"}, {"work", "home"})
     assert ask(kind, stored, request("elsewhere", gold)).items == ()
 
 
@@ -181,13 +181,13 @@ def test_baseline_ranks_to_its_depth_and_injects_the_first_items(kind: str) -> N
     stored = rows(40)
     gold = {row.key: 1 for row in stored}
     recall = ask(kind, stored, request(relevant=gold), max_items=3, depth=10)
-    whole = ask(kind, stored, request(relevant=gold), max_items=3, depth=100)
-    assert recall.items == whole.items[:10]
+    full_ranking = ask(kind, stored, request(relevant=gold), max_items=3, depth=100)
+    assert recall.items == full_ranking.items[:10]
     assert len(recall.items) == (0 if kind == "none" else 10)
     assert recall.injected == min(3, len(recall.items)) == recall.receipt["injectedCount"]
     assert recall.receipt["fusedTop"] == [item.signals.id for item in recall.items[:3]]
     assert recall.context.count("\n") == (0 if kind == "none" else 5)
-    assert recall.context == whole.context
+    assert recall.context == full_ranking.context
 
 
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
@@ -260,10 +260,10 @@ def test_explain_names_another_scope_or_rank_of_missed_memories() -> None:
     system, found, asked = arm.open(kit_for(arm)), candidates(stored), request("work")
     recall = system.select(asked, found)
     assert keys(recall) == ["k10", "k8", "k6"]
-    told = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
-    assert told.reasons == {
+    explanation = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
+    assert explanation.reasons == {
         "k6": "ranked 3; only the first 2 are injected",
         "k4": "not among the first 3 of this arm",
         "k11": "its scope is home; the scope of the turn is work",
     }
-    assert told.runners_up == ("k6",)
+    assert explanation.runners_up == ("k6",)

@@ -24,44 +24,46 @@ HERE, NOBODY, ALL = Filter("a", ("must_remember",)), Filter(None, ()), Filter(No
 
 
 def filled() -> Candidates:
-    found = Candidates()
-    found.keep(0, HERE, 3, LANES)
-    found.keep(2, NOBODY, 5, Lanes([], []))
-    found.keep(2, ALL, 2, Lanes(LANES.fts[:2], LANES.vec[:1]))
-    return found
+    candidates = Candidates()
+    candidates.keep(0, HERE, 3, LANES)
+    candidates.keep(2, NOBODY, 5, Lanes([], []))
+    candidates.keep(2, ALL, 2, Lanes(LANES.fts[:2], LANES.vec[:1]))
+    return candidates
 
 
 def test_read_candidates_returns_what_was_saved(tmp_path: Path) -> None:
     filled().save(tmp_path / "a.arrow")
-    found = read_candidates(tmp_path / "a.arrow")
-    assert not found.changed
-    assert len(found) == 3
-    assert found.get(0, HERE, 3) == LANES._replace(vec=[Hit(1, 0.750000, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3)])
-    assert found.get(0, HERE, 1) == Lanes(LANES.fts[:1], LANES.vec[:1], 17)
-    assert found.get(2, NOBODY, 5) == Lanes([], [])
-    assert [found.get(1, HERE, 3), found.get(0, ALL, 1), found.get(0, HERE, 4)] == [None, None, None]
-    found.save(tmp_path / "b.arrow")
+    candidates = read_candidates(tmp_path / "a.arrow")
+    assert not candidates.changed
+    assert len(candidates) == 3
+    assert candidates.get(0, HERE, 3) == LANES._replace(
+        vec=[Hit(1, 0.750000, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3)]
+    )
+    assert candidates.get(0, HERE, 1) == Lanes(LANES.fts[:1], LANES.vec[:1], 17)
+    assert candidates.get(2, NOBODY, 5) == Lanes([], [])
+    assert [candidates.get(1, HERE, 3), candidates.get(0, ALL, 1), candidates.get(0, HERE, 4)] == [None, None, None]
+    candidates.save(tmp_path / "b.arrow")
     assert (tmp_path / "b.arrow").read_bytes() == (tmp_path / "a.arrow").read_bytes()
 
 
 def test_keep_replaces_a_shallow_answer_by_a_deeper_one() -> None:
-    found = filled()
-    found.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
-    assert found.get(0, HERE, 3) == LANES
-    found.keep(2, ALL, 9, LANES)
-    assert found.get(2, ALL, 9) == LANES
+    candidates = filled()
+    candidates.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
+    assert candidates.get(0, HERE, 3) == LANES
+    candidates.keep(2, ALL, 9, LANES)
+    assert candidates.get(2, ALL, 9) == LANES
 
 
 def test_keep_of_a_known_answer_changes_nothing(tmp_path: Path) -> None:
     kept = filled()
     kept.serve(["a", "b"])
     kept.save(tmp_path / "a.arrow")
-    found = read_candidates(tmp_path / "a.arrow")
-    found.keep(0, HERE, 3, LANES)
-    found.serve(["b"])
-    assert not found.changed
-    found.serve(["c"])
-    assert found.changed
+    candidates = read_candidates(tmp_path / "a.arrow")
+    candidates.keep(0, HERE, 3, LANES)
+    candidates.serve(["b"])
+    assert not candidates.changed
+    candidates.serve(["c"])
+    assert candidates.changed
 
 
 def test_save_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
@@ -114,8 +116,8 @@ def test_read_candidates_with_a_flipped_bit_never_answers_otherwise(tmp_path: Pa
     for place in range(0, len(whole), 5):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
         served_by(path)
-        found = read_candidates(path)
-        assert len(found) == 0 or found.table() == expected
+        candidates = read_candidates(path)
+        assert len(candidates) == 0 or candidates.table() == expected
 
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")

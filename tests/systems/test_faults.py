@@ -152,12 +152,12 @@ def test_faulty_view_empties_the_failing_lanes(faults: tuple[str, ...], expected
 def test_recall_with_faults_uses_the_rest_and_reports_why(
     retriever: StoreRetriever, faults: tuple[str, ...], keys: list[str], rejected: list[str], signals: list[list[str]]
 ) -> None:
-    found = ask(retriever, *faults)
-    assert [item.id for item in found.items] == keys
+    degraded = ask(retriever, *faults)
+    assert [item.id for item in degraded.items] == keys
     known = {"provider_unavailable", "embedding_input_too_long"}
-    assert [one for one in found.receipt["rejected"] if one in known] == rejected
-    assert [one["signals"] for one in found.receipt["whyTheseIds"]] == signals
-    assert found.status == ("degraded" if faults else "ok")
+    assert [one for one in degraded.receipt["rejected"] if one in known] == rejected
+    assert [one["signals"] for one in degraded.receipt["whyTheseIds"]] == signals
+    assert degraded.status == ("degraded" if faults else "ok")
 
 
 def test_slow_store_changes_only_the_timings(retriever: StoreRetriever) -> None:
@@ -172,7 +172,7 @@ def test_missing_documents_are_reported_in_the_receipt(retriever: StoreRetriever
     (tmp_path / "docs" / "a.md").write_text("# Gateways\n\nThe gateway listens.\n", encoding="utf-8")
     lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}
     config = {"docsColdLane": lane}
-    there, found = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
-    assert (there.status, there.receipt["coldLane"]["returned"]) == ("ok", 1)
-    assert (found.status, found.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")
-    assert len(found.items) == 2
+    complete, degraded = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
+    assert (complete.status, complete.receipt["coldLane"]["returned"]) == ("ok", 1)
+    assert (degraded.status, degraded.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")
+    assert len(degraded.items) == 2

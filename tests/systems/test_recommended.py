@@ -25,8 +25,10 @@ def test_recommended_arm_equals_its_configuration() -> None:
 
 
 def test_recommended_is_overridden_only_by_the_operators_settings() -> None:
-    own = {"plugins": {"entries": {"openclaw-mem-engine": {"config": {"autoRecall": {"quotas": {"niceMin": 3}}}}}}}
-    mine, plain = describe(made(own)), describe(made(None))
+    operators_config = {
+        "plugins": {"entries": {"openclaw-mem-engine": {"config": {"autoRecall": {"quotas": {"niceMin": 3}}}}}}
+    }
+    mine, plain = describe(made(operators_config)), describe(made(None))
     assert mine["autoRecall"]["quotas"].pop("niceMin") == 3
     assert plain["autoRecall"]["quotas"].pop("niceMin") == 1
     assert mine == plain

@@ -39,9 +39,9 @@ class Published(EntryPoint):
 
 
 def point(name: str, value: str, package: str | None = "other-memory") -> EntryPoint:
-    found = Published(name, value, GROUP)
-    vars(found)["dist"] = Package(package) if package else None
-    return found
+    entry_point = Published(name, value, GROUP)
+    vars(entry_point)["dist"] = Package(package) if package else None
+    return entry_point
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_make_arm_of_a_module_that_fails_to_import_names_the_package(
     (tmp_path / "broken_memory_package.py").write_text("raise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     publish(point("other", value))
-    said = refused(lambda: make_arm(ArmSpec("mine", "other")))
-    assert said.startswith(f"system 'other' of other-memory cannot be loaded: {why}")
+    message = refused(lambda: make_arm(ArmSpec("mine", "other")))
+    assert message.startswith(f"system 'other' of other-memory cannot be loaded: {why}")
     # It does not affect runs that do not use it.
     assert make_arm(ArmSpec("hybrid", "hybrid")).name == "hybrid"
 

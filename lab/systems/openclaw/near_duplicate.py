@@ -57,12 +57,12 @@ def _parts(word: str) -> list[str]:
     return pairs + [part for part in CJK_RUN.split(word) if part]
 
 
-def says_the_same(one: str, other: str, *, jaccard: float = LIKENESS, contained: int = CONTAINED) -> bool:
+def says_the_same(first: str, second: str, *, jaccard: float = LIKENESS, contained: int = CONTAINED) -> bool:
     """Whether texts are equal, one contains the other (of at least ``contained`` units), or words overlap enough.
 
     ``jaccard`` is the minimum overlap of their words.
     """
-    return alike(normal_text(one), normal_text(other), jaccard=jaccard, contained=contained)
+    return alike(normal_text(first), normal_text(second), jaccard=jaccard, contained=contained)
 
 
 def alike(first: Normal, second: Normal, *, jaccard: float = LIKENESS, contained: int = CONTAINED) -> bool:

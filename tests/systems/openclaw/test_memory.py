@@ -142,29 +142,29 @@ def test_normal_category_of_an_unknown_one_is_other(value: Any, category: str) -
 
 def test_engine_id_is_a_name_based_uuid_of_its_key() -> None:
     keys = ["a/s1#0", "a/s1#1", "a/s1/t2#0", "甲/s1#0"]
-    found = [engine_id(key) for key in keys]
-    assert [uuid.UUID(one).version for one in found] == [5] * 4
-    assert len(set(found)) == 4
-    assert found == [engine_id(key) for key in keys]
+    ids = [engine_id(key) for key in keys]
+    assert [uuid.UUID(one).version for one in ids] == [5] * 4
+    assert len(set(ids)) == 4
+    assert ids == [engine_id(key) for key in keys]
     # The namespace affects every receipt, so it must not change between versions.
     assert engine_id("a/s1#0") == str(uuid.uuid5(uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10"), "a/s1#0"))
 
 
 def test_normal_row_normalises_every_field() -> None:
-    found = normal_row("a/s#0", "text ", "index", 7, category=" TODO", label="High", scope="work", importance="0.1")
-    assert found == Row(engine_id("a/s#0"), "a/s#0", "text ", "index", 7, "todo", "must_remember", "work", "user", 0.1)
+    row = normal_row("a/s#0", "text ", "index", 7, category=" TODO", label="High", scope="work", importance="0.1")
+    assert row == Row(engine_id("a/s#0"), "a/s#0", "text ", "index", 7, "todo", "must_remember", "work", "user", 0.1)
 
 
 @pytest.mark.parametrize("scope", ["", None, 4])
 def test_normal_row_without_scope_is_global_and_without_label_unknown(scope: Any) -> None:
-    found = normal_row("k", "t", "i", 0, category=None, label=None, scope=scope)
-    assert found == Row(engine_id("k"), "k", "t", "i", 0, "other", "unknown", "global", "user", None)
+    row = normal_row("k", "t", "i", 0, category=None, label=None, scope=scope)
+    assert row == Row(engine_id("k"), "k", "t", "i", 0, "other", "unknown", "global", "user", None)
 
 
 @pytest.mark.parametrize("trust", ["", None, 4])
 def test_normal_row_without_trust_tier_is_of_unknown_trust(trust: Any) -> None:
-    found = normal_row("k", "t", "i", 0, category=None, label=None, scope=None, trust=trust)
-    assert found.trust_tier == "unknown"
+    row = normal_row("k", "t", "i", 0, category=None, label=None, scope=None, trust=trust)
+    assert row.trust_tier == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_normal_row_without_trust_tier_is_of_unknown_trust(trust: Any) -> None:
     ],
 )
 def test_hard_rule_is_flagged_or_tagged_at_its_start(text: str, flag: bool, hard: bool) -> None:
-    found = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
-    assert found.hard_rule is hard
+    row = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
+    assert row.hard_rule is hard

@@ -42,8 +42,8 @@ PIECES = (
     ],
 )
 def test_normal_text_gives_text_and_words(text: str, normal: str, words: set[str]) -> None:
-    found = normal_text(text)
-    assert (found.text, found.words, found.length) == (normal, words, len(normal))
+    normalised = normal_text(text)
+    assert (normalised.text, normalised.words, normalised.length) == (normal, words, len(normal))
     assert words_of(text) == words
 
 

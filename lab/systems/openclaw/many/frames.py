@@ -18,7 +18,7 @@ from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.stages import built_working_set
+from lab.systems.openclaw.seed.stages import add_working_set
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
@@ -94,7 +94,7 @@ class Framer:
             return self._build(hits, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
-        for stage in (stages.scope, stages.trivial, stages.embedding, built_working_set):
+        for stage in (stages.scope, stages.trivial, stages.embedding, add_working_set):
             stage(turn)
             if turn.done:
                 return self._build([], memories, skipped=True)

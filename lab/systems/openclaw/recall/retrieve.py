@@ -92,9 +92,8 @@ class Tiers:
     def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
         """Return the receipt's summaries of both lanes, over all searches of the recall."""
         listed = most_listed(settings)
-        return self._lane_summary([one.lanes.fts for one in self.results], listed), self._lane_summary(
-            [one.lanes.vec for one in self.results], listed
-        )
+        fts, vec = [result.lanes.fts for result in self.results], [result.lanes.vec for result in self.results]
+        return self._lane_summary(fts, listed), self._lane_summary(vec, listed)
 
     def _lane_summary(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
         rows, hits = self._rows, [hit for lane in lanes for hit in lane]

@@ -26,7 +26,7 @@ from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
 
 
-def built_working_set(turn: SeedTurn) -> None:
+def add_working_set(turn: SeedTurn) -> None:
     """Build the Working Set from the store; collect the hard rules that must be injected as items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()

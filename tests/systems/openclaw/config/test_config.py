@@ -60,28 +60,28 @@ def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
 
 @pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])
 def test_resolve_seed_defaults(raw: Any) -> None:
-    found = resolve(raw, "seed")
-    assert found == EngineConfig("seed")
-    assert (found.max_items, found.auto_recall.strict_caps, found.phases) == (6, True, Phases())
-    assert found.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
-    assert found.text == TextSettings("english", True, "index")
+    config = resolve(raw, "seed")
+    assert config == EngineConfig("seed")
+    assert (config.max_items, config.auto_recall.strict_caps, config.phases) == (6, True, Phases())
+    assert config.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
+    assert config.text == TextSettings("english", True, "index")
 
 
 def test_resolve_upstream_defaults() -> None:
-    found = resolve(None, "upstream")
-    assert found.auto_recall == AutoRecall(
+    config = resolve(None, "upstream")
+    assert config.auto_recall == AutoRecall(
         max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
     )
-    assert found.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
-    assert found.text == TextSettings("none", True, "scan")
-    assert (found.phases.repeat, found.phases.score, found.phases.pinned_counts) == (False, (), "extra")
-    assert (found.budget, found.scope_policy, found.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
-    assert (found.docs, found.embedding, found.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
+    assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
+    assert config.text == TextSettings("none", True, "scan")
+    assert (config.phases.repeat, config.phases.score, config.phases.pinned_counts) == (False, (), "extra")
+    assert (config.budget, config.scope_policy, config.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
+    assert (config.docs, config.embedding, config.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
 
 
 def test_resolve_accepts_the_seeds_example_under_seed_only() -> None:
-    found = resolve(SEED_KNOBS, "seed")
-    assert (found.auto_recall.selection_mode, found.working_set.enabled) == ("tier_quota_v1", True)
+    config = resolve(SEED_KNOBS, "seed")
+    assert (config.auto_recall.selection_mode, config.working_set.enabled) == ("tier_quota_v1", True)
     problems = check_config(SEED_KNOBS, "upstream").problems
     assert [line.split(": ", 2)[1] for line in problems] == [
         "autoRecall.repeatWindowTurns",
@@ -113,8 +113,8 @@ def test_resolve_puts_every_section_in_its_record() -> None:
             "phases": {"repeatDecay": "linear", "minRelevance": 0.25, "score": {"novelty": True, "recency": False}},
         },
     }
-    found = resolve(raw, "seed")
-    assert found.auto_recall == AutoRecall(
+    config = resolve(raw, "seed")
+    assert config.auto_recall == AutoRecall(
         max_items=4,
         quota=Quota(1, 3, 0),
         tier_search_multiplier=5,
@@ -122,13 +122,13 @@ def test_resolve_puts_every_section_in_its_record() -> None:
         strict_caps=False,
         repeat_penalty=1.0,
     )
-    assert found.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
-    assert found.budget == Budget(max_chars=900, overflow_action="truncate_tail")
-    assert found.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
-    assert (found.embedding, found.read_only, found.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
-    assert found.text == TextSettings("none", False, "scan")
+    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
+    assert config.budget == Budget(max_chars=900, overflow_action="truncate_tail")
+    assert config.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
+    assert (config.embedding, config.read_only, config.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
+    assert config.text == TextSettings("none", False, "scan")
     factors = ("relevance", "scope_match", "importance_prior", "novelty")
-    assert found.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
+    assert config.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ def test_resolve_accepts_booleans_for_sections_as_the_plugin_does(name: str, pro
 def test_errors_never_repeat_a_providers_key(raw: Any, profile: str) -> None:
     said: list[Any] = [check_config(raw, profile)]
     if not said[0].problems:
-        found = resolve(raw, profile)
-        said += [found, describe(found), explain_config(raw, profile)]
+        config = resolve(raw, profile)
+        said += [config, describe(config), explain_config(raw, profile)]
     assert KEY not in repr(said)
 
 
@@ -313,12 +313,12 @@ def test_search_limit_follows_items_and_multiplier(max_items: int, multiplier: i
     ],
 )
 def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, raw: Any) -> None:
-    found = resolve(raw, profile)
-    described = found.describe()
+    config = resolve(raw, profile)
+    described = config.describe()
     assert json.loads(json.dumps(described)) == described
     read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
     assert set(described) == read | {"autoCapture", "lab", "readOnly"}
-    assert resolve(described, profile) == found
+    assert resolve(described, profile) == config
     assert resolve(described, profile).describe() == described
 
 
@@ -374,8 +374,8 @@ def test_parse_ignores_wrong_values_and_some_wrong_sections() -> None:
 
 def test_resolve_section_alone_is_more_tolerant() -> None:
     assert resolve_section("budget", {"maxChars": " 900 "})["maxChars"] == 900
-    found = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
-    assert (found["scopeMap"], found["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
+    config = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
+    assert (config["scopeMap"], config["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
     with pytest.raises(UnusableInput, match="'dbPath' is not a section"):
         resolve_section("dbPath", "x")
 

@@ -78,12 +78,12 @@ def test_missing_ignores_what_is_off_or_implemented(raw: Any) -> None:
 def test_refused_unimplemented_keys_in_a_lab_configuration(raw: Any, path: str) -> None:
     assert missing(raw) == (path,)
     resolve(raw, "seed")
-    own: list[dict[str, Any]] = [
+    lab_configs: list[dict[str, Any]] = [
         {"lab": {"arm": "engine"}},
         {"autoRecall": {"repeatPenalty": 0.1}},
         {"autoRecall": {"quotas": {"caps": "strict"}}},
     ]
-    for one in own:
+    for one in lab_configs:
         with pytest.raises(UnusableInput, match=f"^my.json: {path}: not implemented here; leave it out"):
             resolve(raw | one, "seed", where="my.json")
 

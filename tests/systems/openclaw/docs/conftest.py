@@ -75,7 +75,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., DocsIndex]]:
     with ExitStack() as stack:
 
         def bring(folder: Path, embed: Any = None, place: str = "index", **settings: Any) -> DocsIndex:
-            asked = DocsSettings(enabled=True, source_roots=(str(folder),), **settings)
-            return stack.enter_context(open_docs(asked, tmp_path / place, embed))
+            docs_settings = DocsSettings(enabled=True, source_roots=(str(folder),), **settings)
+            return stack.enter_context(open_docs(docs_settings, tmp_path / place, embed))
 
         yield bring

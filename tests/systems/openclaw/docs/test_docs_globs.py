@@ -20,8 +20,8 @@ def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), asked: ob
     return plan_ingest(settings, None if asked is None else read_tool_input(asked))
 
 
-def cited(found: IngestPlan) -> list[str]:
-    return [f"{source.repo}:{source.path}" for source in found.files]
+def cited(result: IngestPlan) -> list[str]:
+    return [f"{source.repo}:{source.path}" for source in result.files]
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_plan_ingest_returns_only_markdown_in_order(written: Write) -> None:
     folder = written(
         {"b.md": "", "a/z.MD": "", "a/x.txt": "", "a.md": "", "node_modules/p/readme.md": "", ".git2/c.md": ""}
     )
-    found = plan(folder)
-    assert cited(found) == [f"local:handbook/{name}" for name in (".git2/c.md", "a.md", "a/z.MD", "b.md")]
-    assert found == plan(folder)
-    assert found.complete
+    result = plan(folder)
+    assert cited(result) == [f"local:handbook/{name}" for name in (".git2/c.md", "a.md", "a/z.MD", "b.md")]
+    assert result == plan(folder)
+    assert result.complete
     assert cited(plan(folder, patterns=("a/**", "b.md"))) == ["local:handbook/a/z.MD", "local:handbook/b.md"]
 
 
@@ -76,9 +76,9 @@ def test_plan_ingest_of_a_part_cites_files_as_for_the_full_roots(written: Write)
 
 def test_plan_ingest_counts_files_with_equal_citations(written: Write) -> None:
     folder = written({"one/docs/a.md": "", "two/docs/a.md": "", "two/docs/b.md": ""})
-    found = plan(folder / "one" / "docs", folder / "two" / "docs")
-    assert (cited(found), found.shadowed) == (["local:docs/a.md", "local:docs/b.md"], 1)
-    assert found.files[0].file == folder / "one" / "docs" / "a.md"
+    result = plan(folder / "one" / "docs", folder / "two" / "docs")
+    assert (cited(result), result.shadowed) == (["local:docs/a.md", "local:docs/b.md"], 1)
+    assert result.files[0].file == folder / "one" / "docs" / "a.md"
 
 
 def test_plan_ingest_does_not_follow_links(written: Write) -> None:
@@ -98,24 +98,24 @@ def test_plan_ingest_accepts_a_link_as_root(written: Write, tmp_path: Path) -> N
 def test_plan_ingest_counts_file_names_that_are_not_utf8(written: Write) -> None:
     folder = written({"a.md": ""})
     (Path(os.fsdecode(os.fsencode(folder) + b"/\xff.md"))).write_text("x", encoding="utf-8")
-    found = plan(folder)
-    assert (cited(found), found.unreadable) == (["local:handbook/a.md"], 1)
+    result = plan(folder)
+    assert (cited(result), result.unreadable) == (["local:handbook/a.md"], 1)
 
 
 def test_plan_ingest_limits_the_walk_and_sorts_by_name(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:02d}.md" for number in range(40)]
     folder = written(dict.fromkeys(reversed(names), ""))
     monkeypatch.setattr(globs, "MAX_FILES", 3)
-    found = plan(folder)
-    assert (cited(found), found.truncated) == ([f"local:handbook/{name}" for name in names[:3]], True)
+    result = plan(folder)
+    assert (cited(result), result.truncated) == ([f"local:handbook/{name}" for name in names[:3]], True)
     monkeypatch.setattr(globs, "MAX_FILES", 40)
     assert not plan(folder).truncated
 
 
 def test_plan_ingest_names_a_missing_root_and_reads_the_others(written: Write) -> None:
     folder = written({"a.md": ""})
-    found = plan(folder / "nowhere", folder)
-    assert (cited(found), found.missing_roots, found.skip_reason) == (
+    result = plan(folder / "nowhere", folder)
+    assert (cited(result), result.missing_roots, result.skip_reason) == (
         ["local:handbook/a.md"],
         (str(folder / "nowhere"),),
         None,
@@ -150,9 +150,9 @@ def test_plan_ingest_without_files_gives_the_reason(
 ) -> None:
     written({"a/x.md": "", "b/y.md": ""})
     monkeypatch.chdir(tmp_path)
-    found = plan(*roots, asked=asked)
-    assert found.skip_reason == reason
-    assert bool(found.files) is (reason is None)
+    result = plan(*roots, asked=asked)
+    assert result.skip_reason == reason
+    assert bool(result.files) is (reason is None)
 
 
 def test_plan_ingest_names_roots_outside_even_behind_a_link(written: Write, tmp_path: Path) -> None:

@@ -128,9 +128,9 @@ def test_ingest_counts_unusable_files_and_stores_the_others(handbook: Path, open
     (handbook / "gateway/runbook.md").unlink()
     index = opened(handbook)
     index.ingest(plan)
-    told = index.last_ingest
-    assert (told["files_ingested"], told["files_unreadable"], told["files_not_utf8"]) == (4, 1, 1)
-    assert told["error"] == (
+    receipt = index.last_ingest
+    assert (receipt["files_ingested"], receipt["files_unreadable"], receipt["files_not_utf8"]) == (4, 1, 1)
+    assert receipt["error"] == (
         "local:handbook/big5.md: not UTF-8; "
         "local:handbook/gateway/runbook.md: cannot be read: No such file or directory"
     )
@@ -251,8 +251,8 @@ def test_ingest_with_a_failing_embedder_lacks_only_vectors(
 
     index = opened(handbook, fails)
     assert (counted(index), index.last_ingest["error"]) == ((7, 0, 0, 0, 7, 0), "embedding failed: OSError")
-    found = index.search("passkey", limit=3)
-    assert (refs(found), found.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
+    answer = index.search("passkey", limit=3)
+    assert (refs(answer), answer.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
     assert counted(opened(handbook, counting())) == (0, 0, 7, 0, 7, 7)
 
 
@@ -264,8 +264,8 @@ def test_ingest_treats_invalid_vectors_as_a_failed_embedder(handbook: Path, open
 
 
 def test_search_without_an_embedder_has_no_vector_lane(handbook: Path, opened: Opened) -> None:
-    found = opened(handbook).search("passkey", limit=3)
-    assert (found.vector_status, found.rows[0].match) == ("missing_api_key", ("fts",))
+    answer = opened(handbook).search("passkey", limit=3)
+    assert (answer.vector_status, answer.rows[0].match) == ("missing_api_key", ("fts",))
 
 
 def test_ingest_can_skip_vectors(handbook: Path, opened: Opened, counting: Any) -> None:
@@ -291,8 +291,8 @@ def test_vector_lane_ranks_by_cosine_and_ties_by_position(handbook: Path, opened
         angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
         return np.array([[7 * np.cos(one), 7 * np.sin(one)] for one in angles], np.float32)
 
-    found = opened(handbook, embed).search("?", limit=9).rows
-    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in found] == [
+    answer = opened(handbook, embed).search("?", limit=9).rows
+    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in answer] == [
         "gateway/decisions/2026-03-02-port.md#port:001",
         "gateway/decisions/2026-03-02-port.md#port-why:001",
         "mobile/specs/login.md#login:001",
@@ -337,6 +337,6 @@ def test_ingest_counts_batches(written: Write, opened: Opened, monkeypatch: pyte
     monkeypatch.setattr(ingesting, "BATCH", 2)
     folder = written({f"{name}.md": f"# {name}\n\nsame words\n" for name in "abcde"} | {"z.md": "# a\n\nsame words\n"})
     embed = counting()
-    told = opened(folder, embed).last_ingest
+    receipt = opened(folder, embed).last_ingest
     # A text that occurs twice is embedded once, even in two batches.
-    assert (told["batches"], told["chunks_inserted"], told["embedded"], len(embed.asked)) == (3, 6, 5, 5)
+    assert (receipt["batches"], receipt["chunks_inserted"], receipt["embedded"], len(embed.asked)) == (3, 6, 5, 5)

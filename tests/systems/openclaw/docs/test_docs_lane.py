@@ -51,8 +51,10 @@ def test_needed_if_there_are_few_hot_items(hot: int, minimum: int, needed: bool)
 
 
 def test_hit_has_its_citation(handbook: Path, opened: Opened) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(" gateway listens ", "global", 2, trigger="insufficient_hot")
-    assert found.hits == (
+    answer = DocsLane(settings(), opened(handbook)).consult(
+        " gateway listens ", "global", 2, trigger="insufficient_hot"
+    )
+    assert answer.hits == (
         DocHit(
             record_ref=PORT,
             doc_kind="decision",
@@ -65,8 +67,8 @@ def test_hit_has_its_citation(handbook: Path, opened: Opened) -> None:
             match=("fts",),
         ),
     )
-    assert found.receipt == receipt(returned=1, rawCandidates=1, scopedCandidates=1)
-    assert list(found.receipt) == list(receipt())
+    assert answer.receipt == receipt(returned=1, rawCandidates=1, scopedCandidates=1)
+    assert list(answer.receipt) == list(receipt())
 
 
 def test_consult_with_the_same_query_gives_the_same_bytes(handbook: Path, opened: Opened) -> None:
@@ -74,15 +76,15 @@ def test_consult_with_the_same_query_gives_the_same_bytes(handbook: Path, opened
         return np.array([[len(text), text.count("o"), 1] for text in texts], np.float32)
 
     queries = ("port", "gateway OR passkey", "週五不部署", "什麼時候備份資料庫", "?")
-    told = []
+    receipt = []
     for place in ("one", "one", "two"):
         lane = DocsLane(settings(scope_mapping_strategy="path_prefix"), opened(handbook, embed, place))
-        told += [
+        receipt += [
             json.dumps(
                 [lane.consult(query, scope, 3, trigger="manual") for query in queries for scope in ("", "mobile")]
             )
         ]
-    assert told[0] == told[1] == told[2]
+    assert receipt[0] == receipt[1] == receipt[2]
 
 
 @pytest.mark.parametrize(
@@ -91,31 +93,31 @@ def test_consult_with_the_same_query_gives_the_same_bytes(handbook: Path, opened
 def test_consult_finds_chinese_documents_for_chinese_prompts(
     handbook: Path, opened: Opened, query: str, ref: str
 ) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(query, "global", 1, trigger="insufficient_hot")
-    assert [hit.record_ref for hit in found.hits] == [f"doc:local:handbook/notes/部署.md#{ref}"]
+    answer = DocsLane(settings(), opened(handbook)).consult(query, "global", 1, trigger="insufficient_hot")
+    assert [hit.record_ref for hit in answer.hits] == [f"doc:local:handbook/notes/部署.md#{ref}"]
 
 
 def test_consult_receipt_contains_no_text(handbook: Path, opened: Opened) -> None:
     lane = DocsLane(settings(), opened(handbook))
     for query in ("gateway listens", "週五不部署"):
-        told = json.dumps(lane.consult(query, "global", 2, trigger="manual").receipt, ensure_ascii=False)
-        assert not any(word in told for word in ("gateway", "listens", "部署"))
+        receipt = json.dumps(lane.consult(query, "global", 2, trigger="manual").receipt, ensure_ascii=False)
+        assert not any(word in receipt for word in ("gateway", "listens", "部署"))
 
 
 def test_consult_of_a_disabled_lane_says_disabled() -> None:
-    found = DocsLane(DocsSettings(), None).consult("port", "global", 2, trigger="insufficient_hot")
-    assert found == ((), receipt(enabled=False, consulted=False, trigger="disabled", sourceRootsCount=0))
+    answer = DocsLane(DocsSettings(), None).consult("port", "global", 2, trigger="insufficient_hot")
+    assert answer == ((), receipt(enabled=False, consulted=False, trigger="disabled", sourceRootsCount=0))
 
 
 @pytest.mark.parametrize("query", ["", " \n\u3000\ufeff"])
 def test_consult_with_an_empty_query_reports_empty_query(handbook: Path, opened: Opened, query: str) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(query, "global", 2, trigger="manual")
-    assert found == ((), receipt(trigger="manual", error="empty_query"))
+    answer = DocsLane(settings(), opened(handbook)).consult(query, "global", 2, trigger="manual")
+    assert answer == ((), receipt(trigger="manual", error="empty_query"))
 
 
 def test_consult_without_an_index_reports_a_failed_search() -> None:
-    found = DocsLane(settings(), None).consult("port", "proj-a", 9, trigger="insufficient_hot")
-    assert found.receipt == receipt(
+    answer = DocsLane(settings(), None).consult("port", "proj-a", 9, trigger="insufficient_hot")
+    assert answer.receipt == receipt(
         scope="proj-a", requested=9, pushdownRepos=["proj-a"], pushdownApplied=True, error="docs_search_failed"
     )
 
@@ -149,8 +151,12 @@ def test_consult_returns_a_bounded_number_of_hits(
     written: Write, opened: Opened, max_items: int, requested: int, returned: int
 ) -> None:
     folder = written({f"{name}.md": "port" for name in "abcd"})
-    found = DocsLane(settings(max_items=max_items), opened(folder)).consult("port", "", requested, trigger="manual")
-    assert (len(found.hits), found.receipt["returned"], found.receipt["requested"]) == (returned, returned, requested)
+    answer = DocsLane(settings(max_items=max_items), opened(folder)).consult("port", "", requested, trigger="manual")
+    assert (len(answer.hits), answer.receipt["returned"], answer.receipt["requested"]) == (
+        returned,
+        returned,
+        requested,
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,9 +171,9 @@ def test_consult_in_a_scope_is_not_starved_by_better_matches_elsewhere(written: 
     folder = written(files | {"team/a.md": "# Notes\n\nA port among many other words of no interest.\n"})
     narrow = settings(scope_mapping_strategy="path_prefix", search_fts_k=1, search_vec_k=1)
     lane = DocsLane(narrow, opened(folder))
-    found = lane.consult("port", "team", 2, trigger="insufficient_hot")
-    assert [hit.path for hit in found.hits] == ["handbook/team/a.md"]
-    assert found.receipt == receipt(
+    answer = lane.consult("port", "team", 2, trigger="insufficient_hot")
+    assert [hit.path for hit in answer.hits] == ["handbook/team/a.md"]
+    assert answer.receipt == receipt(
         scope="team",
         strategy="path_prefix",
         returned=1,
@@ -204,10 +210,14 @@ def test_consult_in_a_scope_returns_only_its_documents(
 ) -> None:
     mapped = (("team:x", ("/Web", "WEB")), ("team", ("app",)))
     lane = DocsLane(settings(scope_mapping_strategy=strategy, scope_map=mapped, max_items=5), repos)
-    found = lane.consult("port", scope, 5, trigger="manual")
-    assert sorted(f"{hit.repo}:{hit.path}" for hit in found.hits) == expected
-    told = found.receipt
-    assert (told["pushdownRepos"], told["pushdownApplied"], told["filteredByScope"]) == (pushed, bool(pushed), filtered)
+    answer = lane.consult("port", scope, 5, trigger="manual")
+    assert sorted(f"{hit.repo}:{hit.path}" for hit in answer.hits) == expected
+    receipt = answer.receipt
+    assert (receipt["pushdownRepos"], receipt["pushdownApplied"], receipt["filteredByScope"]) == (
+        pushed,
+        bool(pushed),
+        filtered,
+    )
 
 
 def test_snippet_is_collapsed_and_cut() -> None:

@@ -42,7 +42,7 @@ def test_search_finds_a_document_by_paraphrase(
     model = embedder_key(SentenceTransformerEmbedder())
     with open_docs(settings, tmp_path / "index", embed, model=model) as index:
         assert index.last_ingest["embedded"] == 7
-        found = DocsLane(settings, index).consult(query, "global", 1, trigger="insufficient_hot")
-        assert [(hit.record_ref, hit.match) for hit in found.hits] == [(f"doc:local:handbook/{ref}", ("vector",))]
+        answer = DocsLane(settings, index).consult(query, "global", 1, trigger="insufficient_hot")
+        assert [(hit.record_ref, hit.match) for hit in answer.hits] == [(f"doc:local:handbook/{ref}", ("vector",))]
     with DocsIndex(index.path, embed, model) as reopened:
-        assert DocsLane(settings, reopened).consult(query, "global", 1, trigger="insufficient_hot") == found
+        assert DocsLane(settings, reopened).consult(query, "global", 1, trigger="insufficient_hot") == answer

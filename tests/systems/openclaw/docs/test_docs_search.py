@@ -26,8 +26,8 @@ def test_search_fuses_both_lanes_by_reciprocal_rank(handbook: Path, opened: Open
             "gateway/decisions/2026-03-02-port.md#port:001",
         )
     )
-    found = opened(handbook, counting()).search("mobile OR restart", limit=3, rrf_k=10, vec_k=3)
-    assert [(row.record_ref, row.match, row.score) for row in found.rows] == [
+    answer = opened(handbook, counting()).search("mobile OR restart", limit=3, rrf_k=10, vec_k=3)
+    assert [(row.record_ref, row.match, row.score) for row in answer.rows] == [
         (runbook, ("fts", "vector"), 2 / 11),
         (login, ("fts", "vector"), 2 / 12),
         (port, ("vector",), 1 / 13),
@@ -97,8 +97,8 @@ def test_search_limits_both_lanes_to_repos_ignoring_case(
     text = "# 部署規則\n\nport 部署規則\n"
     folder = written({"App/.git/HEAD": "", "App/a.md": text, "web/.git/HEAD": "", "web/b.md": text, "c.md": text})
     index = opened(folder, counting())
-    found = index.search(query, limit=9, repos=["aPP", "nothing"])
-    assert [(row.repo, row.match) for row in found.rows] == [("App", ("fts", "vector"))]
+    answer = index.search(query, limit=9, repos=["aPP", "nothing"])
+    assert [(row.repo, row.match) for row in answer.rows] == [("App", ("fts", "vector"))]
     assert len(index.search(query, limit=9).rows) == 3
 
 

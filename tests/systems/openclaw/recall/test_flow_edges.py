@@ -129,9 +129,9 @@ def test_disabled_receipts_change_nothing_else(kit: Any, profile: str) -> None:
     rows = kit.pool(9, kit.MUST)
     config = kit.flow() if profile == "seed" else upstream()
     quiet = kit.changed(config, receipts={"enabled": False, "verbosity": "high"})
-    told, silent = kit.Talk(rows, config).say(ASK), kit.Talk(rows, quiet).say(ASK)
-    assert told.context == silent.context
-    assert (told.receipt is None, silent.receipt) == (False, None)
+    logging, silent = kit.Talk(rows, config).say(ASK), kit.Talk(rows, quiet).say(ASK)
+    assert logging.context == silent.context
+    assert (logging.receipt is None, silent.receipt) == (False, None)
 
 
 # --- 13.1: documents
@@ -226,14 +226,14 @@ def test_budget_drops_hard_rules_after_all_other_items(kit: Any) -> None:
 def test_budget_keeps_memories_if_the_comment_does_not_fit(kit: Any) -> None:
     rows = kit.pool(6, kit.NICE)
     low, high = (kit.Talk(rows, kit.flow(receipts={"verbosity": one})) for one in ("low", "high"))
-    told = high.say(ASK)
-    assert told.context == low.say(ASK).context
-    assert len(told.kept) == 6
-    spent = told.receipt["budget"]
-    assert spent["beforeChars"] > 1800 > spent["afterChars"] == js_length(told.context)
+    logging = high.say(ASK)
+    assert logging.context == low.say(ASK).context
+    assert len(logging.kept) == 6
+    spent = logging.receipt["budget"]
+    assert spent["beforeChars"] > 1800 > spent["afterChars"] == js_length(logging.context)
     assert (spent["truncated"], spent["droppedCount"]) == (True, 0)
     wide = kit.Talk(rows, kit.flow(receipts={"verbosity": "high"}, budget={"max_chars": 6000})).say(ASK)
-    assert wide.context.endswith(told.context)
+    assert wide.context.endswith(logging.context)
     assert wide.context.startswith("<!-- openclaw-mem-engine:autoRecall {")
 
 

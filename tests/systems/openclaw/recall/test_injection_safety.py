@@ -169,9 +169,9 @@ def test_pack_well_formed_keeps_the_budget_and_hard_slots_longest(
     assert packed.receipt["afterChars"] == js_length(packed.context)
     assert packed.receipt["truncated"] == (packed.receipt["beforeChars"] > packed.receipt["afterChars"])
     assert packed.receipt["droppedCount"] == len(slots) - len(kept)
-    whole = {slot.id: slot.text for slot in slots}
-    cut = [slot for slot in packed.kept if slot.text != whole[slot.id]]
-    assert all(whole[slot.id].startswith(slot.text) for slot in cut)
+    text_by_id = {slot.id: slot.text for slot in slots}
+    cut = [slot for slot in packed.kept if slot.text != text_by_id[slot.id]]
+    assert all(text_by_id[slot.id].startswith(slot.text) for slot in cut)
     assert len(cut) <= (len(kept) == 1)
 
 

@@ -228,14 +228,14 @@ def test_prompt_comment_summarises_the_receipt_in_the_plugins_order() -> None:
         "coldLane": {"consulted": True, "returned": 2, "strategy": "hybrid", "ingested": 7},
         "workingSet": {"enabled": True, "id": "x", "text": "secret"},
     }
-    whole = with_quotas(HIGH, parts=parts)
-    comment = prompt_comment(HIGH, whole)
+    full_receipt = with_quotas(HIGH, parts=parts)
+    comment = prompt_comment(HIGH, full_receipt)
     short = said(comment)
     same = ["schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop"]
     same += ["whySummary", "whyTheseIds"]
     assert list(short) == [*same, "why", "injectedCount", "fallback", "coldLane", "workingSet"]
-    assert {name: short[name] for name in same} == {name: whole[name] for name in same}
-    assert short["why"] == whole["whySummary"] | {"ids": whole["whyTheseIds"]}
+    assert {name: short[name] for name in same} == {name: full_receipt[name] for name in same}
+    assert short["why"] == full_receipt["whySummary"] | {"ids": full_receipt["whyTheseIds"]}
     assert short["fallback"] == {"eligible": True, "consulted": False}
     assert short["coldLane"] == {"consulted": True, "returned": 2, "strategy": "hybrid"}
     assert short["workingSet"] == {"enabled": True, "id": "x"}

@@ -30,5 +30,5 @@ def test_find_tag_at_the_start_of_a_line(text: str, scope: str | None) -> None:
 
 def test_fallback_scopes_are_at_most_six_distinct_non_default_ones() -> None:
     scopes = ["b", "a", "b", *"cdefghi"]
-    found = resolve_section("scopePolicy", {"defaultScope": "a", "fallbackScopes": scopes})
-    assert found["fallbackScopes"] == list("bcdefg")
+    section = resolve_section("scopePolicy", {"defaultScope": "a", "fallbackScopes": scopes})
+    assert section["fallbackScopes"] == list("bcdefg")

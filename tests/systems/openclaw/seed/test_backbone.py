@@ -119,21 +119,21 @@ def test_working_set_does_not_depend_on_the_selection(kit: Any) -> None:
 def test_cut_lines_keeps_fitting_lines_with_hard_rules_first(drawn: list[tuple[str, bool]], room: int) -> None:
     rules = [Line(f"- r{at}{text}", f"r{at}", True) for at, (text, hard) in enumerate(drawn) if hard]
     others = [Line(f"- o{at}{text}", f"o{at}") for at, (text, hard) in enumerate(drawn) if not hard]
-    whole = [
+    all_lines = [
         *([Line("constraints:"), *rules] if rules else ()),
         Line("goal: to see:"),
         *([Line("decisions:"), *others] if others else ()),
     ]
-    kept = cut_lines(whole, room)
+    kept = cut_lines(all_lines, room)
     assert js_length("\n".join(line.text for line in kept)) <= room
-    assert kept == [line for line in whole if line in kept]
+    assert kept == [line for line in all_lines if line in kept]
     assert (Line("constraints:") in kept) == bool(set(kept) & set(rules))
     assert (Line("decisions:") in kept) == bool(set(kept) & set(others))
     title = len("constraints:") + 1
     if any(line not in kept for line in rules):
         used = title + sum(len(line.text) + 1 for line in rules if line in kept)
         assert all(used + len(line.text) > room for line in rules if line not in kept) or title > room
-    if len(kept) < len(whole):
+    if len(kept) < len(all_lines):
         assert cut_lines(kept, room) == kept
 
 
@@ -197,11 +197,11 @@ def test_holds_word_count_shortcut_misses_no_duplicate(kit: Any, data: st.DataOb
     texts = data.draw(st.lists(kit.texts(1, 4), min_size=1, max_size=3, unique=True))
     rows = [kit.row(f"d{at}", text, category="decision") for at, text in enumerate(texts)]
     built = digest(kit, rows, max_chars=2800)
-    whole = data.draw(st.sampled_from(texts)) + data.draw(st.sampled_from(["", " and more", "嗎"]))
-    begin = data.draw(st.integers(0, len(whole) - 1))
-    end = data.draw(st.integers(begin + 1, len(whole)))
+    full_text = data.draw(st.sampled_from(texts)) + data.draw(st.sampled_from(["", " and more", "嗎"]))
+    begin = data.draw(st.integers(0, len(full_text) - 1))
+    end = data.draw(st.integers(begin + 1, len(full_text)))
     # Parts of a text that begin and end within words.
-    for text in (whole, whole[begin:end], data.draw(kit.texts())):
+    for text in (full_text, full_text[begin:end], data.draw(kit.texts())):
         lines = [line.text.removeprefix("- ").rstrip("…") for line in built.lines if line.id]
         assert built.holds(text) == any(says_the_same(text, line) for line in lines)
 

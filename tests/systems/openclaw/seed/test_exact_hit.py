@@ -77,8 +77,8 @@ def test_exact_hit_returns_the_rule(query: str, text: str, rank: int | None, rul
 @given(st.text(max_size=60), st.text(max_size=60), st.one_of(st.none(), st.integers(1, 3)))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_exact_hit_ignores_case_and_accepts_any_text(query: str, text: str, rank: int | None) -> None:
-    found = exact_hit(query, text, rank)
-    assert found in (None, "identifier", "phrase", "terms")
+    rule = exact_hit(query, text, rank)
+    assert rule in (None, "identifier", "phrase", "terms")
     if query.isascii() and text.isascii():
         assert exact_hit(query.upper(), text.lower(), rank) == exact_hit(query.lower(), text.upper(), rank)
 

@@ -19,13 +19,18 @@ def test_over_pool_uses_ranks_in_the_pool() -> None:
 
 
 def test_over_pool_ranks_unlisted_candidates_behind_the_pool() -> None:
-    found = over_pool(Candidate("c", 2 / 61, 0, 1, 2, 1.6), Pool({}, {}))
-    assert (found.score, found.fts_rank, found.vec_rank, found.distance) == (0.0, None, POOL_DEPTH + 1, 1.6)
-    assert relevance(found) == 0.0
-    assert relevance(found, "similarity") == 1 - 1.6 / 2
+    candidate = over_pool(Candidate("c", 2 / 61, 0, 1, 2, 1.6), Pool({}, {}))
+    assert (candidate.score, candidate.fts_rank, candidate.vec_rank, candidate.distance) == (
+        0.0,
+        None,
+        POOL_DEPTH + 1,
+        1.6,
+    )
+    assert relevance(candidate) == 0.0
+    assert relevance(candidate, "similarity") == 1 - 1.6 / 2
 
 
 def test_over_pool_takes_a_missing_distance_from_the_pool() -> None:
-    found = over_pool(Candidate("d", 1 / 61, 0, 1, None, 0.0), Pool({"d": 3}, {"d": (20, 0.8)}))
-    assert (found.fts_rank, found.vec_rank, found.distance) == (3, 20, 0.8)
-    assert found.score == 1 / 63 + 1 / 80
+    candidate = over_pool(Candidate("d", 1 / 61, 0, 1, None, 0.0), Pool({"d": 3}, {"d": (20, 0.8)}))
+    assert (candidate.fts_rank, candidate.vec_rank, candidate.distance) == (3, 20, 0.8)
+    assert candidate.score == 1 / 63 + 1 / 80

@@ -265,10 +265,10 @@ def test_wildcard_equals_that_of_a_full_sort_for_any_buckets(
     quotas = [one for one in selection.picked if one.decision != "wildcard"]
     pool = sorted((by_rank(one), tier) for tier, bucket in buckets.items() for one in bucket)
     seen = {one.candidate.id for one in quotas}
-    wanted = list(dict.fromkeys((rank[2], tier) for rank, tier in pool if rank[2] not in map(id_order, seen)))
-    first = dict(reversed(wanted))
+    expected_order = list(dict.fromkeys((rank[2], tier) for rank, tier in pool if rank[2] not in map(id_order, seen)))
+    first = dict(reversed(expected_order))
     chosen = [(id_order(one.candidate.id), one.tier) for one in selection.picked[len(quotas) :]]
-    assert chosen == list(dict.fromkeys((rank, first[rank]) for rank, _ in wanted))[: limit - len(quotas)]
+    assert chosen == list(dict.fromkeys((rank, first[rank]) for rank, _ in expected_order))[: limit - len(quotas)]
 
 
 def test_unnamed_tier_is_ignored_and_equal_names_use_the_last() -> None:
@@ -283,15 +283,15 @@ def test_unnamed_tier_is_ignored_and_equal_names_use_the_last() -> None:
 
 
 def test_tier_first_must_fills_the_slots_without_later_searches() -> None:
-    asked: list[str] = []
+    searched: list[str] = []
     buckets = {"must": bucket(("m1", 0.2), ("m2", 0.1)), "nice": bucket(("n1", 0.9))}
 
     def search(plan: TierPlan) -> list[Candidate]:
-        asked.append(plan.tier)
+        searched.append(plan.tier)
         return buckets.get(plan.tier, [])
 
     selection = tier_first_v1(PLANS, 2, search)
-    assert asked == ["must"]
+    assert searched == ["must"]
     assert selection == Selection(
         [Picked(buckets["must"][0], "must", "must_first"), Picked(buckets["must"][1], "must", "must_first")],
         [TierCount("must", ("must_remember",), 2, 2)],

@@ -49,36 +49,36 @@ def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = Non
 
 def test_memory_recall_searches_tiers_in_order_with_ignore_last(kit: Any) -> None:
     rows = [one for label in (IGNORE, UNKNOWN, NICE, MUST) for one in kit.pool(1, label)]
-    found = asked(rows)
-    assert [one.importance_label for _, one in found.hits] == [MUST, NICE, UNKNOWN, IGNORE]
-    assert found.receipt["policyTier"] == "ignore"
+    answer = asked(rows)
+    assert [one.importance_label for _, one in answer.hits] == [MUST, NICE, UNKNOWN, IGNORE]
+    assert answer.receipt["policyTier"] == "ignore"
     assert asked(rows, limit=1).receipt["policyTier"] == "must"
 
 
 @pytest.mark.parametrize(("limit", "deep"), [(1, 2), (5, 10), (25, 50), (30, 50), (50, 50)])
 def test_memory_recall_searches_twice_the_limit_and_at_most_50(kit: Any, limit: int, deep: int) -> None:
-    found = asked(kit.pool(60, MUST), limit=limit)
-    assert (found.receipt["vecCount"], found.receipt["fusedCount"]) == (deep, limit)
+    answer = asked(kit.pool(60, MUST), limit=limit)
+    assert (answer.receipt["vecCount"], answer.receipt["fusedCount"]) == (deep, limit)
 
 
 @pytest.mark.parametrize(("skip", "keys"), [(True, []), (False, ["w"])])
 def test_memory_recall_invalid_scope_uses_fallbacks_only_if_allowed(kit: Any, skip: bool, keys: list[str]) -> None:
     policy = ScopePolicy(fallback_scopes=("work",), skip_fallback_on_invalid=skip)
-    found = asked([kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!")
-    assert [one.key for _, one in found.hits] == keys
-    assert found.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
+    answer = asked([kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!")
+    assert [one.key for _, one in answer.hits] == keys
+    assert answer.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
 
 
 def test_memory_recall_without_vectors_says_so_and_uses_words(kit: Any) -> None:
-    found = asked([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
-    assert [one.key for _, one in found.hits] == ["a"]
-    assert found.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
-    assert "provider_unavailable" in found.receipt["lifecycle"]["rejected"]
+    answer = asked([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
+    assert [one.key for _, one in answer.hits] == ["a"]
+    assert answer.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
+    assert "provider_unavailable" in answer.receipt["lifecycle"]["rejected"]
 
 
 def test_memory_recall_with_a_blank_query_returns_nothing(kit: Any) -> None:
-    found = asked([kit.row("a", "the gateway")], " \n")
-    assert (found.hits, found.text, found.receipt["lifecycle"]["skipReason"]) == (
+    answer = asked([kit.row("a", "the gateway")], " \n")
+    assert (answer.hits, answer.text, answer.receipt["lifecycle"]["skipReason"]) == (
         (),
         "No recall query provided.",
         "no_query",
@@ -98,15 +98,15 @@ def test_lane_summaries_equal_those_of_all_hits(kit: Any, drawn: list[tuple[int,
     hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
-    found, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
+    answer, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
     expected = lane_of([LaneHit(rows[one.row].id, one.score, one.distance) for one in hits], listed)
-    assert found == expected
+    assert answer == expected
 
 
 def test_pool_is_ranked_to_depth_50() -> None:
     hits = [Hit(number, 1.0 - number / 100, number / 10) for number in range(60)]
     rows = [normal_row(str(number), "-", "-", 0, category=None, label=None, scope=None) for number in range(60)]
-    found = Tiers(Answers(Lanes(hits, hits)), rows, 8, {}).pool(None)
-    assert list(found.fts.values()) == list(range(1, 51))
-    assert found.vec[rows[49].id] == (50, 4.9)
-    assert len(found.vec) == 50
+    answer = Tiers(Answers(Lanes(hits, hits)), rows, 8, {}).pool(None)
+    assert list(answer.fts.values()) == list(range(1, 51))
+    assert answer.vec[rows[49].id] == (50, 4.9)
+    assert len(answer.vec) == 50

@@ -86,11 +86,11 @@ def test_check_host_of_a_sound_file_says_nothing(version: str) -> None:
     ],
 )
 def test_check_host_of_a_refused_value_is_an_error(version: str, path: str, value: Any, what: str) -> None:
-    found = checked(with_value(path, value), version)
-    assert len(found.problems) == 1, found
-    assert found.problems[0].startswith("f: plugins.")
-    assert f": the host refuses this: {what}" in found.problems[0]
-    assert "FAKE" not in str(found)
+    result = checked(with_value(path, value), version)
+    assert len(result.problems) == 1, result
+    assert result.problems[0].startswith("f: plugins.")
+    assert f": the host refuses this: {what}" in result.problems[0]
+    assert "FAKE" not in str(result)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_check_host_of_a_versions_own_key_follows_the_version(path: str, value: 
 )
 def test_check_host_of_meta_follows_the_version(meta: dict[str, Any], refused_by: set[str]) -> None:
     for version in (OLDER, NEWEST):
-        found = checked({"meta": meta} | SOUND, version)
-        assert bool(found.problems) == (version in refused_by)
-        assert all(one.startswith("f: meta") for one in found.problems)
+        result = checked({"meta": meta} | SOUND, version)
+        assert bool(result.problems) == (version in refused_by)
+        assert all(one.startswith("f: meta") for one in result.problems)
 
 
 def test_check_host_accepts_both_ends_of_every_range() -> None:
@@ -133,8 +133,8 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
                 low, high = entry.manifest or (entry.low, entry.high)
                 step = 1 if entry.kind == "whole" else 0.001
                 for value, sound in ((low, True), (high, True), (low - step, False), (high + step, False)):
-                    found = checked(with_value(f"{path}.{key}", value), NEWEST)
-                    assert bool(found.problems) != sound, (path, key, value)
+                    result = checked(with_value(f"{path}.{key}", value), NEWEST)
+                    assert bool(result.problems) != sound, (path, key, value)
 
     ends(Section(PLUGIN), "config")
 
@@ -158,16 +158,16 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
     ],
 )
 def test_check_host_of_a_file_that_does_nothing_warns(path: str, value: Any, warning: str) -> None:
-    found = checked(with_value(path, value))
-    assert not found.problems
-    assert len(found.warnings) == 1, found
-    assert warning in found.warnings[0]
+    result = checked(with_value(path, value))
+    assert not result.problems
+    assert len(result.warnings) == 1, result
+    assert warning in result.warnings[0]
 
 
 def test_check_host_before_prompts_were_guarded_warns_of_capture_alone() -> None:
-    found = checked(with_value("entry.hooks", {}), OLDER)
-    assert len(found.warnings) == 1
-    assert "nothing is captured: the host blocks the hook agent_end" in found.warnings[0]
+    result = checked(with_value("entry.hooks", {}), OLDER)
+    assert len(result.warnings) == 1
+    assert "nothing is captured: the host blocks the hook agent_end" in result.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -189,18 +189,18 @@ def test_check_host_of_long_receipt_comments_warns(receipts: Any, budget: Any, w
 
 
 def test_check_host_of_a_value_the_plugin_clamps_is_a_note() -> None:
-    found = checked(with_value("config.autoRecall.maxItems", 6))
-    assert found.notes == (
+    result = checked(with_value("config.autoRecall.maxItems", 6))
+    assert result.notes == (
         "f: autoRecall.maxItems: 5, clamped from 6: the host accepts it, and the plugin changes it silently",
     )
-    assert not found.problems
-    assert not found.warnings
+    assert not result.problems
+    assert not result.warnings
 
 
 def test_check_host_of_an_include_says_that_it_is_not_read() -> None:
-    found = checked(with_value("config", {"$include": "./engine.json5"}))
-    assert not found.problems
-    assert "$include names another file, which is not read" in found.notes[0]
+    result = checked(with_value("config", {"$include": "./engine.json5"}))
+    assert not result.problems
+    assert "$include names another file, which is not read" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_check_host_reads_the_parts_that_operators_paste(value: Any, path: str) 
 def test_check_host_agrees_with_recorded_verdicts_of_hosts(shared: Callable[..., Path]) -> None:
     for file in sorted(shared("live", "config").glob("*.json")):
         version = file.stem.partition("-")[2] if file.stem.startswith("openclaw-") else NEWEST
-        found = checked(parse_json(file.read_text("utf-8"), file.name), version)
-        assert bool(found.problems) == file.stem.startswith("refused-"), file.name
-        assert not found.warnings
+        result = checked(parse_json(file.read_text("utf-8"), file.name), version)
+        assert bool(result.problems) == file.stem.startswith("refused-"), file.name
+        assert not result.warnings
 
 
 def test_check_host_with_faults_around_and_in_the_section_lists_both() -> None:
