@@ -28,12 +28,12 @@ def _repeat(config: EngineConfig) -> EngineConfig:
     return replace(previous, phases=replace(previous.phases, repeat=True))
 
 
-def _backbone(config: EngineConfig) -> EngineConfig:
+def _working_set(config: EngineConfig) -> EngineConfig:
     return replace(_repeat(config), working_set=replace(config.working_set, enabled=True))
 
 
 def _score(config: EngineConfig) -> EngineConfig:
-    previous = _backbone(config)
+    previous = _working_set(config)
     return replace(previous, phases=replace(previous.phases, score=config.phases.score or Phases().score))
 
 
@@ -47,7 +47,7 @@ ABLATION = (
     AblationStep("tier_quota_v1", "quotas, selection alone", lambda config: config),
     AblationStep("quota_flow", "+ the flow: trivial prompts, TODO lifetime, budget", _flow),
     AblationStep("quota_repeat", "+ repeat suppression", _repeat),
-    AblationStep("quota_backbone", "+ backbone and its deduplication", _backbone),
+    AblationStep("quota_backbone", "+ Working Set and its deduplication", _working_set),
     AblationStep("quota_score", "+ final score", _score),
     AblationStep("seed_full", "+ hard rules", _full),
 )

@@ -48,7 +48,7 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     injected = {item.id for item in recall.items[: recall.injected]}
     finals = {key: _final_score(turn, by_key[key], standing) for key, standing in standings.items()}
     # Memories that the Working Set covers are present already, and those that the budget dropped were selected.
-    taken = [*turn.digested, *turn.excluded, *(pick.candidate.id for pick in turn.final)] if turn else []
+    taken = [*turn.covered, *turn.excluded, *(pick.candidate.id for pick in turn.final)] if turn else []
     present = injected | {context.by_id[identity].key for identity in taken}
     ranked = sorted(
         (key for key, standing in standings.items() if standing.score is not None),
@@ -146,7 +146,7 @@ def _in_the_flow(turn: Turn, row: Row) -> str | None:
     """Return what a stage of the flow did to a memory before or after selection, as a sentence; None if nothing."""
     if turn.skip_reason:
         return f"the prompt was skipped: {turn.skip_reason}"
-    if row.id in turn.digested:
+    if row.id in turn.covered:
         cut = turn.config.working_set.max_item_chars
         is_whole = row.id in turn.carried
         return (

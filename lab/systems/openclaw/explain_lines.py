@@ -47,13 +47,13 @@ def working_set_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
         return ["pinned: nothing"] if receipt.get("enabled") else []
     parts = [f"{count} {name}" for name, count in receipt["sections"].items() if count and name != "goal"]
     lines = wrap(f"pinned {receipt['id']}, {receipt['chars']} characters: {', '.join(parts)}", WIDTH)
-    cut = set(turn.digested) - set(turn.carried)
-    contained = [_key(turn, identity) + (" (cut)" if identity in cut else "") for identity in turn.digested]
+    cut = set(turn.covered) - set(turn.carried)
+    contained = [_key(turn, identity) + (" (cut)" if identity in cut else "") for identity in turn.covered]
     lines += _listed("contains", contained, full=full)
     if receipt.get("suppressedRecallCount"):
         lines.append(f"    selected, then removed as contained: {receipt['suppressedRecallCount']}")
     if with_text and full and turn.pinned:
-        kept = (turn.digest or turn.pinned).text
+        kept = (turn.working_set_slot or turn.pinned).text
         lines += [f"    | {line}" for line in kept.split("\n")]
     return lines
 
@@ -127,7 +127,7 @@ def flow_json(turn: Turn) -> dict[str, Any]:
         "skipped": turn.skip_reason,
         "scope": turn.scope,
         "scopeMode": turn.scope_mode,
-        "digested": [_key(turn, identity) for identity in turn.digested],
+        "digested": [_key(turn, identity) for identity in turn.covered],
         "hardRules": [row.key for row in turn.hard],
         "stale": sorted({_key(turn, identity) for identity in turn.stale}),
         "exempt": {_key(turn, identity): rule for identity, rule in turn.exempt.items()},

@@ -156,19 +156,19 @@ class Turn:
         return [*scope_plan(self.scope, self.config.scope_policy, allow_fallback=self.barred is None)]
 
     @property
-    def digest(self) -> Slot | None:
+    def working_set_slot(self) -> Slot | None:
         """The Working Set's slot in the block, where it may have been shortened; None if there is none."""
         return next((slot for slot in self.kept if self.pinned and slot.id == self.pinned.id), None)
 
     @property
-    def digested(self) -> tuple[str, ...]:
+    def covered(self) -> tuple[str, ...]:
         """Ids of the memories that the Working Set in the block covers."""
         return ()
 
     @property
     def carried(self) -> tuple[str, ...]:
         """Ids of the memories that the Working Set contains in full, so that they are in the prompt like items."""
-        return tuple(key for key in self.digested if self.is_whole(self.memories.by_id[key]))
+        return tuple(key for key in self.covered if self.is_whole(self.memories.by_id[key]))
 
     def is_whole(self, row: Row) -> bool:
         """Whether the Working Set's line of a memory is its full text."""
@@ -176,12 +176,12 @@ class Turn:
 
     def duplicates(self) -> int | None:
         """Return how many injected memories duplicate a line of the Working Set; None without one."""
-        digest = self.digest
-        if digest is None:
+        pinned = self.working_set_slot
+        if pinned is None:
             return None
-        body = digest.text.partition("\nopen_questions:")[0]
+        body = pinned.text.partition("\nopen_questions:")[0]
         lines = [line[2:] for line in body.split("\n") if line.startswith("- ")]
-        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != digest.id]
+        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != pinned.id]
         return sum(any(says_the_same(slot.text, line) for line in lines) for slot in memories)
 
     @property

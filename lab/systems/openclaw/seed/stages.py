@@ -119,7 +119,7 @@ def budget(turn: SeedTurn) -> None:
     if turn.receipt and "decisions" in turn.receipt:
         kept = {slot.id for slot in turn.kept}
         turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in kept}
-        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.digested), most_listed(turn.config.receipts))
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), most_listed(turn.config.receipts))
 
 
 def remember(turn: SeedTurn) -> None:

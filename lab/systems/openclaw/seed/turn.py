@@ -16,11 +16,11 @@ class SeedTurn(Turn):
     built_working_set: WorkingSet | None = None
 
     @property
-    def digested(self) -> tuple[str, ...]:
+    def covered(self) -> tuple[str, ...]:
         """Ids of the memories whose lines are in the Working Set as injected."""
-        if self.digest is None or self.built_working_set is None:
+        if self.working_set_slot is None or self.built_working_set is None:
             return ()
-        lines = set(self.digest.text.split("\n"))
+        lines = set(self.working_set_slot.text.split("\n"))
         return tuple(line.id for line in self.built_working_set.lines if line.id and line.text in lines)
 
     def is_whole(self, row: Row) -> bool:

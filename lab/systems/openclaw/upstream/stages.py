@@ -28,9 +28,9 @@ class PluginTurn(Turn):
     consumed: tuple[str, ...] = ()
 
     @property
-    def digested(self) -> tuple[str, ...]:
+    def covered(self) -> tuple[str, ...]:
         """Ids of the memories whose lines were chosen for the Working Set, even if a cut removed them."""
-        return self.consumed if self.digest else ()
+        return self.consumed if self.working_set_slot else ()
 
 
 def select(turn: PluginTurn) -> None:
@@ -78,7 +78,7 @@ def working_set(turn: PluginTurn) -> None:
     turn.hits = [pick for pick in turn.hits if pick.candidate.id not in turn.consumed]
     write = memories.write if settings.persist else None
     if write is not None:
-        write(working_set_row(slot, turn.scope, now, dark=memories.no_vector is not None))
+        write(working_set_row(slot, turn.scope, now, no_vector=memories.no_vector is not None))
     turn.working_set |= {
         "generated": True,
         "id": slot.id,

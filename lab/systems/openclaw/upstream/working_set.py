@@ -64,9 +64,9 @@ def build_working_set(
     return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
 
 
-def working_set_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
-    """Return the memory as which a Working Set is stored (E-28). ``dark``: it could not be embedded."""
-    source = "system_working_set_noembed" if dark else "system_working_set"
+def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: bool) -> Row:
+    """Return the memory as which a Working Set is stored (E-28). ``no_vector``: it could not be embedded."""
+    source = "system_working_set_noembed" if no_vector else "system_working_set"
     return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 
 

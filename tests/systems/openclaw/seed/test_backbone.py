@@ -158,7 +158,7 @@ def test_receipt_pinned_lists_what_the_budget_left(kit: Any) -> None:
     config = kit.flow(working_set={"enabled": True}, budget={"max_chars": 300})
     turn = kit.Talk(rows, config).say(ASK)
     assert turn.built_working_set.pinned == ids("d0", "d1")
-    assert turn.digested == ids("d0")
+    assert turn.covered == ids("d0")
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
 
 
@@ -260,7 +260,7 @@ def test_budget_drops_a_protected_memory_before_hard_lines(kit: Any) -> None:
     talk = kit.Talk(rows, config)
     turn = talk.say(ASK)
     assert talk.keys(turn) == []
-    assert turn.digested == ids("r0", "r1") or turn.digested == ids("r1", "r0")
+    assert turn.covered == ids("r0", "r1") or turn.covered == ids("r1", "r0")
     assert all(escape(row.text) in turn.context for row in rows[:2])
 
 
@@ -268,7 +268,7 @@ def test_budget_keeps_complete_rules_if_not_all_fit(kit: Any) -> None:
     rows = [kit.row(f"r{at}", f"rule {at} " + "x" * 80, hard_rule=True, days=9 - at) for at in range(3)]
     config = kit.flow(working_set={"enabled": True}, budget={"max_chars": 300})
     turn = kit.Talk(rows, config).say(ASK)
-    assert turn.digested == ids("r0")
+    assert turn.covered == ids("r0")
     assert turn.context.endswith("\n- " + rows[0].text + "\n</relevant-memories>")
 
 
@@ -279,5 +279,5 @@ def test_carried_has_hard_rules_and_lines_that_were_not_cut(kit: Any) -> None:
     size = {"enabled": True, "max_item_chars": 60}
     turn = kit.Talk(rows, kit.flow(working_set=size)).say("anything about the gateway that I ought to recall")
     by_id = {row.id: row.key for row in rows}
-    assert {by_id[one] for one in turn.digested} == {"rule", "pull", "poke"}
+    assert {by_id[one] for one in turn.covered} == {"rule", "pull", "poke"}
     assert {by_id[one] for one in turn.carried} == {"rule", "poke"}
