@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Protocol, TypeVar
 
 from lab.retrieval.contract import Filter, Lanes, View
 
@@ -17,11 +17,16 @@ SEARCH = "search"
 T = TypeVar("T")
 
 
-class Timed(NamedTuple, Generic[T]):
-    """A value and the nanoseconds that it took to compute."""
+class Timed(Protocol):
+    """A shared result that records what it took to compute."""
 
-    value: T
-    nanoseconds: int
+    @property
+    def nanoseconds(self) -> int:
+        """The nanoseconds that it took to compute."""
+        ...
+
+
+TimedT = TypeVar("TimedT", bound=Timed)
 
 
 class StageTimer:
@@ -30,7 +35,7 @@ class StageTimer:
     def __init__(self) -> None:
         self.timings: dict[str, int] = {}
         self._waited = 0
-        self._paid: set[Hashable] = set()
+        self._counted: set[Hashable] = set()
 
     def stage(self, name: str, work: Callable[[], T]) -> T:
         """Run ``work`` and add its time to a stage, minus the time spent on shared work."""
@@ -38,20 +43,32 @@ class StageTimer:
         try:
             return work()
         finally:
-            self._book(name, time.perf_counter_ns() - started - (self._waited - waited))
+            self._add(name, time.perf_counter_ns() - started - (self._waited - waited))
 
     def search(self, view: View, where: Filter, limit: int) -> Lanes:
         """Search for an arm that fuses the lanes itself."""
-        return self.share((where, limit), lambda: Timed(lanes := view.search(where, limit), lanes.nanoseconds))
+        return self.share((where, limit), lambda: view.search(where, limit))
 
-    def share(self, key: Hashable, compute: Callable[[], Timed[T]]) -> T:
+    def share(self, key: Hashable, compute: Callable[[], TimedT]) -> TimedT:
         """Return a shared result, computed now or earlier, and add what computing it took to :data:`SEARCH`."""
         started = time.perf_counter_ns()
-        value, cost = compute()
+        value = compute()
         self._waited += time.perf_counter_ns() - started
-        self._book(SEARCH, 0 if key in self._paid else cost)
-        self._paid.add(key)
+        self._add(SEARCH, 0 if key in self._counted else value.nanoseconds)
+        self._counted.add(key)
         return value
 
-    def _book(self, stage: str, spent: int) -> None:
+    def _add(self, stage: str, spent: int) -> None:
         self.timings[stage] = self.timings.get(stage, 0) + spent
+
+
+class NoTimer(StageTimer):
+    """A timer that records nothing and reads no clock, for recalls whose timings are not used."""
+
+    def stage(self, name: str, work: Callable[[], T]) -> T:  # noqa: ARG002 - the signature of StageTimer
+        """Run ``work``."""
+        return work()
+
+    def share(self, key: Hashable, compute: Callable[[], TimedT]) -> TimedT:  # noqa: ARG002 - as above
+        """Return a shared result."""
+        return compute()

@@ -45,10 +45,10 @@ class Search(Protocol):
 
 
 class Rows:
-    """The rows of memories, each created once for all systems of a conversation."""
+    """The rows of memories, each created once for all systems of a conversation. ``existing``: by key."""
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, Row] = {}
+    def __init__(self, existing: Mapping[str, Row] | None = None) -> None:
+        self._by_key: dict[str, Row] = dict(existing or {})
 
     def of(self, memories: Sequence[Memory]) -> list[Row]:
         """Return the rows of memories, in their order."""

@@ -56,6 +56,7 @@ def test_id_order_by_table_and_by_unicode_agree(plain: str, behind: str) -> None
     assert (id_order(plain) < id_order(plain + behind)) == (id_order(f"{plain}\u200b") < id_order(plain + behind))
 
 
+@pytest.mark.process
 def test_id_order_loads_unicode_tables_only_when_needed() -> None:
     code = (
         "import sys; from lab.retrieval.collation import id_order as key; key('a-1_B'); print('pyuca' in sys.modules)"

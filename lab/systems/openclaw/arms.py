@@ -13,7 +13,7 @@ from lab.recordings.model import Memory
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Row
-from lab.retrieval.stage_timer import StageTimer
+from lab.retrieval.stage_timer import NoTimer, StageTimer
 from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.ablation import ABLATION_STEPS
@@ -217,7 +217,7 @@ class PolicySystem(_Engine):
 
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Select, then build the injected block and the receipt."""
-        timer = StageTimer()
+        timer = NoTimer() if ask.items_only else StageTimer()
         tiers = Tiers(candidates.view, candidates.rows, self.config.auto_recall.search_limit, candidates.shared, timer)
         selection = timer.stage("select", lambda: self.choose(tiers, ask.scope))
         recall = finish(

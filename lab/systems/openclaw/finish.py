@@ -33,16 +33,16 @@ def finish(
 
     ``lane_summaries`` returns what the receipt lists of both lanes.
     """
-    injected = selection.picked[:max_items]
-    chosen = [candidates.by_id[pick.candidate.id] for pick in injected]
-    items = tuple(item_of(pick, candidates.by_id[pick.candidate.id], pick.decision) for pick in selection.picked)
+    rows = [candidates.by_id[pick.candidate.id] for pick in selection.picked]
+    items = tuple([item_of(pick, row, pick.decision) for pick, row in zip(selection.picked, rows, strict=True)])
+    chosen = rows[:max_items]
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
-        return Recall(items, len(injected), timings=timer.timings, status=status)
+        return Recall(items, len(chosen), timings=timer.timings, status=status)
     context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
     receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), candidates, chosen))
     timer.timings.setdefault(SEARCH, 0)
-    return Recall(items, len(injected), context, receipt, timer.timings, status, evicted=0)
+    return Recall(items, len(chosen), context, receipt, timer.timings, status, evicted=0)
 
 
 def _receipt(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
-from lab.retrieval.stage_timer import StageTimer, Timed
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.select.tiers import TierPlan
@@ -55,18 +55,19 @@ class Tiers:
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Return the candidates of one tier in one scope (None: any), best first."""
         where = Filter(scope, plan.labels)
+        key = where, self.limit
 
-        def find() -> Timed[Searched]:
-            result = self._shared.get((where, self.limit))
+        def find() -> Searched:
+            result = self._shared.get(key)
             if result is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
                 fused = fuse(lanes, self._rows, self.limit)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
-                result = self._shared[where, self.limit] = Searched(lanes, fused, spent)
-            return Timed(result, result.nanoseconds)
+                result = self._shared[key] = Searched(lanes, fused, spent)
+            return result
 
-        result = self.timer.share(("tier", where, self.limit), find)
+        result = self.timer.share(("tier", key), find)
         self.filters.append(where)
         self.results.append(result)
         return result.fused

@@ -52,10 +52,8 @@ def tier_quota_v1(
 
     wildcards = _wildcards(tiers, seen, limit - len(picked), picked, quota if strict_caps else None)
     picked.extend(wildcards)
-    counts = [
-        TierCount(plan.tier, plan.labels, size[plan.tier], sum(pick.tier == plan.tier for pick in picked))
-        for plan in plans
-    ]
+    picked_tiers = [pick.tier for pick in picked]
+    counts = [TierCount(plan.tier, plan.labels, size[plan.tier], picked_tiers.count(plan.tier)) for plan in plans]
     rejected = [plan.miss_reason for plan in plans if plan.miss_reason and not size[plan.tier]]
     if len(picked) >= limit:
         rejected.append("budget_cap")

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import groupby, pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,7 @@ def test_no_item_duplicates_a_surviving_line_of_the_working_set(kit: Any, data: 
 # --- 4. hard rules survive
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_every_hard_rule_of_the_scope_is_injected_if_all_fit(kit: Any, data: st.DataObject) -> None:
@@ -134,6 +136,7 @@ def test_every_hard_rule_of_the_scope_is_injected_if_all_fit(kit: Any, data: st.
 # --- 5. one screen
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_receipt_is_small_with_one_decision_for_each_injected_id(kit: Any, data: st.DataObject) -> None:
@@ -163,6 +166,7 @@ def test_receipt_is_small_with_one_decision_for_each_injected_id(kit: Any, data:
 # --- 6. one switch disables all phases
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_switching_the_mode_back_disables_all_phases(kit: Any, data: st.DataObject) -> None:
@@ -185,6 +189,7 @@ def test_switching_the_mode_back_disables_all_phases(kit: Any, data: st.DataObje
 # --- 7. same input, same bytes
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_rows_in_another_order_give_the_same_bytes(kit: Any, data: st.DataObject) -> None:
