@@ -149,8 +149,8 @@ def test_index_scores_of_real_texts_equal_lancedb(operators: Path, tmp_path: Pat
     """English and Traditional Chinese texts of real users; their own turns are the queries."""
     settings = TextSettings()
     recordings = read_library(operators, "lab").recordings
-    texts = [memory.index_text for one in recordings for memory in one.memories]
-    asked = [turn.text for one in recordings for turn in one.turns if turn.role == "user"][::7]
+    texts = [memory.index_text for recording in recordings for memory in recording.memories]
+    asked = [turn.text for recording in recordings for turn in recording.turns if turn.role == "user"][::7]
     assert len(texts) >= 200
     assert sum(any(character > "\u3000" for character in text) for text in texts) >= 50
     index, postings = Index(tmp_path, settings), Postings()

@@ -41,17 +41,17 @@ def fused(fts: Sequence[str], vec: Sequence[str], limit: int) -> list[Candidate]
     ],
 )
 def test_fuse_reproduces_the_worked_examples(fts: str, vec: str, expected: list[tuple[str, float]]) -> None:
-    assert [(one.id, round(one.score, 6)) for one in fused(fts, vec, 10)] == expected
+    assert [(candidate.id, round(candidate.score, 6)) for candidate in fused(fts, vec, 10)] == expected
 
 
 def test_fuse_orders_equal_scores_by_id() -> None:
     candidates = fused(["é", "a", "Z"], ["b", "_", "z"], 10)
-    assert [one.id for one in candidates] == ["b", "é", "_", "a", "z", "Z"]
+    assert [candidate.id for candidate in candidates] == ["b", "é", "_", "a", "z", "Z"]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, ""), (1, "b"), (3, "bad"), (4, "badc"), (99, "badc")])
 def test_fuse_cut_keeps_the_best(limit: int, expected: str) -> None:
-    assert "".join(one.id for one in fused("abc", "bd", limit)) == expected
+    assert "".join(candidate.id for candidate in fused("abc", "bd", limit)) == expected
 
 
 def test_fuse_candidate_has_ranks_and_creation_time() -> None:
@@ -74,13 +74,15 @@ def test_fuse_candidate_has_ranks_and_creation_time() -> None:
 def test_fuse_adds_every_occurrence_of_a_repeated_row(
     fts: str, vec: str, expected: list[tuple[str, float, int | None, int | None]]
 ) -> None:
-    candidates = [(one.id, one.score, one.fts_rank, one.vec_rank) for one in fused(fts, vec, 10)]
+    candidates = [
+        (candidate.id, candidate.score, candidate.fts_rank, candidate.vec_rank) for candidate in fused(fts, vec, 10)
+    ]
     assert sorted(candidates) == expected
 
 
 @pytest.mark.parametrize("fts", [["", "a"], ["", "a", ""]])
 def test_fuse_row_without_id_keeps_its_rank_and_is_left_out(fts: list[str]) -> None:
-    assert [(one.id, one.score) for one in fused(fts, ["b"], 10)] == [("b", 1 / 61), ("a", 1 / 62)]
+    assert [(candidate.id, candidate.score) for candidate in fused(fts, ["b"], 10)] == [("b", 1 / 61), ("a", 1 / 62)]
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -88,9 +90,13 @@ def test_fuse_uses_text_distance_if_vector_distance_is_zero(repeated: bool) -> N
     """The text lane's distance applies if the vector lane has none or zero."""
     fts = [Hit(0, 1.0, 0.7), Hit(1, 1.0, 0.6), Hit(2, 1.0)]
     lanes = Lanes([*fts, *fts[2:]] if repeated else fts, [Hit(0, 0.5, 0.0), Hit(1, 0.5, 0.3)])
-    assert {one.id: one.distance for one in fuse(lanes, rows_named("abc"), 9)} == {"a": 0.7, "b": 0.3, "c": 0.0}
+    assert {candidate.id: candidate.distance for candidate in fuse(lanes, rows_named("abc"), 9)} == {
+        "a": 0.7,
+        "b": 0.3,
+        "c": 0.0,
+    }
 
 
 def test_fuse_keeps_lane_order_of_ids_that_compare_equal() -> None:
     rows = rows_named(["a\x00", "a\x01"])
-    assert [one.id for one in fuse(Lanes([Hit(1, 1.0)], [Hit(0, 1.0)]), rows, 2)] == ["a\x01", "a\x00"]
+    assert [candidate.id for candidate in fuse(Lanes([Hit(1, 1.0)], [Hit(0, 1.0)]), rows, 2)] == ["a\x01", "a\x00"]

@@ -90,7 +90,7 @@ def test_hits_have_the_scores_of_both_lanes(store: LanceStore) -> None:
 def test_search_with_many_ties_returns_the_first_ids(store: LanceStore, lane: str, limit: int) -> None:
     """All forty rows tie, far more than the first fetch, and are stored in reverse order of their ids."""
     ids = [f"{number:02d}" for number in range(40)]
-    add(store, [row(one, "deploy") for one in reversed(ids)], [EAST] * 40)
+    add(store, [row(identity, "deploy") for identity in reversed(ids)], [EAST] * 40)
     assert found(store, lane, limit=limit) == ids[:limit]
 
 
@@ -180,7 +180,7 @@ def test_appending_one_by_one_leaves_few_fragments_and_full_indexes(store: Lance
     for number in range(12):
         add(store, [row(str(number), "deploy")], [EAST])
     indexed = [store.table.index_stats(index.name) for index in store.table.list_indices()]
-    assert [(one.num_indexed_rows, one.num_unindexed_rows) for one in indexed] == [(12, 0)] * 3
+    assert [(index.num_indexed_rows, index.num_unindexed_rows) for index in indexed] == [(12, 0)] * 3
     assert store.table.stats()["fragment_stats"]["num_fragments"] <= 2
 
 

@@ -81,7 +81,7 @@ class Pool:
     def feed(self, store: Store, places: Sequence[int]) -> None:
         """Add the rows at ``places`` in that order."""
         chosen = list(places)
-        store.add([self.rows[one] for one in chosen], self.vectors[chosen], [self.tokens[one] for one in chosen])
+        store.add([self.rows[row] for row in chosen], self.vectors[chosen], [self.tokens[row] for row in chosen])
 
 
 @contextmanager

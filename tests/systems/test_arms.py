@@ -153,7 +153,10 @@ def test_make_arm_error_names_the_file_and_the_key(
 
 @pytest.mark.parametrize(
     ("system", "profile", "most"),
-    [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in SEED_ALONE)],
+    [
+        *((system, "seed", 6) for system in SYSTEMS),
+        *((system, "upstream", 5) for system in SYSTEMS if system not in SEED_ALONE),
+    ],
 )
 def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
     asked = {"autoRecall": {"maxItems": most}}

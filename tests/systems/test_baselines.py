@@ -123,7 +123,7 @@ def test_random_depends_on_seed_and_keys_only() -> None:
 
 def test_draw_is_below_one_and_evenly_distributed() -> None:
     drawn = [draw(0, f"key {number}") for number in range(4000)]
-    assert all(0 <= one < 1 for one in drawn)
+    assert all(0 <= number < 1 for number in drawn)
     assert len(set(drawn)) == 4000
     assert np.histogram(drawn, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.1)
     assert draw(0, "key 1") != draw(1, "key 1")
@@ -240,7 +240,7 @@ def test_arms_that_share_candidates_answer_as_each_alone(order: Sequence[str]) -
     # One of them searches what it writes and does not share.
     assert [arm.name for arm in arms if not opened(arm).retrieval_key] == ["verbatim/2", "verbatim/6"]
     shared = candidates(stored)
-    for arm in (one for one in arms if opened(one).retrieval_key):
+    for arm in (arm_ for arm_ in arms if opened(arm_).retrieval_key):
         together, alone = (opened(arm).select(asked, found) for found in (shared, candidates(stored)))
         assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
         assert together.receipt == alone.receipt

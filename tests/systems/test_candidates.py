@@ -174,6 +174,6 @@ def test_cache_path_depends_on_everything_that_decides_candidates(operators: Pat
         {"embedder": "hashing"},
         {"profile": "upstream"},
     )
-    assert len(set.union(*(places(**one) for one in variants))) == len(variants)
+    assert len(set.union(*(places(**variant) for variant in variants))) == len(variants)
     # What only selection reads does not change the path.
     assert places() == places(max_items=3) == places(hard_rules=2)

@@ -156,7 +156,7 @@ def test_recall_with_faults_uses_the_rest_and_reports_why(
     assert [item.id for item in degraded.items] == keys
     known = {"provider_unavailable", "embedding_input_too_long"}
     assert [one for one in degraded.receipt["rejected"] if one in known] == rejected
-    assert [one["signals"] for one in degraded.receipt["whyTheseIds"]] == signals
+    assert [entry["signals"] for entry in degraded.receipt["whyTheseIds"]] == signals
     assert degraded.status == ("degraded" if faults else "ok")
 
 

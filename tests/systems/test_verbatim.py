@@ -63,12 +63,12 @@ def test_verbatim_stores_turns_as_said_and_searches_index_text(tmp_path: Path, m
     wrote: list[Wrote] = []
     outcome = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
     # Neither a tool's turn nor a blank one.
-    assert [one.writes.created for one in wrote] == [
+    assert [written.writes.created for written in wrote] == [
         (Stored("c/s/t1#0", "said", ("c/s/t1",)),),
         (Stored("c/s/t2#0", "pears are ripe", ("c/s/t2",)),),
         (Stored("c/s/t5#0", "pears", ("c/s/t5",)),),
     ]
-    assert [set(keys_of(one)) for one in outcome] == [set(), {"c/s/t1#0"}, *[{"c/s/t1#0", "c/s/t2#0"}] * 3]
+    assert [set(keys_of(turn)) for turn in outcome] == [set(), {"c/s/t1#0"}, *[{"c/s/t1#0", "c/s/t2#0"}] * 3]
     assert "said" in outcome[1].recall.context
     (first,) = outcome[1].recall.items
     assert (first.signals.fts_rank, first.signals.vec_rank, first.signals.scope) == (1, 1, "shop")
@@ -81,9 +81,9 @@ def test_verbatim_stores_turns_of_its_roles_and_given_memories(tmp_path: Path, m
     config = tmp_path / "tools.json"
     config.write_text('{"lab": {"arm": "verbatim"}, "roles": ["tool"]}')
     outcome = played(RECORDING, arms_named(f"tools={config}"), source="captured")
-    assert [keys_of(one) for one in outcome] == [[], [], [], ["c/s/t3#0"], ["c/s/t3#0"]]
+    assert [keys_of(turn) for turn in outcome] == [[], [], [], ["c/s/t3#0"], ["c/s/t3#0"]]
     outcome = played(RECORDING, arms_named("verbatim"))
-    assert [keys_of(one) for one in outcome] == [[], ["c/s/t1#0"], [], [], []]
+    assert [keys_of(turn) for turn in outcome] == [[], ["c/s/t1#0"], [], [], []]
 
 
 @pytest.mark.parametrize("scoping", ["given", "open"])

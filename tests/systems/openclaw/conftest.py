@@ -77,10 +77,10 @@ class Talk:
         self.listing = Listing()
         self.listing.add(self.rows)
         self._embed, self._more = HashingEmbedder(), memories
-        self._by_id = {one.id: one for one in self.rows}
+        self._by_id = {row.id: row for row in self.rows}
         self._store = ExactStore(self._embed.dimension)
         if self.rows:
-            texts = [one.index_text for one in self.rows]
+            texts = [row.index_text for row in self.rows]
             self._store.add(self.rows, self._embed.encode([self._words(text) for text in texts]), [*map(words, texts)])
 
     def say(self, text: str, *, config: EngineConfig | None = None, at: int = NOW, **prompt: Any) -> Turn:
@@ -97,7 +97,7 @@ class Talk:
 
     def hot(self, turn: Turn) -> list[str]:
         """Keys of the selected memories, without hard rules and the Working Set."""
-        return [self._by_id[one.candidate.id].key for one in turn.hits]
+        return [self._by_id[pick.candidate.id].key for pick in turn.hits]
 
     @staticmethod
     def _words(text: str) -> str:
@@ -152,7 +152,7 @@ def stores(
     )
     made: list[Row] = []
     for number, (text, label, category, scope, trust, days, rule) in enumerate(shapes):
-        rule = rule and sum(one.hard_rule for one in made) < hard
+        rule = rule and sum(earlier.hard_rule for earlier in made) < hard
         fields = {"category": category, "scope": scope, "trust_tier": trust, "hard_rule": rule}
         made.append(row(f"k{number}", text, label, days=days, **fields))
     return made

@@ -27,7 +27,7 @@ def listed(*rows: Row) -> Listing:
 
 
 def ids(rows: Sequence[Row]) -> list[str]:
-    return [one.id for one in rows]
+    return [row.id for row in rows]
 
 
 @st.composite
@@ -41,13 +41,13 @@ def stored(draw: st.DrawFn) -> list[Row]:
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_listing_equals_a_full_sort(rows: list[Row], scope: str | None, categories: set[str], limit: int) -> None:
     listing = listed(*rows)
-    within = [one for one in rows if scope in (None, one.scope)]
-    chosen = [one for one in within if one.category in categories]
+    within = [row for row in rows if scope in (None, row.scope)]
+    chosen = [row for row in within if row.category in categories]
     newest = sorted(chosen, key=lambda one: (-one.created_at, one.id))
     assert listing.recent(scope, sorted(categories), limit) == newest[:limit]
     first = sorted(chosen[: 4 * limit], key=lambda one: (-one.created_at, one.id))
     assert listing.recent_of_first(scope, sorted(categories), limit) == first[:limit]
-    rules = sorted((one for one in within if one.hard_rule), key=lambda one: (one.created_at, one.id))
+    rules = sorted((row for row in within if row.hard_rule), key=lambda row: (row.created_at, row.id))
     assert listing.hard_rules(scope) == rules
 
 

@@ -134,7 +134,13 @@ def test_resolve_label_prefers_a_recognised_label_to_the_score(label: Any, score
 
 @pytest.mark.parametrize(
     ("value", "category"),
-    [*((one, one) for one in CATEGORIES), (" Decision\n", "decision"), ("plan", "other"), ("", "other"), (3, "other")],
+    [
+        *((category, category) for category in CATEGORIES),
+        (" Decision\n", "decision"),
+        ("plan", "other"),
+        ("", "other"),
+        (3, "other"),
+    ],
 )
 def test_normal_category_of_an_unknown_one_is_other(value: Any, category: str) -> None:
     assert normal_category(value) == category
@@ -143,7 +149,7 @@ def test_normal_category_of_an_unknown_one_is_other(value: Any, category: str) -
 def test_engine_id_is_a_name_based_uuid_of_its_key() -> None:
     keys = ["a/s1#0", "a/s1#1", "a/s1/t2#0", "甲/s1#0"]
     ids = [engine_id(key) for key in keys]
-    assert [uuid.UUID(one).version for one in ids] == [5] * 4
+    assert [uuid.UUID(identity).version for identity in ids] == [5] * 4
     assert len(set(ids)) == 4
     assert ids == [engine_id(key) for key in keys]
     # The namespace affects every receipt, so it must not change between versions.

@@ -54,8 +54,8 @@ def phases(**values: Any) -> dict[str, Any]:
 
 
 def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
-    (one,) = [one for one in explain_config(raw, profile, **more) if one.key == key]
-    return one.value, one.by
+    (decided,) = [decided for decided in explain_config(raw, profile, **more) if decided.key == key]
+    return decided.value, decided.by
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])

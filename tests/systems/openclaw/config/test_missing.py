@@ -83,9 +83,9 @@ def test_refused_unimplemented_keys_in_a_lab_configuration(raw: Any, path: str) 
         {"autoRecall": {"repeatPenalty": 0.1}},
         {"autoRecall": {"quotas": {"caps": "strict"}}},
     ]
-    for one in lab_configs:
+    for lab_config in lab_configs:
         with pytest.raises(UnusableInput, match=f"^my.json: {path}: not implemented here; leave it out"):
-            resolve(raw | one, "seed", where="my.json")
+            resolve(raw | lab_config, "seed", where="my.json")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -104,12 +104,12 @@ def test_refused_values_that_need_another_recall(raw: Any, said: str, profile: s
         resolve(raw, profile, where="openclaw.json")
     host = host_of({"plugins": {}})
     assert host is not None
-    warned = [one for one in check_host(raw, host).warnings if said in one]
-    assert [one.endswith("the host accepts it; a replay refuses it") for one in warned] == [True]
+    warned = [message for message in check_host(raw, host).warnings if said in message]
+    assert [message.endswith("the host accepts it; a replay refuses it") for message in warned] == [True]
 
 
 def test_only_here_removes_unimplemented_keys_everywhere() -> None:
-    keys = {one.key: one.by for one in explain_config(LIVE, "seed")}
+    keys = {decided.key: decided.by for decided in explain_config(LIVE, "seed")}
     assert keys["dbPath"] == keys["autoCapture.captureTodo"] == "not implemented here"
     assert keys["autoCapture.todoStaleTtlDays"] == "config"
     assert not [key for key in keys if key.startswith(("gbrainMirror.import", "autoCapture.max"))]
@@ -161,5 +161,5 @@ def _another(knob: Knob) -> Any:
     if knob.kind in ("whole", "number"):
         return knob.low if default != knob.low else knob.high_in("seed")
     if knob.choices:
-        return next(one for one in knob.choices if one != default)
+        return next(choice for choice in knob.choices if choice != default)
     return {"another": ["x"]} if knob.kind == "map" else ["another"] if isinstance(default, tuple) else "another"

@@ -290,7 +290,7 @@ def test_vector_lane_ranks_by_cosine_and_ties_by_position(handbook: Path, opened
     def embed(texts: Sequence[str]) -> np.ndarray:
         # Vector length must not count, nor differences beyond the sixth decimal.
         angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
-        return np.array([[7 * np.cos(one), 7 * np.sin(one)] for one in angles], np.float32)
+        return np.array([[7 * np.cos(angle), 7 * np.sin(angle)] for angle in angles], np.float32)
 
     answer = opened(handbook, embed).search("?", limit=9).rows
     assert [row.record_ref.removeprefix("doc:local:handbook/") for row in answer] == [

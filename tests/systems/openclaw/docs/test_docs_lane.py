@@ -243,7 +243,7 @@ def test_open_docs_accepts_a_folder_or_a_file(handbook: Path, tmp_path: Path) ->
             assert (index.path, index.last_ingest["chunks_inserted"]) == (path, 7)
         with open_docs(asked, place) as index:
             assert index.last_ingest["chunks_unchanged"] == 7
-        assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [path.name]
+        assert [file.name for file in path.parent.iterdir() if file.name.startswith(path.name)] == [path.name]
 
 
 def test_open_docs_uses_the_configured_chunk_size(written: Write, opened: Opened) -> None:

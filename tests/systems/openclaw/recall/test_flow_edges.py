@@ -163,7 +163,7 @@ def test_documents_come_last_if_there_are_few_hot_items(kit: Any) -> None:
     assert [slot.id for slot in turn.kept] == named
     assert [slot.created_at for slot in turn.kept[2:]] == [kit.NOW, kit.NOW + 1]
     assert "3. [fact|unknown] [docs|operator|spec] chunk 0 &lt;b&gt; (doc:r:0.md#a:001)\n" in turn.context
-    assert [turn.receipt["decisions"][one] for one in named] == ["pinned", "nice_quota", "docs", "docs"]
+    assert [turn.receipt["decisions"][identity] for identity in named] == ["pinned", "nice_quota", "docs", "docs"]
     assert turn.receipt["coldLane"]["returned"] == 2
     assert turn.receipt["injectedCount"] == 4
     # Cited documents are not recorded in the history.
@@ -208,7 +208,7 @@ def test_pack_drops_one_of_three_slots_in_order(action: str, recent: int, hard: 
     """Soft slots that are not protected, then protected ones, then hard ones from the last."""
     slots = [slot("a", 10, 100), slot("b", 20, 100), slot("c", 30, 100)]
     packed = pack_well_formed(slots, Budget(True, 330, recent, action), hard=frozenset(hard))
-    assert "".join(one.id for one in packed.kept) == kept
+    assert "".join(slot.id for slot in packed.kept) == kept
     assert (packed.receipt["afterChars"], packed.receipt["droppedCount"]) == (js_length(packed.context), 1)
 
 
@@ -220,12 +220,12 @@ def test_budget_drops_hard_rules_after_all_other_items(kit: Any) -> None:
         talk = kit.Talk(rows, kit.flow(budget=budget))
         turn = talk.say(ASK)
         assert sorted(talk.keys(turn)) == ["r0", "r1"]
-        assert turn.receipt["decisions"] == dict.fromkeys((one.id for one in turn.kept), "hard_rule")
+        assert turn.receipt["decisions"] == dict.fromkeys((slot.id for slot in turn.kept), "hard_rule")
 
 
 def test_budget_keeps_memories_if_the_comment_does_not_fit(kit: Any) -> None:
     rows = kit.pool(6, kit.NICE)
-    low, high = (kit.Talk(rows, kit.flow(receipts={"verbosity": one})) for one in ("low", "high"))
+    low, high = (kit.Talk(rows, kit.flow(receipts={"verbosity": verbosity})) for verbosity in ("low", "high"))
     logging = high.say(ASK)
     assert logging.context == low.say(ASK).context
     assert len(logging.kept) == 6

@@ -84,7 +84,7 @@ def assert_well_formed(turn: Turn) -> None:
     assert not re.search(r"&(?!amp;|lt;|gt;|quot;|#39;)", body)
     assert not re.search(r"[<>\"']", body)
     # The block contains half a surrogate pair only if a memory or the prompt did.
-    sources = "".join(one.text for one in turn.memories.rows) + turn.text
+    sources = "".join(row.text for row in turn.memories.rows) + turn.text
     if not LONE.search(units(sources)):
         assert not LONE.search(units(context))
 

@@ -21,7 +21,7 @@ PREFIX, SUFFIX = "<!-- openclaw-mem-engine:autoRecall ", " -->"
 
 def final(*ids: str, scope: str | None = "global") -> list[Final]:
     """Rows whose first letter is their label."""
-    return [Final(one, LABELS[one[0]], scope) for one in ids]
+    return [Final(identity, LABELS[identity[0]], scope) for identity in ids]
 
 
 def receipt(settings: ReceiptSettings = LOW, **changes: Any) -> dict[str, Any]:
@@ -163,8 +163,8 @@ def test_receipt_lists_have_one_to_ten_entries_as_configured(asked: float, liste
     ids = [f"m{number:02}" for number in range(20)]
     found = receipt(
         ReceiptSettings(max_items=asked),
-        fts=[LaneHit(one, 1.0, 0.0) for one in ids],
-        vec=[LaneHit(one, 1.0, 0.0) for one in ids],
+        fts=[LaneHit(identity, 1.0, 0.0) for identity in ids],
+        vec=[LaneHit(identity, 1.0, 0.0) for identity in ids],
         final=final(*ids),
     )
     assert [len(found[name]) for name in ("ftsTop", "vecTop", "fusedTop", "whyTheseIds")] == [listed] * 4
@@ -174,7 +174,7 @@ def test_receipt_lists_have_one_to_ten_entries_as_configured(asked: float, liste
 
 def test_receipt_lists_at_most_six_tiers() -> None:
     found = receipt(tier_counts=[TierCount(f"t{number}", (), number, 0) for number in range(8)])
-    assert [one["tier"] for one in found["tierCounts"]] == [f"t{number}" for number in range(6)]
+    assert [entry["tier"] for entry in found["tierCounts"]] == [f"t{number}" for number in range(6)]
     assert found["tiersSearched"] == [f"t{number}" for number in range(6)]
 
 
@@ -188,7 +188,7 @@ def test_receipt_lists_at_most_four_labels_at_high_verbosity() -> None:
 def test_receipt_counts_other_scopes_as_fallback_and_blank_as_global() -> None:
     rows = [*final("m1", scope="work"), *final("n1"), *final("u1", scope=" \u3000"), *final("m2", scope=None)]
     found = receipt(ReceiptSettings(max_items=4), scope="work", scope_mode="explicit", final=rows)
-    assert [(one["scope"], one["origin"]) for one in found["whyTheseIds"]] == [
+    assert [(entry["scope"], entry["origin"]) for entry in found["whyTheseIds"]] == [
         ("work", "primary"),
         *[("global", "fallback")] * 3,
     ]
@@ -198,7 +198,7 @@ def test_receipt_counts_other_scopes_as_fallback_and_blank_as_global() -> None:
 def test_receipt_counts_a_row_without_id_but_does_not_explain_it() -> None:
     found = receipt(final=[Final("", "must_remember", "global"), *final("n1")])
     assert (found["finalCount"], found["fusedTop"]) == (2, ["", "n1"])
-    assert [one["id"] for one in found["whyTheseIds"]] == ["n1"]
+    assert [entry["id"] for entry in found["whyTheseIds"]] == ["n1"]
     assert found["whySummary"]["byTier"] == {"must": 0, "nice": 1, "unknown": 0, "ignore": 0}
 
 
@@ -266,25 +266,25 @@ def test_why_tier_maps_a_stored_label_to_its_tier(label: str | None, tier: str) 
 
 
 def test_why_tier_agrees_with_the_public_engine(observed: Callable[[str], list[dict[str, Any]]]) -> None:
-    records = [one for one in observed("receipts.jsonl") if one["fn"] == "toWhyTier"]
+    records = [record for record in observed("receipts.jsonl") if record["fn"] == "toWhyTier"]
     # Values that JSON cannot represent are no labels.
-    given = {one["id"]: one["input"].get("label") for one in records}
+    given = {record["id"]: record["input"].get("label") for record in records}
     found = {name: why_tier(label if isinstance(label, str) else None) for name, label in given.items()}
-    assert found == {one["id"]: one["output"] for one in records}
+    assert found == {record["id"]: record["output"] for record in records}
     assert found
 
 
 def test_receipt_reasons_are_in_the_plugins_order(observed: Callable[[str], list[dict[str, Any]]]) -> None:
-    records = [one for one in observed("receipts.jsonl") if one["fn"] == "uniqueReasons"]
-    found = {one["id"]: receipt(rejected=one["input"]["reasons"])["rejected"] for one in records}
-    assert found == {one["id"]: one["output"] for one in records}
+    records = [record for record in observed("receipts.jsonl") if record["fn"] == "uniqueReasons"]
+    found = {record["id"]: receipt(rejected=record["input"]["reasons"])["rejected"] for record in records}
+    assert found == {record["id"]: record["output"] for record in records}
     assert found
 
 
 def test_round6_agrees_with_the_public_engine(observed: Callable[[str], list[dict[str, Any]]]) -> None:
-    records = [one for one in observed("receipts.jsonl") if one["fn"] == "roundScore"]
-    found = {one["id"]: round6(one["input"]["value"]) for one in records}
-    assert found == {one["id"]: one["output"] for one in records}
+    records = [record for record in observed("receipts.jsonl") if record["fn"] == "roundScore"]
+    found = {record["id"]: round6(record["input"]["value"]) for record in records}
+    assert found == {record["id"]: record["output"] for record in records}
     assert len(found) >= 25
 
 

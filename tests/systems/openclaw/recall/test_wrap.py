@@ -68,10 +68,12 @@ def test_wrap_agrees_with_the_public_engine(observed: Callable[[str], list[dict[
                 found[key] = wrap([*before, _slot(given["entry"])])
                 expected[key] = "\n".join([OPEN, POLICY, *filled, answer, CLOSE])
             case "formatRelevantMemoriesContext" if given["memories"]:
-                found[key], expected[key] = wrap([_slot(one) for one in given["memories"]]), answer
+                found[key], expected[key] = wrap([_slot(slot) for slot in given["memories"]]), answer
             case "composePrependContext" if given["slots"]:
                 comment = given["receiptComment"]
-                found[key] = "\n".join([*([comment] if comment else []), wrap([_slot(one) for one in given["slots"]])])
+                found[key] = "\n".join(
+                    [*([comment] if comment else []), wrap([_slot(slot) for slot in given["slots"]])]
+                )
                 expected[key] = answer
     assert found == expected
     assert len(found) >= 120

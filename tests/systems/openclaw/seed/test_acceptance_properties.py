@@ -32,7 +32,7 @@ def heard(turn: Turn) -> str:
 
 def folded(rows: list[Row]) -> dict[str, str]:
     """Return the text of each row as it reads in a block."""
-    return {one.key: escape(" ".join(one.text.split())) for one in rows}
+    return {row.key: escape(" ".join(row.text.split())) for row in rows}
 
 
 # Settings that drop no memory for its age, its distance or the size of the block.
@@ -53,7 +53,7 @@ def test_must_saturation_no_longer_suppresses_nice(kit: Any, data: st.DataObject
     quota = kit.Talk(rows, config)
     for prompt in prompts:
         turn = quota.say(f"gateway {prompt}")
-        suppressed = sum(turn.memories.by_id[one].importance_label == kit.NICE for one in turn.excluded)
+        suppressed = sum(turn.memories.by_id[identity].importance_label == kit.NICE for identity in turn.excluded)
         assert sum(key.startswith(kit.NICE) for key in quota.keys(turn)) >= min(2, nice - suppressed)
     first = kit.Talk(rows, kit.changed(config, recall=FIRST))
     for prompt in prompts:
@@ -69,9 +69,9 @@ def test_must_saturation_no_longer_suppresses_nice(kit: Any, data: st.DataObject
 @given(data=st.data())
 def test_without_exact_hits_the_same_memories_do_not_dominate(kit: Any, data: st.DataObject) -> None:
     rows = [
-        one
+        row
         for label in (kit.MUST, kit.NICE, kit.UNKNOWN)
-        for one in kit.pool(data.draw(st.integers(18, 30)), label, data.draw(st.integers(0, 40)))
+        for row in kit.pool(data.draw(st.integers(18, 30)), label, data.draw(st.integers(0, 40)))
     ]
     scored = data.draw(st.booleans())
     config = kit.flow(budget=OPEN["budget"], **({} if scored else {"phases": {"score": ()}}))
@@ -79,9 +79,9 @@ def test_without_exact_hits_the_same_memories_do_not_dominate(kit: Any, data: st
     turns = [talk.say("anything that I had better know about the gateway before lunch") for _ in range(6)]
     assert not any(turn.exempt for turn in turns)
     hot = [set(talk.hot(turn)) for turn in turns]
-    assert all(len(one) == 6 for one in hot)
+    assert all(len(injected) == 6 for injected in hot)
     for key in set().union(*hot):
-        runs = [len(list(run)) for there, run in groupby(key in one for one in hot) if there]
+        runs = [len(list(run)) for there, run in groupby(key in injected for injected in hot) if there]
         assert sum(runs) < 6
         assert max(runs) <= 4
     assert all(before != after for before, after in pairwise(hot))
@@ -103,9 +103,9 @@ def test_no_item_duplicates_a_surviving_line_of_the_working_set(kit: Any, data: 
         turn = talk.say(prompt)
         lines = [line for line in turn.built_working_set.lines if line.id] if turn.built_working_set else []
         assert turn.built_working_set is not None
-        assert not {one.candidate.id for one in turn.hits} & {line.id for line in lines}
-        for one in turn.hits:
-            text = turn.memories.by_id[one.candidate.id].text
+        assert not {pick.candidate.id for pick in turn.hits} & {line.id for line in lines}
+        for pick in turn.hits:
+            text = turn.memories.by_id[pick.candidate.id].text
             assert not [line for line in lines if says_the_same(text, line.text.removeprefix("- ").rstrip("…"))]
 
 
@@ -126,7 +126,7 @@ def test_every_hard_rule_of_the_scope_is_injected_if_all_fit(kit: Any, data: st.
     for prompt in data.draw(st.lists(kit.texts(), min_size=1, max_size=3)):
         scope = data.draw(st.sampled_from(SECTIONS))
         turn = talk.say(prompt, scope=scope)
-        rules = folded([one for one in rows if one.hard_rule and one.scope == scope])
+        rules = folded([row for row in rows if row.hard_rule and row.scope == scope])
         # The empty block, the title of the Working Set, and the prefix of each rule.
         needed = 118 + 45 + sum(45 + len(text) for text in rules.values())
         if needed <= config.budget.max_chars:
@@ -150,7 +150,7 @@ def test_receipt_is_small_with_one_decision_for_each_injected_id(kit: Any, data:
         assert set(receipt["decisions"]) == {slot.id for slot in turn.kept}
         assert set(receipt["decisions"].values()) <= DECISIONS
         counted = Counter(receipt["decisions"].values())
-        assert counted["hard_rule"] == sum(one.id in receipt["decisions"] for one in turn.hard)
+        assert counted["hard_rule"] == sum(rule.id in receipt["decisions"] for rule in turn.hard)
         assert counted["pinned"] == sum(slot.id.startswith("working_set:") for slot in turn.kept)
         assert receipt["injectedCount"] == len(turn.kept)
         pinned = receipt["pinnedByWorkingSet"]
@@ -160,7 +160,7 @@ def test_receipt_is_small_with_one_decision_for_each_injected_id(kit: Any, data:
             assert len(json.dumps(receipt, ensure_ascii=False, separators=(",", ":")).encode()) <= 4096
         # Ids and numbers, no text of a memory.
         written = json.dumps(receipt, ensure_ascii=False)
-        assert not [one.key for one in rows if one.text and one.text in written]
+        assert not [row.key for row in rows if row.text and row.text in written]
 
 
 # --- 6. one switch disables all phases

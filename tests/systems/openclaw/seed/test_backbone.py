@@ -24,7 +24,7 @@ def ids(*keys: str) -> tuple[str, ...]:
 
 def digest(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
     """The Working Set of rows, including hard rules."""
-    rules = [one for one in rows if one.hard_rule]
+    rules = [row for row in rows if row.hard_rule]
     return build_working_set("global", prompt, kit.NOW, WorkingSetSettings(True, **sizes), rows, rules, 7)
 
 
@@ -149,7 +149,7 @@ def test_only_lines_that_survive_the_cut_are_pinned_and_deduplicate(kit: Any) ->
     turn = kit.Talk(rows, config).say("x" * 90)
     assert turn.built_working_set.pinned == ids("d0")
     assert turn.excluded == {engine_id("d0"): "id"}
-    assert [one.candidate.id for one in turn.hits] == list(ids("d1"))
+    assert [pick.candidate.id for pick in turn.hits] == list(ids("d1"))
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
 
 
@@ -279,5 +279,5 @@ def test_carried_has_hard_rules_and_lines_that_were_not_cut(kit: Any) -> None:
     size = {"enabled": True, "max_item_chars": 60}
     turn = kit.Talk(rows, kit.flow(working_set=size)).say("anything about the gateway that I ought to recall")
     by_id = {row.id: row.key for row in rows}
-    assert {by_id[one] for one in turn.covered} == {"rule", "pull", "poke"}
-    assert {by_id[one] for one in turn.carried} == {"rule", "poke"}
+    assert {by_id[identity] for identity in turn.covered} == {"rule", "pull", "poke"}
+    assert {by_id[identity] for identity in turn.carried} == {"rule", "poke"}

@@ -182,7 +182,7 @@ def test_suppressed_by_repeat_lists_what_would_be_selected_without_it(kit: Any, 
     )
     found = turn.receipt["suppressedByRepeat"]
     expected = [
-        one.candidate.id for one in free.hits if one.candidate.id not in {hit.candidate.id for hit in turn.hits}
+        pick.candidate.id for pick in free.hits if pick.candidate.id not in {hit.candidate.id for hit in turn.hits}
     ]
     assert (found["count"], found["ids"]) == (len(expected), expected)
     assert found["penalized"] == sum(factors.repeat < 1.0 for factors in turn.factors.values())
@@ -273,14 +273,14 @@ def test_candidates_without_factors_keep_the_order_of_fusion(kit: Any) -> None:
     still = kit.flow(phases={"score": (), "repeat": False})
     turn = kit.Talk(rows, still).say(ASK)
     fused = turn.tiers.unrecorded().fused(turn_plan(), "global")
-    assert [one.candidate for one in turn.hits] == fused[:6]
+    assert [pick.candidate for pick in turn.hits] == fused[:6]
 
 
 def test_equal_scores_are_sorted_by_newest_then_id(kit: Any) -> None:
     rows = [kit.row(f"k{at}", "gateway " * at, days=1 + at // 3) for at in range(1, 6)]
     turn = kit.Talk(rows, kit.flow(phases={"score": ("importance_prior",), "repeat": False})).say(ASK)
-    ages = {one.id: -one.created_at for one in rows}
-    assert [one.candidate.id for one in turn.hits] == sorted(ages, key=lambda one: (ages[one], one))
+    ages = {row.id: -row.created_at for row in rows}
+    assert [pick.candidate.id for pick in turn.hits] == sorted(ages, key=lambda identity: (ages[identity], identity))
 
 
 def turn_plan() -> Any:
@@ -377,4 +377,4 @@ def test_policy_loop_fills_its_slots_and_no_more(kit: Any, label: str) -> None:
     rows = [kit.row("m", "gateway", kit.MUST), *kit.pool(5, label)]
     talk = kit.Talk(rows, kit.flow(phases={"tier_mode": "loop_v0"}, recall={"max_items": 3}))
     turn = talk.say(ASK)
-    assert [one.decision for one in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]
+    assert [pick.decision for pick in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]

@@ -30,7 +30,7 @@ def by_quota(buckets: Buckets, limit: int, quota: tuple[int, int, int], *, stric
 
 
 def ids(selection: Selection) -> list[str]:
-    return [one.candidate.id for one in selection.picked]
+    return [pick.candidate.id for pick in selection.picked]
 
 
 # --- the tiers
@@ -81,7 +81,7 @@ def test_wildcard_goes_by_score_then_newest() -> None:
     }
     selection = by_quota(buckets, 4, (1, 0, 0), strict=False)
     assert ids(selection) == ["m-old", "u-new", "m-new", "u-old"]
-    assert [one.decision for one in selection.picked] == ["must_quota", "wildcard", "wildcard", "wildcard"]
+    assert [pick.decision for pick in selection.picked] == ["must_quota", "wildcard", "wildcard", "wildcard"]
     assert selection.quota == Quota(1, 0, 0, 3)
 
 
@@ -191,7 +191,7 @@ def test_strict_caps_bind_while_other_candidates_are_left(
     must_max, nice_min, unknown_max = quota
     selection = by_quota(buckets, limit, quota, strict=True)
     chosen = ids(selection)
-    taken = Counter(one.tier for one in selection.picked)
+    taken = Counter(pick.tier for pick in selection.picked)
     left = Counter(tier for tier, hits in buckets.items() for hit in hits if hit.id not in chosen)
 
     assert len(chosen) == len(set(chosen)) == min(limit, sum(map(len, buckets.values())))
@@ -262,12 +262,12 @@ def test_wildcard_equals_that_of_a_full_sort_for_any_buckets(
     """Ids in several tiers or twice in one, unsorted: no store returns such buckets, but the rule covers them."""
     buckets = dict(zip(("must", "nice", "unknown"), hits, strict=False))
     selection = by_quota(buckets, limit, quota, strict=False)
-    quotas = [one for one in selection.picked if one.decision != "wildcard"]
+    quotas = [pick for pick in selection.picked if pick.decision != "wildcard"]
     pool = sorted((by_rank(one), tier) for tier, bucket in buckets.items() for one in bucket)
-    seen = {one.candidate.id for one in quotas}
+    seen = {pick.candidate.id for pick in quotas}
     expected_order = list(dict.fromkeys((rank[2], tier) for rank, tier in pool if rank[2] not in map(id_order, seen)))
     first = dict(reversed(expected_order))
-    chosen = [(id_order(one.candidate.id), one.tier) for one in selection.picked[len(quotas) :]]
+    chosen = [(id_order(pick.candidate.id), pick.tier) for pick in selection.picked[len(quotas) :]]
     assert chosen == list(dict.fromkeys((rank, first[rank]) for rank, _ in expected_order))[: limit - len(quotas)]
 
 
@@ -276,7 +276,10 @@ def test_unnamed_tier_is_ignored_and_equal_names_use_the_last() -> None:
     plans = [TierPlan("must", ()), TierPlan("must", ()), TierPlan("", ())]
     buckets = {id(plan): next(found) for plan in (plans[2], plans[0], plans[1])}
     selection = tier_quota_v1(plans, 3, Quota(1, 0, 0), lambda plan: buckets[id(plan)], strict_caps=False)
-    assert [(one.candidate.id, one.decision) for one in selection.picked] == [("m2", "must_quota"), ("m1", "wildcard")]
+    assert [(pick.candidate.id, pick.decision) for pick in selection.picked] == [
+        ("m2", "must_quota"),
+        ("m1", "wildcard"),
+    ]
 
 
 # --- tier_first_v1, by hand

@@ -40,17 +40,17 @@ class Answers:
 def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
     embedder = HashingEmbedder()
     store = ExactStore(embedder.dimension)
-    store.add(rows, embedder.encode([one.text for one in rows]), [sorted(words_of(one.text)) for one in rows])
+    store.add(rows, embedder.encode([row.text for row in rows]), [sorted(words_of(row.text)) for row in rows])
     dark = how.pop("no_vector", None)
     view = store.view(Query(query, sorted(words_of(query)), None if dark else embedder.encode([query])[0]))
-    memories = Memories(view, store.rows, {one.id: one for one in rows}, no_vector=dark)
+    memories = Memories(view, store.rows, {row.id: row for row in rows}, no_vector=dark)
     return memory_recall(query, config or EngineConfig(), memories, **how)
 
 
 def test_memory_recall_searches_tiers_in_order_with_ignore_last(kit: Any) -> None:
-    rows = [one for label in (IGNORE, UNKNOWN, NICE, MUST) for one in kit.pool(1, label)]
+    rows = [row for label in (IGNORE, UNKNOWN, NICE, MUST) for row in kit.pool(1, label)]
     answer = asked(rows)
-    assert [one.importance_label for _, one in answer.hits] == [MUST, NICE, UNKNOWN, IGNORE]
+    assert [row.importance_label for _, row in answer.hits] == [MUST, NICE, UNKNOWN, IGNORE]
     assert answer.receipt["policyTier"] == "ignore"
     assert asked(rows, limit=1).receipt["policyTier"] == "must"
 
@@ -65,13 +65,13 @@ def test_memory_recall_searches_twice_the_limit_and_at_most_50(kit: Any, limit: 
 def test_memory_recall_invalid_scope_uses_fallbacks_only_if_allowed(kit: Any, skip: bool, keys: list[str]) -> None:
     policy = ScopePolicy(fallback_scopes=("work",), skip_fallback_on_invalid=skip)
     answer = asked([kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!")
-    assert [one.key for _, one in answer.hits] == keys
+    assert [row.key for _, row in answer.hits] == keys
     assert answer.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
 
 
 def test_memory_recall_without_vectors_says_so_and_uses_words(kit: Any) -> None:
     answer = asked([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
-    assert [one.key for _, one in answer.hits] == ["a"]
+    assert [row.key for _, row in answer.hits] == ["a"]
     assert answer.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
     assert "provider_unavailable" in answer.receipt["lifecycle"]["rejected"]
 
@@ -99,7 +99,7 @@ def test_lane_summaries_equal_those_of_all_hits(kit: Any, drawn: list[tuple[int,
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
     answer, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
-    expected = lane_of([LaneHit(rows[one.row].id, one.score, one.distance) for one in hits], listed)
+    expected = lane_of([LaneHit(rows[hit.row].id, hit.score, hit.distance) for hit in hits], listed)
     assert answer == expected
 
 

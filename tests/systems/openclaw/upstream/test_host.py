@@ -121,7 +121,7 @@ def test_check_host_of_meta_follows_the_version(meta: dict[str, Any], refused_by
     for version in (OLDER, NEWEST):
         result = checked({"meta": meta} | SOUND, version)
         assert bool(result.problems) == (version in refused_by)
-        assert all(one.startswith("f: meta") for one in result.problems)
+        assert all(message.startswith("f: meta") for message in result.problems)
 
 
 def test_check_host_accepts_both_ends_of_every_range() -> None:
@@ -185,7 +185,7 @@ def test_check_host_before_prompts_were_guarded_warns_of_capture_alone() -> None
 def test_check_host_of_long_receipt_comments_warns(receipts: Any, budget: Any, warns: bool) -> None:
     file = with_value("config.receipts", receipts)
     file["plugins"]["entries"][ENTRY]["config"] |= {"budget": budget, "autoRecall": {"maxItems": 5}}
-    assert any("most blocks would hold no memory" in one for one in checked(file).warnings) == warns
+    assert any("most blocks would hold no memory" in message for message in checked(file).warnings) == warns
 
 
 def test_check_host_of_a_value_the_plugin_clamps_is_a_note() -> None:
