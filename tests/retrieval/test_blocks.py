@@ -31,7 +31,7 @@ def filled(count: int, seed: int) -> tuple[list[Row], np.ndarray, list[list[str]
     return rows, vectors, words
 
 
-def asked(count: int) -> list[Query]:
+def queries_of(count: int) -> list[Query]:
     random = np.random.default_rng(5)
     vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -57,12 +57,12 @@ def answers(queries: list[Query], expected: list[Query], births: int) -> list[li
 
 @pytest.mark.parametrize("births", [1, 5])
 def test_exact_store_in_blocks_returns_same_results_as_one_by_one(births: int) -> None:
-    queries = asked(BLOCK + 9)
+    queries = queries_of(BLOCK + 9)
     assert answers(queries, queries, births) == answers(queries, [], births)
 
 
 def test_expect_with_skipped_and_unannounced_queries_changes_no_result() -> None:
-    queries = asked(BLOCK)
+    queries = queries_of(BLOCK)
     assert answers(queries[1::2], queries, 3) == answers(queries[1::2], [], 3)
     assert answers(queries, queries[: BLOCK // 2], 3) == answers(queries, [], 3)
 
@@ -70,7 +70,7 @@ def test_expect_with_skipped_and_unannounced_queries_changes_no_result() -> None
 def test_exact_store_keeps_one_block_of_products_at_a_time() -> None:
     count = 20_000
     rows, vectors, _ = filled(count, 3)
-    store, queries = ExactStore(DIMENSION), asked(2 * BLOCK)
+    store, queries = ExactStore(DIMENSION), queries_of(2 * BLOCK)
     store.add(rows, vectors, [[]] * count)
     store.expect(np.asarray([query.vector for query in queries]))
     store.view(queries[0])

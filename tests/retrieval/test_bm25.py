@@ -112,28 +112,28 @@ def grown(request: pytest.FixtureRequest, wordless: bool, tmp_path_factory: pyte
     index, postings = Index(tmp_path_factory.mktemp("lance"), settings), Postings()
     texts = invented(420, seed=11, wordless=wordless)
     queries = of(settings, QUERIES)
-    said = []
+    steps = []
     for start, end in ((0, 1), (1, 40), (40, 41), (41, 250), (250, 420)):
         index.add(texts[start:end])
         postings.add(of(settings, texts[start:end]))
-        said.append(
+        steps.append(
             [
                 (text, end, index.scores(text), index_scores(postings, words))
                 for text, words in zip(QUERIES, queries, strict=True)
             ]
         )
-    return postings, said
+    return postings, steps
 
 
 def test_index_scores_equal_lancedb_bit_for_bit_after_every_step(grown: tuple[Any, ...]) -> None:
-    _, said = grown
+    _, steps = grown
     differing = [
-        (text, size) for step in said for text, size, theirs, mine in step if mine.tobytes() != theirs.tobytes()
+        (text, size) for step in steps for text, size, theirs, mine in step if mine.tobytes() != theirs.tobytes()
     ]
     assert differing == []
-    assert {mine.dtype for step in said for *_, mine in step} == {np.dtype(np.float32)}
+    assert {mine.dtype for step in steps for *_, mine in step} == {np.dtype(np.float32)}
     # Sanity check: most queries match rows, and the query of unknown words matches none.
-    found = {text: int((mine > 0).sum()) for text, _, _, mine in said[-1]}
+    found = {text: int((mine > 0).sum()) for text, _, _, mine in steps[-1]}
     assert found["zzyzx unheard quux"] == 0
     assert sum(count > 20 for count in found.values()) >= 7
 
@@ -150,7 +150,7 @@ def test_index_scores_of_real_texts_equal_lancedb(operators: Path, tmp_path: Pat
     settings = TextSettings()
     recordings = read_library(operators, "lab").recordings
     texts = [memory.index_text for recording in recordings for memory in recording.memories]
-    asked = [turn.text for recording in recordings for turn in recording.turns if turn.role == "user"][::7]
+    queries = [turn.text for recording in recordings for turn in recording.turns if turn.role == "user"][::7]
     assert len(texts) >= 200
     assert sum(any(character > "\u3000" for character in text) for text in texts) >= 50
     index, postings = Index(tmp_path, settings), Postings()
@@ -158,11 +158,11 @@ def test_index_scores_of_real_texts_equal_lancedb(operators: Path, tmp_path: Pat
     postings.add(of(settings, texts))
     differing = [
         text
-        for text, words in zip(asked, of(settings, asked), strict=True)
+        for text, words in zip(queries, of(settings, queries), strict=True)
         if words and index_scores(postings, words).tobytes() != index.scores(text).tobytes()
     ]
     assert differing == []
-    assert len(asked) >= 20
+    assert len(queries) >= 20
 
 
 # --- without LanceDB: the formula computed by hand

@@ -114,7 +114,7 @@ def test_search_with_a_filter_that_matches_no_row_returns_nothing(store: LanceSt
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("searched", "expected"),
     [
         (Query("deploy", ["deploy"], None), (1, 0)),
         (Query("the of", [], np.asarray(EAST, np.float32)), (0, 1)),
@@ -124,10 +124,10 @@ def test_search_with_a_filter_that_matches_no_row_returns_nothing(store: LanceSt
     ],
 )
 def test_search_without_words_or_vector_leaves_that_lane_empty(
-    store: LanceStore, asked: Query, expected: tuple[int, int]
+    store: LanceStore, searched: Query, expected: tuple[int, int]
 ) -> None:
     add(store, [row("a", "deploy")], [EAST])
-    lanes = store.view(asked).search(EVERYTHING, 5)
+    lanes = store.view(searched).search(EVERYTHING, 5)
     assert (len(lanes.fts), len(lanes.vec)) == expected
 
 
@@ -151,9 +151,9 @@ def test_later_rows_are_scored_with_statistics_of_all_rows(store: LanceStore) ->
     rows = [row(str(number), text) for number, text in enumerate(texts)]
     for number, one in enumerate(rows):
         add(store, [one], [EAST])
-        with closing(LanceStore(2, TextSettings())) as whole:
-            add(whole, rows[: number + 1], [EAST] * (number + 1))
-            once, grown = (one.view(query("deploy gateway")).search(EVERYTHING, 9).fts for one in (whole, store))
+        with closing(LanceStore(2, TextSettings())) as fresh:
+            add(fresh, rows[: number + 1], [EAST] * (number + 1))
+            once, grown = (one.view(query("deploy gateway")).search(EVERYTHING, 9).fts for one in (fresh, store))
             assert grown == once
 
 

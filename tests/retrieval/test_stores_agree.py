@@ -78,9 +78,9 @@ class Pool:
         """Return a text with one significant word and others, some of which are stop words."""
         return " ".join([choose.choice(VOCABULARY[:-2]), *choose.choices(VOCABULARY, k=choose.randint(0, 11))])
 
-    def feed(self, store: Store, places: Sequence[int]) -> None:
-        """Add the rows at ``places`` in that order."""
-        chosen = list(places)
+    def feed(self, store: Store, numbers: Sequence[int]) -> None:
+        """Add the rows with these numbers, in that order."""
+        chosen = list(numbers)
         store.add([self.rows[row] for row in chosen], self.vectors[chosen], [self.tokens[row] for row in chosen])
 
 
@@ -149,10 +149,10 @@ def test_stores_cut_one_ranking_at_every_limit() -> None:
         pool.feed(exact, range(100))
         pool.feed(lance, range(100))
         for query in (pool.queries[0], pool.queries[3]):
-            whole = exact.view(query).search(Filter(), 100)
+            ranking = exact.view(query).search(Filter(), 100)
             for limit in range(1, 51):
                 found = exact.view(query).search(Filter(), limit)
-                assert found[:2] == (whole.fts[:limit], whole.vec[:limit])
+                assert found[:2] == (ranking.fts[:limit], ranking.vec[:limit])
                 assert_alike(found, lance.view(query).search(Filter(), limit))
 
 
@@ -241,8 +241,8 @@ def test_stores_give_equal_receipts_for_a_real_persona(realmem: Path, tmp_path: 
     arms = ("tier_first_v1", "tier_quota_v1", "bm25", "vector", "hybrid")
     tables = []
     for store in ("exact", "lancedb"):
-        asked = ReplayRequest(str(recording), "realmem", arms, store=store, embedder="hashing")
-        outcome = run_replay(asked, tmp_path / store)
+        request = ReplayRequest(str(recording), "realmem", arms, store=store, embedder="hashing")
+        outcome = run_replay(request, tmp_path / store)
         assert outcome.failures == ()
         tables.append(read_table(outcome.run.receipts("Sophie_Dubois")))
     assert tables[0].num_rows >= 300

@@ -159,11 +159,11 @@ def test_make_arm_error_names_the_file_and_the_key(
     ],
 )
 def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
-    asked = {"autoRecall": {"maxItems": most}}
+    operators_config = {"autoRecall": {"maxItems": most}}
     arm = made(
         ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}}, profile=profile, max_items=3, depth=20, seed=7)
     )
-    config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
+    config = resolve(recommended(operators_config) if system == RECOMMENDED else operators_config, profile)
     config = ABLATION_STEPS[system].config(config) if system in ABLATION_STEPS else config
     tiered, info = "openclaw" in BUILT_IN[system], arm.describe()
     kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm

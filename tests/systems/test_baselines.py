@@ -60,11 +60,11 @@ def request(scope: str | None = None, relevant: dict[str, int] | None = None, ke
     return Ask(key, "asked", 0, scope, grades=relevant or {})
 
 
-def ask(kind: str, stored: Sequence[Row], asked: Ask | None = None, **changes: Any) -> Recall:
+def ask(kind: str, stored: Sequence[Row], query: Ask | None = None, **changes: Any) -> Recall:
     """The recall of a baseline over rows, by default with six slots and without a seed."""
     arm = make_arm(ArmSpec(kind, kind, **changes))
     system: Any = arm.open(kit_for(arm))
-    recall: Recall = system.select(asked or request(), candidates(stored))
+    recall: Recall = system.select(query or request(), candidates(stored))
     return recall
 
 
@@ -91,9 +91,9 @@ def test_oracle_ranks_relevant_memories_by_grade_and_nothing_else() -> None:
 
 
 def test_oracle_with_equal_grade_ranks_by_id() -> None:
-    gold = {f"k{number}": 1 for number in range(8)}
-    assert [item.signals.id for item in ask("oracle", rows(8), request(relevant=gold)).items] == sorted(
-        map(engine_id, gold)
+    grades = {f"k{number}": 1 for number in range(8)}
+    assert [item.signals.id for item in ask("oracle", rows(8), request(relevant=grades)).items] == sorted(
+        map(engine_id, grades)
     )
 
 
@@ -169,19 +169,19 @@ def test_hybrid_fuses_lanes_of_depth_50_whatever_its_own_depth() -> None:
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
 def test_every_baseline_stays_in_the_scope(kind: str) -> None:
     stored = rows(24, scopes=("work", "home"))
-    gold = {row.key: 1 for row in stored}
-    scopes = {item.signals.scope for item in ask(kind, stored, request("work", gold)).items}
-    everything = {item.signals.scope for item in ask(kind, stored, request(None, gold)).items}
+    grades = {row.key: 1 for row in stored}
+    scopes = {item.signals.scope for item in ask(kind, stored, request("work", grades)).items}
+    everything = {item.signals.scope for item in ask(kind, stored, request(None, grades)).items}
     assert (scopes, everything) == ({"work"}, {"work", "home"})
-    assert ask(kind, stored, request("elsewhere", gold)).items == ()
+    assert ask(kind, stored, request("elsewhere", grades)).items == ()
 
 
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
 def test_baseline_ranks_to_its_depth_and_injects_the_first_items(kind: str) -> None:
     stored = rows(40)
-    gold = {row.key: 1 for row in stored}
-    recall = ask(kind, stored, request(relevant=gold), max_items=3, depth=10)
-    full_ranking = ask(kind, stored, request(relevant=gold), max_items=3, depth=100)
+    grades = {row.key: 1 for row in stored}
+    recall = ask(kind, stored, request(relevant=grades), max_items=3, depth=10)
+    full_ranking = ask(kind, stored, request(relevant=grades), max_items=3, depth=100)
     assert recall.items == full_ranking.items[:10]
     assert len(recall.items) == (0 if kind == "none" else 10)
     assert recall.injected == min(3, len(recall.items)) == recall.receipt["injectedCount"]
@@ -235,13 +235,13 @@ def test_describe_has_a_seed_only_for_random() -> None:
 @pytest.mark.parametrize("order", [systems(), systems()[::-1]])
 def test_arms_that_share_candidates_answer_as_each_alone(order: Sequence[str]) -> None:
     """What one arm caches for the next must not affect an arm with another number of slots."""
-    stored, asked = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
-    arms = [make_arm(ArmSpec(f"{system}/{places}", system, max_items=places)) for places in (2, 6) for system in order]
+    stored, query = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
+    arms = [make_arm(ArmSpec(f"{system}/{slots}", system, max_items=slots)) for slots in (2, 6) for system in order]
     # One of them searches what it writes and does not share.
     assert [arm.name for arm in arms if not opened(arm).retrieval_key] == ["verbatim/2", "verbatim/6"]
     shared = candidates(stored)
     for arm in (arm_ for arm_ in arms if opened(arm_).retrieval_key):
-        together, alone = (opened(arm).select(asked, found) for found in (shared, candidates(stored)))
+        together, alone = (opened(arm).select(query, found) for found in (shared, candidates(stored)))
         assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
         assert together.receipt == alone.receipt
 
@@ -257,10 +257,10 @@ def test_explain_names_another_scope_or_rank_of_missed_memories() -> None:
     stored = rows(12, scopes=("work", "home"))
     arm = make_arm(ArmSpec("recency", "recency", max_items=2, depth=3))
     assert isinstance(arm, BaselineArm)
-    system, found, asked = arm.open(kit_for(arm)), candidates(stored), request("work")
-    recall = system.select(asked, found)
+    system, found, query = arm.open(kit_for(arm)), candidates(stored), request("work")
+    recall = system.select(query, found)
     assert keys(recall) == ["k10", "k8", "k6"]
-    explanation = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
+    explanation = system.explain(query, found, recall, ["k10", "k6", "k4", "k11"], Detail())
     assert explanation.reasons == {
         "k6": "ranked 3; only the first 2 are injected",
         "k4": "not among the first 3 of this arm",

@@ -67,8 +67,8 @@ def test_keep_of_a_known_answer_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_save_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
-    asked = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
-    for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
+    keys = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
+    for name, order in (("a", keys), ("b", keys[::-1]), ("c", sorted(keys, key=str))):
         kept = Candidates()
         for point, where in order:
             kept.keep(point, where, 3, LANES)
@@ -76,15 +76,15 @@ def test_save_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
 
 
-@pytest.mark.parametrize("told", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
-def test_read_candidates_ignores_another_kind_or_version(tmp_path: Path, told: dict[bytes, bytes]) -> None:
+@pytest.mark.parametrize("metadata", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
+def test_read_candidates_ignores_another_kind_or_version(tmp_path: Path, metadata: dict[bytes, bytes]) -> None:
     kept = filled()
     kept.serve(["a"])
     kept.save(tmp_path / "a.arrow")
     assert served_by(tmp_path / "a.arrow") == {"a"}
     table = read_artefact(tmp_path / "a.arrow")
     assert table is not None
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
     with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert len(read_candidates(tmp_path / "b.arrow")) == 0
@@ -112,9 +112,11 @@ def test_read_candidates_with_a_flipped_bit_never_answers_otherwise(tmp_path: Pa
     kept = filled()
     kept.serve(["somebody"])
     kept.save(path)
-    whole, expected = path.read_bytes(), read_candidates(path).table()
-    for place in range(0, len(whole), 5):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+    original, expected = path.read_bytes(), read_candidates(path).table()
+    for position in range(0, len(original), 5):
+        path.write_bytes(
+            original[:position] + bytes([original[position] ^ 1 << position % 8]) + original[position + 1 :]
+        )
         served_by(path)
         candidates = read_candidates(path)
         assert len(candidates) == 0 or candidates.table() == expected
@@ -160,8 +162,8 @@ def test_replays_from_store_cache_and_partial_cache_agree(tmp_path: Path, operat
 
 
 def test_cache_path_depends_on_everything_that_decides_candidates(operators: Path) -> None:
-    def places(**asked: object) -> set[Path]:
-        plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
+    def paths(**changes: object) -> set[Path]:
+        plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **changes))
         one = plan.recordings[0]
         return {candidates_path(plan, one, rows_of(plan, one), plan.recall_points_of(one), plan.retrievals()[0])}
 
@@ -174,6 +176,6 @@ def test_cache_path_depends_on_everything_that_decides_candidates(operators: Pat
         {"embedder": "hashing"},
         {"profile": "upstream"},
     )
-    assert len(set.union(*(places(**variant) for variant in variants))) == len(variants)
+    assert len(set.union(*(paths(**variant) for variant in variants))) == len(variants)
     # What only selection reads does not change the path.
-    assert places() == places(max_items=3) == places(hard_rules=2)
+    assert paths() == paths(max_items=3) == paths(hard_rules=2)

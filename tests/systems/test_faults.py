@@ -42,14 +42,14 @@ def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store
 
 
 def ask(retriever: StoreRetriever, *faults: str, config: dict[str, Any] | None = None) -> Recall:
-    asked = Ask("c/s1/t1", ASK, 10, session="s1", faults=frozenset(faults))
+    query = Ask("c/s1/t1", ASK, 10, session="s1", faults=frozenset(faults))
     arm: Any = make_arm(ArmSpec("engine", "engine", config))
     tools = tools_for()
     prepared = arm.prepare(Workshop(tools.embedder, tools.vectors))
     if prepared:
         tools.prepared = {"engine": prepared}
     system = arm.open(Kit(tools, "engine"))
-    recall: Recall = system.select(asked, retriever.retrieve(ASK, asked.faults))
+    recall: Recall = system.select(query, retriever.retrieve(ASK, query.faults))
     return recall
 
 
@@ -82,13 +82,13 @@ def test_fault_at_a_named_turn_happens_only_there() -> None:
     }
 
 
-@pytest.mark.parametrize("asked", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
-def test_check_accepts_valid_faults(asked: str) -> None:
-    FaultPlan((asked,)).check()
+@pytest.mark.parametrize("spec", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
+def test_check_accepts_valid_faults(spec: str) -> None:
+    FaultPlan((spec,)).check()
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("spec", "message"),
     [
         ("disk_full", "unknown fault 'disk_full'; known: embedder_down, input_too_long, fts_error"),
         ("", "unknown fault ''"),
@@ -98,9 +98,9 @@ def test_check_accepts_valid_faults(asked: str) -> None:
         ("fts_error=nan", "fault 'fts_error=nan': the share must be"),
     ],
 )
-def test_check_refuses_invalid_faults(asked: str, message: str) -> None:
+def test_check_refuses_invalid_faults(spec: str, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
-        FaultPlan(("slow_store", asked)).check()
+        FaultPlan(("slow_store", spec)).check()
     assert str(caught.value).startswith(message)
 
 

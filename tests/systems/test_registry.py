@@ -142,19 +142,19 @@ class Theirs(FixedArm):
 class Nonsense(Theirs):
     """An arm with an invalid description."""
 
-    def __init__(self, told: object) -> None:
+    def __init__(self, description: object) -> None:
         super().__init__("other")
-        object.__setattr__(self, "told", told)
+        object.__setattr__(self, "description", description)
 
     def describe(self) -> ArmInfo:
-        told: object = self.told  # type: ignore[attr-defined]  # set around a frozen class
-        if isinstance(told, BaseException):
-            raise told
-        return told  # type: ignore[return-value]  # a wrong answer is the point
+        description: object = self.description  # type: ignore[attr-defined]  # set around a frozen class
+        if isinstance(description, BaseException):
+            raise description
+        return description  # type: ignore[return-value]  # a wrong answer is the point
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("description", "words"),
     [
         (None, "describes itself as None"),
         (SystemExit(0), "cannot describe itself: SystemExit: 0"),
@@ -166,5 +166,5 @@ class Nonsense(Theirs):
         (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is not valid JSON"),
     ],
 )
-def test_info_of_refuses_an_invalid_description(told: object, words: str) -> None:
-    assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(told)))
+def test_info_of_refuses_an_invalid_description(description: object, words: str) -> None:
+    assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(description)))

@@ -287,11 +287,11 @@ def test_resolve_accepts_booleans_for_sections_as_the_plugin_does(name: str, pro
 )
 @pytest.mark.parametrize("profile", PROFILES)
 def test_errors_never_repeat_a_providers_key(raw: Any, profile: str) -> None:
-    said: list[Any] = [check_config(raw, profile)]
-    if not said[0].problems:
+    outputs: list[Any] = [check_config(raw, profile)]
+    if not outputs[0].problems:
         config = resolve(raw, profile)
-        said += [config, describe(config), explain_config(raw, profile)]
-    assert KEY not in repr(said)
+        outputs += [config, describe(config), explain_config(raw, profile)]
+    assert KEY not in repr(outputs)
 
 
 @pytest.mark.parametrize(

@@ -26,21 +26,21 @@ LIVE: dict[str, Any] = {
     "retrievalBackend": {"backend": "lancedb", "qdrantEdge": {"enabled": True}},
     "gbrainMirror": {"mirrorRoot": "~/brain"},
 }
-TOLD = (
+MISSING = (
     *("dbPath", "autoCapture", "docsColdLane.ingestOnStart", "weijiMemoryPreflight", "symbolicCanvas"),
     "retrievalBackend.qdrantEdge",
 )
 
 
 def test_missing_of_a_live_file_lists_unimplemented_keys() -> None:
-    assert missing(LIVE) == TOLD
+    assert missing(LIVE) == MISSING
     for profile in PROFILES:
-        assert check_config(LIVE, profile).missing == TOLD
+        assert check_config(LIVE, profile).missing == MISSING
         assert check_config(LIVE, profile).problems == ()
         assert resolve(LIVE, profile).todo_stale_ttl_days == 3
     host = host_of({"plugins": {}})
     assert host is not None
-    assert check_host({"plugins": {"entries": {"openclaw-mem-engine": {"config": LIVE}}}}, host).missing == TOLD
+    assert check_host({"plugins": {"entries": {"openclaw-mem-engine": {"config": LIVE}}}}, host).missing == MISSING
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_refused_unimplemented_keys_in_a_lab_configuration(raw: Any, path: str) 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (
             {"autoRecall": {"routeAuto": {"enabled": True}}},
@@ -99,13 +99,13 @@ def test_refused_unimplemented_keys_in_a_lab_configuration(raw: Any, path: str) 
         ({"retrievalBackend": {"backend": "qdrant-edge"}}, "retrievalBackend.backend: qdrant-edge is not implemented"),
     ],
 )
-def test_refused_values_that_need_another_recall(raw: Any, said: str, profile: str) -> None:
-    with pytest.raises(UnusableInput, match=f"^openclaw.json: {said}"):
+def test_refused_values_that_need_another_recall(raw: Any, message: str, profile: str) -> None:
+    with pytest.raises(UnusableInput, match=f"^openclaw.json: {message}"):
         resolve(raw, profile, where="openclaw.json")
     host = host_of({"plugins": {}})
     assert host is not None
-    warned = [message for message in check_host(raw, host).warnings if said in message]
-    assert [message.endswith("the host accepts it; a replay refuses it") for message in warned] == [True]
+    warned = [warning for warning in check_host(raw, host).warnings if message in warning]
+    assert [warning.endswith("the host accepts it; a replay refuses it") for warning in warned] == [True]
 
 
 def test_only_here_removes_unimplemented_keys_everywhere() -> None:

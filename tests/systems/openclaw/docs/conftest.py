@@ -29,10 +29,10 @@ class Counting:
     """An embedder with one axis per word that records its inputs."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        self.asked += texts
+        self.texts += texts
         return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
 
 
@@ -74,8 +74,8 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., DocsIndex]]:
     """Return a function that updates an index from a folder, always in the same file unless another is named."""
     with ExitStack() as stack:
 
-        def bring(folder: Path, embed: Any = None, place: str = "index", **settings: Any) -> DocsIndex:
+        def bring(folder: Path, embed: Any = None, name: str = "index", **settings: Any) -> DocsIndex:
             docs_settings = DocsSettings(enabled=True, source_roots=(str(folder),), **settings)
-            return stack.enter_context(open_docs(docs_settings, tmp_path / place, embed))
+            return stack.enter_context(open_docs(docs_settings, tmp_path / name, embed))
 
         yield bring

@@ -15,9 +15,9 @@ from lab.systems.openclaw.docs.globs import IngestPlan, glob_matches, plan_inges
 Write = Callable[[Mapping[str, str]], Path]
 
 
-def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), asked: object = None) -> IngestPlan:
+def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), tool_input: object = None) -> IngestPlan:
     settings = DocsSettings(source_roots=tuple(map(str, roots)), source_globs=patterns)
-    return plan_ingest(settings, None if asked is None else read_tool_input(asked))
+    return plan_ingest(settings, None if tool_input is None else read_tool_input(tool_input))
 
 
 def cited(result: IngestPlan) -> list[str]:
@@ -70,7 +70,7 @@ def test_plan_ingest_ignores_root_order_and_reads_a_file_once(written: Write) ->
 def test_plan_ingest_of_a_part_cites_files_as_for_the_full_roots(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     for root in (folder / "a", folder / "a" / "x.md"):
-        assert cited(plan(folder, asked={"sourceRoots": [str(root)]})) == ["local:handbook/a/x.md"]
+        assert cited(plan(folder, tool_input={"sourceRoots": [str(root)]})) == ["local:handbook/a/x.md"]
     assert cited(plan(folder / "a", folder)) == ["local:handbook/a/x.md", "local:handbook/b/y.md"]
 
 
@@ -123,7 +123,7 @@ def test_plan_ingest_names_a_missing_root_and_reads_the_others(written: Write) -
 
 
 @pytest.mark.parametrize(
-    ("roots", "asked", "reason"),
+    ("roots", "tool_input", "reason"),
     [
         ((), None, "no_source_roots"),
         (("  ",), None, "no_source_roots"),
@@ -145,12 +145,12 @@ def test_plan_ingest_without_files_gives_the_reason(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     roots: tuple[str, ...],
-    asked: object,
+    tool_input: object,
     reason: str | None,
 ) -> None:
     written({"a/x.md": "", "b/y.md": ""})
     monkeypatch.chdir(tmp_path)
-    result = plan(*roots, asked=asked)
+    result = plan(*roots, tool_input=tool_input)
     assert result.skip_reason == reason
     assert bool(result.files) is (reason is None)
 
@@ -158,14 +158,14 @@ def test_plan_ingest_without_files_gives_the_reason(
 def test_plan_ingest_names_roots_outside_even_behind_a_link(written: Write, tmp_path: Path) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     (folder / "a" / "out").symlink_to(folder / "b", target_is_directory=True)
-    asked = {"sourceRoots": [str(folder / "a" / "out"), str(folder / "a")]}
-    assert plan(folder / "a", asked=asked) == IngestPlan(
+    tool_input = {"sourceRoots": [str(folder / "a" / "out"), str(folder / "a")]}
+    assert plan(folder / "a", tool_input=tool_input) == IngestPlan(
         skip_reason="source_roots_not_allowlisted", invalid_roots=(str(folder / "a" / "out"),)
     )
 
 
 def test_plan_ingest_is_complete_only_for_the_configured_roots(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
-    assert plan(folder, asked={}).complete
-    assert not plan(folder, asked={"sourceRoots": [str(folder / "a")]}).complete
-    assert not plan(folder, asked={"sourceGlobs": ["a/*.md"]}).complete
+    assert plan(folder, tool_input={}).complete
+    assert not plan(folder, tool_input={"sourceRoots": [str(folder / "a")]}).complete
+    assert not plan(folder, tool_input={"sourceGlobs": ["a/*.md"]}).complete

@@ -63,10 +63,10 @@ def test_first_ingest_stores_and_reports_everything(handbook: Path, opened: Open
 def test_ingest_neither_writes_nor_embeds_unchanged_content(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     before = bytes_of(opened(handbook, embed))
-    asked = len(embed.asked)
+    embedded_count = len(embed.texts)
     again = opened(handbook, embed)
     assert counted(again) == (0, 0, 7, 0, 7, 0)
-    assert (len(embed.asked), bytes_of(again)) == (asked, before)
+    assert (len(embed.texts), bytes_of(again)) == (embedded_count, before)
 
 
 def test_ingest_writes_and_embeds_only_changes(handbook: Path, opened: Opened, counting: Any) -> None:
@@ -75,9 +75,9 @@ def test_ingest_writes_and_embeds_only_changes(handbook: Path, opened: Opened, c
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nDrain, then restart.\n", encoding="utf-8")
     (handbook / "mobile/specs/login.md").unlink()
     (handbook / "new.md").write_text("Fresh.", encoding="utf-8")
-    embed.asked.clear()
+    embed.texts.clear()
     assert counted(opened(handbook, embed)) == (1, 1, 4, 2, 6, 2)
-    assert sorted(embed.asked) == ["Runbook\nDrain, then restart.", "new\nFresh."]
+    assert sorted(embed.texts) == ["Runbook\nDrain, then restart.", "new\nFresh."]
 
 
 def test_ingest_does_not_embed_a_moved_file_again(handbook: Path, opened: Opened, counting: Any) -> None:
@@ -93,7 +93,7 @@ def test_search_does_not_depend_on_the_history_of_the_index(
     folder = written({"b.md": "# B\n\nport one\n\n# C\n\nport two\n", "c.md": "# X\n\nport one\n"})
     opened(folder, counting(), "grown")
     written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
-    grown, fresh = (opened(folder, counting(), place) for place in ("grown", "fresh"))
+    grown, fresh = (opened(folder, counting(), name) for name in ("grown", "fresh"))
     assert grown.search("port", limit=9) == fresh.search("port", limit=9)
     # All lines are equal, so they are sorted by document and by position in it.
     assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
@@ -103,8 +103,8 @@ def test_ingest_of_a_part_deletes_nothing_else(handbook: Path, opened: Opened, r
     index = opened(handbook)
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nNew.\n", encoding="utf-8")
     (handbook / "notes/部署.md").unlink()
-    asked = read_tool_input({"sourceRoots": [str(handbook / "gateway")]})
-    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),)), asked))
+    tool_input = read_tool_input({"sourceRoots": [str(handbook / "gateway")]})
+    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),)), tool_input))
     assert counted(index)[:5] == (0, 1, 2, 0, 3)
     assert refs(index.search("備份", limit=5)) == ["notes/部署.md#root~2:001"]
 
@@ -272,7 +272,7 @@ def test_search_without_an_embedder_has_no_vector_lane(handbook: Path, opened: O
 def test_ingest_can_skip_vectors(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     index = opened(handbook, embed, embed_on_ingest=False)
-    assert (counted(index)[-1], embed.asked) == (0, [])
+    assert (counted(index)[-1], embed.texts) == (0, [])
     assert index.search("passkey", limit=1).vector_status == "no_embeddings"
 
 
@@ -340,4 +340,4 @@ def test_ingest_counts_batches(written: Write, opened: Opened, monkeypatch: pyte
     embed = counting()
     receipt = opened(folder, embed).last_ingest
     # A text that occurs twice is embedded once, even in two batches.
-    assert (receipt["batches"], receipt["chunks_inserted"], receipt["embedded"], len(embed.asked)) == (3, 6, 5, 5)
+    assert (receipt["batches"], receipt["chunks_inserted"], receipt["embedded"], len(embed.texts)) == (3, 6, 5, 5)

@@ -77,8 +77,8 @@ def test_consult_with_the_same_query_gives_the_same_bytes(handbook: Path, opened
 
     queries = ("port", "gateway OR passkey", "週五不部署", "什麼時候備份資料庫", "?")
     receipt = []
-    for place in ("one", "one", "two"):
-        lane = DocsLane(settings(scope_mapping_strategy="path_prefix"), opened(handbook, embed, place))
+    for name in ("one", "one", "two"):
+        lane = DocsLane(settings(scope_mapping_strategy="path_prefix"), opened(handbook, embed, name))
         receipt += [
             json.dumps(
                 [lane.consult(query, scope, 3, trigger="manual") for query in queries for scope in ("", "mobile")]
@@ -234,14 +234,14 @@ def test_snippet_does_not_end_in_half_a_character() -> None:
 
 
 def test_open_docs_accepts_a_folder_or_a_file(handbook: Path, tmp_path: Path) -> None:
-    asked = DocsSettings(enabled=True, source_roots=(str(handbook),))
-    for place, path in (
+    docs_settings = DocsSettings(enabled=True, source_roots=(str(handbook),))
+    for given, path in (
         (tmp_path / "cache" / "docs", tmp_path / "cache" / "docs" / "docs.sqlite"),
         (tmp_path / "x.db", tmp_path / "x.db"),
     ):
-        with open_docs(asked, place) as index:
+        with open_docs(docs_settings, given) as index:
             assert (index.path, index.last_ingest["chunks_inserted"]) == (path, 7)
-        with open_docs(asked, place) as index:
+        with open_docs(docs_settings, given) as index:
             assert index.last_ingest["chunks_unchanged"] == 7
         assert [file.name for file in path.parent.iterdir() if file.name.startswith(path.name)] == [path.name]
 

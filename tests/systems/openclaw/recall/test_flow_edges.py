@@ -141,10 +141,10 @@ class Index:
     """A fake index that answers with chunks one, two, … and records its queries."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.limits: list[int] = []
 
     def search(self, query: str, *, limit: int, **depths: Any) -> Any:
-        self.asked.append(limit)
+        self.limits.append(limit)
         return SimpleNamespace(
             rows=tuple(
                 DocRow(f"doc:r:{at}.md#a:001", "r", f"{at}.md", "spec", "t", "h", f"chunk {at} <b>")

@@ -47,7 +47,7 @@ def with_quotas(settings: ReceiptSettings = LOW, **changes: Any) -> dict[str, An
     return lifecycle_receipt(settings, **(plain | changes))
 
 
-def said(comment: str) -> dict[str, Any]:
+def parsed(comment: str) -> dict[str, Any]:
     """Return the JSON value inside a comment."""
     assert comment.startswith(PREFIX)
     assert comment.endswith(SUFFIX)
@@ -158,11 +158,11 @@ def test_receipt_sorts_equal_rounded_scores_by_id() -> None:
     assert receipt(fts=fts)["ftsTop"] == [{"id": "a", "score": 1.0}, {"id": "b", "score": 1.0}, {"id": "c", "score": 0}]
 
 
-@pytest.mark.parametrize(("asked", "listed"), [(3, 3), (2.7, 2), (1, 1), (0, 1), (-4, 1), (10, 10), (40, 10)])
-def test_receipt_lists_have_one_to_ten_entries_as_configured(asked: float, listed: int) -> None:
+@pytest.mark.parametrize(("max_items", "listed"), [(3, 3), (2.7, 2), (1, 1), (0, 1), (-4, 1), (10, 10), (40, 10)])
+def test_receipt_lists_have_one_to_ten_entries_as_configured(max_items: float, listed: int) -> None:
     ids = [f"m{number:02}" for number in range(20)]
     found = receipt(
-        ReceiptSettings(max_items=asked),
+        ReceiptSettings(max_items=max_items),
         fts=[LaneHit(identity, 1.0, 0.0) for identity in ids],
         vec=[LaneHit(identity, 1.0, 0.0) for identity in ids],
         final=final(*ids),
@@ -218,7 +218,7 @@ def test_prompt_comment_needs_receipts_with_high_verbosity() -> None:
     plain = with_quotas()
     assert prompt_comment(LOW, plain) == ""
     assert prompt_comment(ReceiptSettings(enabled=False, verbosity="high"), plain) == ""
-    assert said(prompt_comment(HIGH, plain))
+    assert parsed(prompt_comment(HIGH, plain))
 
 
 def test_prompt_comment_summarises_the_receipt_in_the_plugins_order() -> None:
@@ -230,7 +230,7 @@ def test_prompt_comment_summarises_the_receipt_in_the_plugins_order() -> None:
     }
     full_receipt = with_quotas(HIGH, parts=parts)
     comment = prompt_comment(HIGH, full_receipt)
-    short = said(comment)
+    short = parsed(comment)
     same = ["schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop"]
     same += ["whySummary", "whyTheseIds"]
     assert list(short) == [*same, "why", "injectedCount", "fallback", "coldLane", "workingSet"]
@@ -244,7 +244,7 @@ def test_prompt_comment_summarises_the_receipt_in_the_plugins_order() -> None:
 
 
 def test_prompt_comment_leaves_out_missing_parts() -> None:
-    short = said(prompt_comment(HIGH, receipt(HIGH, parts={"fallback": None, "workingSet": None})))
+    short = parsed(prompt_comment(HIGH, receipt(HIGH, parts={"fallback": None, "workingSet": None})))
     assert not {"quota", "fallback", "coldLane", "workingSet"} & set(short)
 
 

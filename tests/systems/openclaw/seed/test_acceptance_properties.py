@@ -199,9 +199,9 @@ def test_rows_in_another_order_give_the_same_bytes(kit: Any, data: st.DataObject
     prompts = data.draw(st.lists(kit.texts(), min_size=1, max_size=4))
     scopes = [data.draw(st.sampled_from(SECTIONS)) for _ in prompts]
 
-    def told(order: list[Row]) -> list[Any]:
+    def outputs(order: list[Row]) -> list[Any]:
         talk = kit.Talk(order, config)
         turns = [talk.say(prompt, scope=scope) for prompt, scope in zip(prompts, scopes, strict=True)]
         return [(turn.context, json.dumps(turn.receipt), turn.log) for turn in turns]
 
-    assert told(rows) == told(rows) == told(shuffled)
+    assert outputs(rows) == outputs(rows) == outputs(shuffled)

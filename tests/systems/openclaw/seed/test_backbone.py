@@ -22,7 +22,7 @@ def ids(*keys: str) -> tuple[str, ...]:
     return tuple(map(engine_id, keys))
 
 
-def digest(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
+def working_set_of(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
     """The Working Set of rows, including hard rules."""
     rules = [row for row in rows if row.hard_rule]
     return build_working_set("global", prompt, kit.NOW, WorkingSetSettings(True, **sizes), rows, rules, 7)
@@ -39,7 +39,7 @@ def test_working_set_computed_by_hand(kit: Any) -> None:
         kit.row("h1", "[HARD]  no\nsecrets in logs", category="fact", hard_rule=True, days=50),
         kit.row("h2", "rules " + "stay whole " * 20, category="todo", hard_rule=True, days=90),
     ]
-    built = digest(kit, rows, "tell me:\nwhy though?\nor how？")
+    built = working_set_of(kit, rows, "tell me:\nwhy though?\nor how？")
     assert built.slot is not None
     assert built.slot[:4] == ("working_set:global", kit.NOW, "other", "must_remember")
     assert built.slot.text.split("\n") == [
@@ -67,22 +67,22 @@ def test_working_set_has_no_line_twice(kit: Any) -> None:
         kit.row("b", "Never  push to MAIN", category="preference", days=2),
         kit.row("c", "never push to main", category="todo", days=3),
     ]
-    assert digest(kit, rows).pinned == ids("a")
+    assert working_set_of(kit, rows).pinned == ids("a")
 
 
 @pytest.mark.parametrize("prompt", [ASK, "here is the log:", ASK + " " + "x" * 300])
 def test_working_set_goal_follows_the_constraints_or_is_first(kit: Any, prompt: str) -> None:
     decided = kit.row("d", "use sqlite", category="decision")
     goal = f"goal: {prompt if len(prompt) <= 200 else prompt[:199] + '…'}"
-    assert digest(kit, [decided], prompt).slot.text.split("\n") == [goal, "decisions:", "- use sqlite"]
+    assert working_set_of(kit, [decided], prompt).slot.text.split("\n") == [goal, "decisions:", "- use sqlite"]
     bound = kit.row("c", "must sign", category="preference")
-    text = digest(kit, [decided, bound], prompt).slot.text
+    text = working_set_of(kit, [decided, bound], prompt).slot.text
     assert text.split("\n") == ["constraints:", "- must sign", goal, "decisions:", "- use sqlite"]
 
 
 def test_working_set_of_a_prompt_alone_is_empty(kit: Any) -> None:
     facts = [kit.row("f", "the gateway is blue"), kit.row("t", "old", category="todo", days=9)]
-    built = digest(kit, facts, "why though?")
+    built = working_set_of(kit, facts, "why though?")
     assert (built.slot, built.pinned, built.holds("why though")) == (None, (), False)
     assert built.sections == {"goal": False, "constraints": 0, "decisions": 0, "nextActions": 0, "openQuestions": 0}
     turn = kit.Talk(facts, kit.flow(working_set={"enabled": True})).say("why though of the gateway?")
@@ -196,7 +196,7 @@ def test_duplicates_by_id_and_text_leave_their_slots_to_others(kit: Any) -> None
 def test_holds_word_count_shortcut_misses_no_duplicate(kit: Any, data: st.DataObject) -> None:
     texts = data.draw(st.lists(kit.texts(1, 4), min_size=1, max_size=3, unique=True))
     rows = [kit.row(f"d{at}", text, category="decision") for at, text in enumerate(texts)]
-    built = digest(kit, rows, max_chars=2800)
+    built = working_set_of(kit, rows, max_chars=2800)
     full_text = data.draw(st.sampled_from(texts)) + data.draw(st.sampled_from(["", " and more", "嗎"]))
     begin = data.draw(st.integers(0, len(full_text) - 1))
     end = data.draw(st.integers(begin + 1, len(full_text)))
@@ -208,7 +208,7 @@ def test_holds_word_count_shortcut_misses_no_duplicate(kit: Any, data: st.DataOb
 
 def test_holds_a_part_of_a_line_that_begins_and_ends_within_words(kit: Any) -> None:
     line = "never ship on thursdays unless the board has agreed to it in writing"
-    built = digest(kit, [kit.row("d", line, category="decision")])
+    built = working_set_of(kit, [kit.row("d", line, category="decision")])
     assert built.holds("ver ship on thursda")
     assert not built.holds("ver ship it thursda")
 

@@ -143,7 +143,7 @@ def test_exact_hit_is_not_suppressed(kit: Any, text: str, prompt: str, rule: str
     assert factor(turns[2], "b").repeat == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("why", ["hard rule", "in the digest"])
+@pytest.mark.parametrize("why", ["hard rule", "in the Working Set"])
 def test_pinned_memory_or_hard_rule_in_the_hot_lane_is_not_suppressed(kit: Any, why: str) -> None:
     fields = {"hard_rule": True} if why == "hard rule" else {"category": "decision"}
     config = kit.flow(recall={"dedupe_backbone": False}, working_set={"enabled": True})
@@ -240,7 +240,7 @@ def test_novelty_falls_with_every_injection(kit: Any) -> None:
 
 def test_factors_computed_by_hand(kit: Any) -> None:
     now = kit.NOW
-    assert [scope_match(place) for place in range(4)] == [1.0, 0.9, 0.8, 0.8]
+    assert [scope_match(index) for index in range(4)] == [1.0, 0.9, 0.8, 0.8]
     labels = (kit.MUST, kit.NICE, kit.UNKNOWN, kit.IGNORE)
     assert [importance_prior(kit.row("k", "", label)) for label in labels] == [1.10, 1.00, 0.95, 0.95]
     for category, days in (("preference", 365), ("decision", 180), ("fact", 120), ("todo", 30), ("other", 30)):

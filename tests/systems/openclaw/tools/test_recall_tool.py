@@ -37,7 +37,7 @@ class Answers:
         return Lanes(self.lanes.fts[:limit], self.lanes.vec[:limit])
 
 
-def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
+def recalled(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
     embedder = HashingEmbedder()
     store = ExactStore(embedder.dimension)
     store.add(rows, embedder.encode([row.text for row in rows]), [sorted(words_of(row.text)) for row in rows])
@@ -49,35 +49,37 @@ def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = Non
 
 def test_memory_recall_searches_tiers_in_order_with_ignore_last(kit: Any) -> None:
     rows = [row for label in (IGNORE, UNKNOWN, NICE, MUST) for row in kit.pool(1, label)]
-    answer = asked(rows)
+    answer = recalled(rows)
     assert [row.importance_label for _, row in answer.hits] == [MUST, NICE, UNKNOWN, IGNORE]
     assert answer.receipt["policyTier"] == "ignore"
-    assert asked(rows, limit=1).receipt["policyTier"] == "must"
+    assert recalled(rows, limit=1).receipt["policyTier"] == "must"
 
 
 @pytest.mark.parametrize(("limit", "deep"), [(1, 2), (5, 10), (25, 50), (30, 50), (50, 50)])
 def test_memory_recall_searches_twice_the_limit_and_at_most_50(kit: Any, limit: int, deep: int) -> None:
-    answer = asked(kit.pool(60, MUST), limit=limit)
+    answer = recalled(kit.pool(60, MUST), limit=limit)
     assert (answer.receipt["vecCount"], answer.receipt["fusedCount"]) == (deep, limit)
 
 
 @pytest.mark.parametrize(("skip", "keys"), [(True, []), (False, ["w"])])
 def test_memory_recall_invalid_scope_uses_fallbacks_only_if_allowed(kit: Any, skip: bool, keys: list[str]) -> None:
     policy = ScopePolicy(fallback_scopes=("work",), skip_fallback_on_invalid=skip)
-    answer = asked([kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!")
+    answer = recalled(
+        [kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!"
+    )
     assert [row.key for _, row in answer.hits] == keys
     assert answer.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
 
 
 def test_memory_recall_without_vectors_says_so_and_uses_words(kit: Any) -> None:
-    answer = asked([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
+    answer = recalled([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
     assert [row.key for _, row in answer.hits] == ["a"]
     assert answer.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
     assert "provider_unavailable" in answer.receipt["lifecycle"]["rejected"]
 
 
 def test_memory_recall_with_a_blank_query_returns_nothing(kit: Any) -> None:
-    answer = asked([kit.row("a", "the gateway")], " \n")
+    answer = recalled([kit.row("a", "the gateway")], " \n")
     assert (answer.hits, answer.text, answer.receipt["lifecycle"]["skipReason"]) == (
         (),
         "No recall query provided.",
@@ -95,7 +97,7 @@ def test_lane_summaries_equal_those_of_all_hits(kit: Any, drawn: list[tuple[int,
     rows = [kit.row(str(number), "-") for number in range(31)]
     # A row without an id takes no slot.
     rows[0] = replace(rows[0], id="")
-    hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
+    hits = [Hit(row, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for row, nudge, up in drawn]
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
     answer, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
