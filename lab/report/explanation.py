@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.replay.explain import Explanation
 from lab.runs.records import to_json
-from lab.systems.contract import Item, Place
+from lab.systems.contract import Item, Standing
 from lab.utf16 import js_length
 
-NOWHERE = Place()
+NOWHERE = Standing()
 WIDTH = 80
 # Gold memories whose loss is told on one screen.
 MAX_REASONS = 4
@@ -47,7 +47,7 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
             if key in ranks:
                 head = _ranked(*ranks[key])
             else:
-                place = told.places.get(key, NOWHERE)
+                place = told.standings.get(key, NOWHERE)
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {key}")
@@ -79,7 +79,7 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
         "runners_up": list(told.runners_up),
         "gold": grades,
         "reasons": dict(told.reasons),
-        "places": {key: told.places.get(key, NOWHERE)._asdict() for key in keys},
+        "places": {key: told.standings.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": found.recall.receipt,
         **told.value,
     }
