@@ -137,7 +137,7 @@ def test_the_order_of_arms_is_no_change_and_an_arm_of_one_run_is_told(make_run: 
     found = changes(run, other)
     assert (found.changed, [one.arm for one in found.arms]) == (0, [FIRST, QUOTA])
     assert (found.only_before, found.only_after) == (("none",), ("oracle",))
-    assert found.moved == ("arm none: there -> gone", "arm oracle: none -> there")
+    assert found.moved == ("arm none: present -> absent", "arm oracle: absent -> present")
 
 
 def test_another_configuration_changes_turns_and_says_which_knob(make_run: MakeRun, run: RunDirectory) -> None:
