@@ -76,7 +76,7 @@ def test_damage_is_judged_by_its_counts(log: Log, receipts: list[str], broken: i
     assert (found["damage"]["of"], found["damage"]["rate"]) == (len(sound), broken / len(sound))
     _, lines = stage_b(found)
     line = lines["damage.rate"]
-    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} lines of the engine")) == (
+    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} engine log lines")) == (
         status,
         True,
     ), line.reason
@@ -87,7 +87,7 @@ def test_few_receipts_hide_no_damage(log: Log, receipts: list[str]) -> None:
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
     assert lines["damage.rate"].status == FAIL
-    assert lines["damage.rate"].reason.startswith("damage.rate: 20 of 20 lines of the engine, 1 (")
+    assert lines["damage.rate"].reason.startswith("damage.rate: 20 of 20 engine log lines, 1 (")
     assert str(rollback(verdict)).startswith("Roll back: ")
 
 
@@ -96,7 +96,7 @@ def test_logs_that_overlap_are_no_damage(log: Log, receipts: list[str]) -> None:
     damage = found["damage"]
     assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))
     verdict, lines = stage_b(found)
-    assert lines["damage.rate"].reason.endswith(" (50 duplicates, of logs that overlap, do not count)")
+    assert lines["damage.rate"].reason.endswith(" (50 duplicates from overlapping logs are not counted)")
     # Whether there are enough lines to decide is another thing; nothing is shown to be wrong.
     assert lines["damage.rate"].status in (PASS, INCONCLUSIVE)
     assert FAIL not in {line.status for line in verdict.lines if line.critical}

@@ -28,7 +28,7 @@ def test_a_cutoff_beyond_what_either_arm_returns_is_told_with_the_lesser_depth(r
         shallow = replace(run.manifest, resolved=replace(resolved, arms=arms))
         (line,) = judge(policy, RunDirectory(run.path, shallow)).lines
         assert line.reason == (
-            f"R@99: nothing is measured at 99 of an arm that returns {whole - 7} places; ask for @{whole - 7}"
+            f"R@99: the arm returns at most {whole - 7} items, so there is no value at 99; use @{whole - 7}"
         )
 
 

@@ -49,7 +49,7 @@ def test_junit_counts_what_it_holds() -> None:
     assert kinds == [[], ["failure"], ["skipped"], ["skipped"], [], ["error"], ["skipped"], ["skipped"]]
     names = [case.get("name") for case in suite.findall("testcase")]
     assert len(set(names)) == len(names)
-    assert names[1:5] == ["guard R@6", "guard R@6 (told)", "guard P@6", 'guard P@6 [type=a\\b"\n]']
+    assert names[1:5] == ["guard R@6", "guard R@6 (advisory)", "guard P@6", 'guard P@6 [type=a\\b"\n]']
     assert 'worse & <b>"|.' in [child.get("message") for case in suite for child in case]
     assert [one.text for one in suite.iter("failure")] == ["Roll back: switch ? it | back"]
     assert {one.get("name"): one.get("value") for one in suite.iter("property")} == {
@@ -89,7 +89,7 @@ def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
     rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
     assert [f"{status[2:]} {rule}" for status, rule in rows] == [
         "error limit WrongScope", "fail guard R@6", "inconclusive guard P@6", "pass guard Success@6",
-        "skipped exact receipts", "(fail) guard R@6 (told)", "(fail) limit Jaccard (told)",
+        "skipped exact receipts", "(fail) guard R@6 (advisory)", "(fail) limit Jaccard (advisory)",
         '(pass) guard P@6 \\[type=a\\\\b" \\]',
     ]  # fmt: skip
     commands = list(workflow_commands(VERDICT))
@@ -103,7 +103,7 @@ def test_many_lines_are_cut_where_github_would() -> None:
     many = replace(VERDICT, lines=lines)
     commands = list(workflow_commands(many))
     assert len(commands) == MOST_ANNOTATIONS
-    assert commands[-1].endswith("::and 191 more; the step summary has all")
+    assert commands[-1].endswith("::and 191 more; the step summary lists all")
     assert len(summary(many).encode()) < 64 * 1024
     shown = summary(many).count("| fail |")
     assert summary(many).endswith(f"… and {200 - shown} more: verdict.json has all\n")
@@ -163,6 +163,6 @@ def test_shipped_policies_are_of_the_schema_and_bad_ones_are_not() -> None:
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path, name: str) -> None:
     for text in ("", '{"schema": "another"}', "<testsuites><testsuite name='theirs'/></testsuites>", "[]"):
         (tmp_path / name).write_text(text)
-        with pytest.raises(UnusableInput, match=f"{name}: exists and is no verdict of a gate; choose another --out"):
+        with pytest.raises(UnusableInput, match=f"{name}: exists and is not a verdict of `lab gate`; choose another --out"):
             write_verdict(VERDICT, tmp_path)
         assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, text)]

@@ -134,14 +134,14 @@ def test_a_bound_that_is_broken_is_a_fail_whatever_the_other_lacks(timed: Timed,
     # The baseline took no time that could be told, and nothing is a multiple of that.
     line = judged(both, timed(100, tier_quota_v1=1, tier_first_v1=0))
     assert (line.status, line.settles) == (FAIL, None)
-    assert "and the policy wants at most 30 ms" in line.reason
-    assert "the baseline took no time that could be measured" in line.reason
+    assert "the policy requires at most 30 ms" in line.reason
+    assert "the baseline's time is too short to measure" in line.reason
     ratio = judged(
         Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2), timed(100, tier_quota_v1=1, tier_first_v1=0)
     )
     assert (ratio.status, ratio.reason) == (
         INCONCLUSIVE,
-        "p50 total: the baseline took no time that could be measured, and a ratio needs some",
+        "p50 total: the baseline's time is too short to measure, so there is no ratio",
     )
     within = judged(
         Rule("latency", "p50 total", quantile=0.5, at_most_ms=70, at_most_ratio=2), timed(100, tier_quota_v1=1)
@@ -154,7 +154,7 @@ def test_no_timings_and_no_such_stage(timed: Timed) -> None:
     assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR
     told = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, must_have_data=False)
     assert judged(told, timed(0, tier_quota_v1=1)).status == SKIPPED
-    with pytest.raises(UnusableInput, match="no warm turn has this stage; there are: total, search, select, retrieve"):
+    with pytest.raises(UnusableInput, match="no warm turn has this stage; stages: total, search, select, retrieve"):
         judged(Rule("latency", "p50 serach", quantile=0.5, stage="serach", at_most_ms=1), timed(9, tier_quota_v1=1))
 
 
@@ -177,6 +177,6 @@ def test_a_changed_receipt_is_told_with_its_columns_and_what_moved(
     turns = table.num_rows // 2
     assert (line.status, line.candidate) == (FAIL, turns)
     assert f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); moved: " in line.reason
-    assert line.settles == "a change that is meant is approved: make this run the baseline"
+    assert line.settles == "if the change is intended, approve this run as the baseline"
     (first,) = judge(Policy("mine", "", "", "tier_first_v1", 6, policy.rules), run, against=other).lines
     assert (first.status, first.candidate) == (PASS, 0)

@@ -93,7 +93,7 @@ def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
     line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
     assert (line.status, line.settles) == (
         INCONCLUSIVE,
-        "about 2 more conversations like these, were the difference as it seems",
+        "about 2 more conversations like these, if the observed difference holds",
     )
     assert judged(IMPROVE, pairs(0.1, 0.0001, 4), three).status == INCONCLUSIVE
     assert judged(IMPROVE, pairs(0.1, 0.0001, 5), three).status == PASS
@@ -117,8 +117,8 @@ def test_a_fail_is_shown_twice_and_corrected_over_all_that_could_fail() -> None:
     strict = replace(POLICY, fail_level=0.001)
     # 2 ** -8 is no .001, however far below the interval lies; ten conversations are enough for one guard, not for two.
     line = judged(GUARD, pairs(-0.1, 0.001), strict)
-    assert (line.status, "not shown at the level of a fail, 0.001" in line.reason) == (INCONCLUSIVE, True)
-    assert line.settles == "about 2 more conversations like these, were the difference as it seems"
+    assert (line.status, "not significant at the fail level, 0.001" in line.reason) == (INCONCLUSIVE, True)
+    assert line.settles == "about 2 more conversations like these, if the observed difference holds"
     assert judged(GUARD, pairs(-0.1, 0.001, 10), strict).status == FAIL
     other = replace(GUARD, measure="R@6")
     both = {"Success@6": pairs(-0.1, 0.001, 10), "R@6": pairs(0.0, 0.001, 10, "R@6")}
@@ -156,7 +156,7 @@ def test_slices_with_enough_conversations_are_told_and_decide_nothing() -> None:
     absent = replace(rule, slices=("tpye",))
     whole, told = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
     assert (whole.status, told.status, told.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
-    assert told.reason.endswith("slices: 'tpye' names no subgroups of this run (0 values); its slices are: type")
+    assert told.reason.endswith("slices: 'tpye' not a slice of this run (0 values); its slices are: type")
 
 
 @pytest.mark.parametrize("states", list(itertools.product((PASS, INCONCLUSIVE, FAIL, ERROR), repeat=2)))
@@ -203,7 +203,7 @@ def test_what_was_not_given_is_an_error_or_skipped(
     may = RECEIPTS + "must_have_data = false\n" + OF_A_RUN + EXACT + "must_have_data = false\n"
     assert statuses(may, run=run) == [("limit", PASS), ("receipts", SKIPPED), ("exact", SKIPPED), ("all", PASS)]
     for rules, given, needs in ((RECEIPTS, {"run": run}, "--receipts AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
-        with pytest.raises(UnusableInput, match=f"nothing that it asks about was given; it needs {needs}"):
+        with pytest.raises(UnusableInput, match=f"no rule has its input; it needs {needs}"):
             judge(policy_of(rules), **given)
     with pytest.raises(UnusableInput, match="and none to judge; name DIR"):
         judge(policy_of(both), against=run, audit=audit)
@@ -216,7 +216,7 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
     skipped = judge(policy_of(where.format("tags") + RECEIPTS + "must_have_data = false\n"), run)
     # A gate that asked nothing has measured nothing.
     assert (skipped.status, skipped.lines[0].status) == (ERROR, SKIPPED)
-    assert "asked only where scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
+    assert "applies only if scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
     with pytest.raises(UnusableInput, match="only_where: a run has no 'scopes'; it has: "):
         judge(policy_of(where.format("x").replace("scope =", "scopes =")), run)
     # And for some arms alone, as the candidate's configuration has it.
@@ -236,5 +236,5 @@ def test_a_rule_beyond_what_an_arm_returns_names_the_cutoff_that_is_measured(
 ) -> None:
     bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
-    reason = "R@50: nothing is measured at 50 of an arm that returns 6 places; ask for @6"
+    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6"
     assert (line.status, line.reason) == (ERROR, reason)

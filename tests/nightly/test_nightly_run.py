@@ -215,9 +215,9 @@ def test_what_a_plan_only_tells_of_fails_no_night(approved: NightlyPlan) -> None
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")), compare=(within,))
     told = replace(approved, sets=(other,), policy=replace(approved.policy, rules=rules))
     lines = _lines(_night(told, "2026-03-02"))
-    assert lines["exact tier_quota_v1 receipts (told)"][0] == "fail"
-    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (told)"][0] == "fail"
-    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(told)")] == []
+    assert lines["exact tier_quota_v1 receipts (advisory)"][0] == "fail"
+    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (advisory)"][0] == "fail"
+    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(advisory)")] == []
     # That nothing changed is shown, and decides.
     assert lines["exact tier_first_v1 receipts"][0] == "pass"
     red = replace(told, sets=(replace(other, compare=(replace(within, critical=True),)),))
