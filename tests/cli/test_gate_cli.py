@@ -201,4 +201,4 @@ def test_stage_b_from_a_log_to_go_or_no_go(
             r"NO-GO YET \(inconclusive\): stage-b Keep the window open: about \d+ more answered recalls\. ", said
         )
         assert " To roll back anyway: set plugins.slots.memory back to " in said
-        assert said.count("100 answered recalls; the policy requires at least 300 or more") == 1
+        assert said.count("100 answered recalls; the policy requires at least 300") == 1

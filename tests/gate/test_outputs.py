@@ -106,7 +106,7 @@ def test_many_lines_are_cut_where_github_would() -> None:
     assert commands[-1].endswith("::and 191 more; the step summary lists all")
     assert len(summary(many).encode()) < 64 * 1024
     shown = summary(many).count("| fail |")
-    assert summary(many).endswith(f"… and {200 - shown} more: verdict.json has all\n")
+    assert summary(many).endswith(f"… and {200 - shown} more: verdict.json lists all rules\n")
 
 
 HEADED = 'name = "mine"\nabout = "what it means"\nrollback = "back"\n'

@@ -206,7 +206,7 @@ def test_a_damage_rule_names_the_kind_it_found_most(audit: dict[str, Any]) -> No
 
 
 def test_what_may_be_given_is_not_said_to_be_needed() -> None:
-    with pytest.raises(UnusableInput, match=r"was given; it needs --receipts AUDIT, and can use DIR$"):
+    with pytest.raises(UnusableInput, match=r"has its input; it needs --receipts AUDIT, and can use DIR$"):
         judge(read_policy("stage-b"))
 
 

@@ -205,7 +205,7 @@ def test_what_was_not_given_is_an_error_or_skipped(
     for rules, given, needs in ((RECEIPTS, {"run": run}, "--receipts AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
         with pytest.raises(UnusableInput, match=f"no rule has its input; it needs {needs}"):
             judge(policy_of(rules), **given)
-    with pytest.raises(UnusableInput, match="and none to judge; name DIR"):
+    with pytest.raises(UnusableInput, match="but none to judge; name DIR"):
         judge(policy_of(both), against=run, audit=audit)
 
 
