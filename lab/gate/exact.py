@@ -30,6 +30,7 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
         )
         moved = "; ".join(difference.moved) or "nothing that the manifests record"
         why = (
-            f"{changed} of {candidate.turns} turns changed against {against.path} (columns: {columns}); moved: {moved}"
+            f"{changed} of {candidate.turns} turns changed against {against.path} (columns: {columns}); "
+            f"manifest differences: {moved}"
         )
         yield line(rule, FAIL, why, "if the change is intended, approve this run as the baseline", **numbers)

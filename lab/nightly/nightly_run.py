@@ -335,7 +335,7 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: 
         reason = f"all {arm.turns} receipts equal the baseline's"
         if changed:
             moved = "; ".join(exact.moved) or "nothing that the manifests record"
-            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); moved: {moved}"
+            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); manifest differences: {moved}"
         yield Line(
             "exact",
             f"{arm.arm} receipts",

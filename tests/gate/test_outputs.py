@@ -163,6 +163,8 @@ def test_shipped_policies_are_of_the_schema_and_bad_ones_are_not() -> None:
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path, name: str) -> None:
     for text in ("", '{"schema": "another"}', "<testsuites><testsuite name='theirs'/></testsuites>", "[]"):
         (tmp_path / name).write_text(text)
-        with pytest.raises(UnusableInput, match=f"{name}: exists and is not a verdict of `lab gate`; choose another --out"):
+        with pytest.raises(
+            UnusableInput, match=f"{name}: exists and is not a verdict of `lab gate`; choose another --out"
+        ):
             write_verdict(VERDICT, tmp_path)
         assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, text)]

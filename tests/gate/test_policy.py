@@ -97,7 +97,10 @@ def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str
         ),
         (HEAD + '[[limit]]\nmeasure = "R@6"\n', "limit 1: needs at_most or at_least, or both"),
         (HEAD + GUARD + 'direction = "up"\n', "guard 1: direction: expected 'higher' or 'lower', found 'up'"),
-        (HEAD + GUARD.replace("Success@6", "InjectedChars"), "guard 1: InjectedChars has no better direction of its own"),
+        (
+            HEAD + GUARD.replace("Success@6", "InjectedChars"),
+            "guard 1: InjectedChars has no better direction of its own",
+        ),
         (
             "minimum_conversations = 1\n" + HEAD + GUARD,
             "minimum_conversations: expected a whole number from 2 to 1000000",

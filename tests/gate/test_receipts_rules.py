@@ -174,7 +174,9 @@ def test_a_file_that_is_no_audit_is_told(tmp_path: Path, value: Any, found: str)
 def test_a_log_in_place_of_an_audit_is_told_how_to_make_one(tmp_path: Path) -> None:
     log = tmp_path / "good.log"
     log.write_text("2026-03-01T09:00:00Z openclaw-mem-engine:autoRecall.receipt {}\n")
-    with pytest.raises(UnusableInput, match=rf"good\.log:1: not JSON.*create one with `lab receipts audit {log} --out FILE`$"):
+    with pytest.raises(
+        UnusableInput, match=rf"good\.log:1: not JSON.*create one with `lab receipts audit {log} --out FILE`$"
+    ):
         read_audit(log)
     with pytest.raises(UnusableInput, match=r"nowhere\.json: no such file$"):
         read_audit(tmp_path / "nowhere.json")
@@ -234,7 +236,9 @@ def test_an_audit_that_was_edited_is_told(
 def test_what_is_no_number_is_within_no_bound(audit: dict[str, Any], value: float) -> None:
     for path, of in (("errors.rate", None), ("errors.rate", "errors.attempts"), ("must.share", None)):
         first, _, last = path.partition(".")
-        with pytest.raises(UnusableInput, match=rf"receipts {path}: the audit has {value} there, outside the range of an audit"):
+        with pytest.raises(
+            UnusableInput, match=rf"receipts {path}: the audit has {value} there, outside the range of an audit"
+        ):
             judged(Rule("receipts", path, of=of, at_most=0.5), laid_over(audit, {first: {last: value}}))
 
 

@@ -176,7 +176,10 @@ def test_a_changed_receipt_is_told_with_its_columns_and_what_moved(
     (line,) = judge(policy, run, against=other).lines
     turns = table.num_rows // 2
     assert (line.status, line.candidate) == (FAIL, turns)
-    assert f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); moved: " in line.reason
+    assert (
+        f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); manifest differences: "
+        in line.reason
+    )
     assert line.settles == "if the change is intended, approve this run as the baseline"
     (first,) = judge(Policy("mine", "", "", "tier_first_v1", 6, policy.rules), run, against=other).lines
     assert (first.status, first.candidate) == (PASS, 0)

@@ -270,11 +270,11 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     build_report(run)
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
-        assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
+        assert re.search(r"Advisory rules that fail: .*limit Forbidden@6 \(advisory\)\.", text)
     edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
     for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
         write_atomically(run.path / "verdict.json", dump_json(value))
-        with pytest.raises(UnusableInput, match="is no verdict of a gate"):
+        with pytest.raises(UnusableInput, match="not a verdict of `lab gate`"):
             build_report(run)
 
 
@@ -311,7 +311,7 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
 def test_one_conversation_is_not_said_to_decide_anything(make_run: MakeRun) -> None:
     found = compare_arms(make_run("one", sessions=3), *POLICIES)
     said = sentence(found, "sampled")
-    assert said.count("1 conversation, which says nothing about others") == said.count("others") == 1
+    assert said.count("1 conversation, so the result does not generalise") == said.count("generalise") == 1
     assert not [one for one in notes(found, shown(found)) if "read the intervals" in one]
 
 
@@ -322,7 +322,7 @@ def test_a_run_without_probes_is_reported(make_run: MakeRun) -> None:
     assert data["facts"]["probes with gold"] == 0
     page = (run.path / "report.html").read_text("utf-8")
     # Nothing is explained of what is not there, and no section is empty.
-    assert "Success is hit" not in page
+    assert "Success is the hit rate" not in page
     assert 'id="slices"' not in page
 
 
