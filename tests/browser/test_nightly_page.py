@@ -44,7 +44,7 @@ def test_a_night_overflows_nowhere_and_its_tables_keep_their_names(
 ) -> None:
     browser.open(page.as_uri(), width=width, dark=dark)
     assert browser.ask("document.documentElement.scrollWidth") <= width
-    assert browser.ask("document.title") == "Night of 2026-03-01: fail"
+    assert browser.ask("document.title") == "Nightly run of 2026-03-01: fail"
     assert browser.said == []
     assert {one for one in browser.asked if not one.startswith(("file:", "data:"))} == set()
     tables = browser.ask(

@@ -49,7 +49,7 @@ def test_apply_changes_a_copy_and_refuses_the_lab(tmp_path: Path) -> None:
     apply(tmp_path, fault)
     assert "K = 10" in copy.read_text("utf-8")
     assert (PACKAGE / FUSE).read_bytes() == before
-    with pytest.raises(UnusableInput, match="copies alone"):
+    with pytest.raises(UnusableInput, match="copies only"):
         apply(PACKAGE, fault)
 
 
@@ -119,8 +119,8 @@ def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str
     ("within", "what", "told"),
     [
         (FUSION, "NOWHERE =", f"{FUSION} has 'NOWHERE =' 0 times"),
-        (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times, and must have it"),
-        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times, and must have it once"),
+        (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times; expected once"),
+        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times; expected once"),
         (f"{FUSION}:melt", "return", f"there is no {FUSION}:melt"),
         ("lab.engine.nowhere", "K =", "there is no module lab.engine.nowhere"),
     ],
@@ -165,10 +165,10 @@ def test_a_patch_may_bring_a_new_file(tmp_path: Path) -> None:
     [
         (("K = 60", "K = 59"), "hunk 1 of retrieval/fusion.py does not apply"),
         (("lab/retrieval/fusion.py", "lab/systems/openclaw/recall/gone.py"), "the package has no file"),
-        (("lab/retrieval/fusion.py", "lab/../../etc/hosts"), "is no file of the package"),
-        (("@@ -", "@@ "), "is no head of a hunk"),
+        (("lab/retrieval/fusion.py", "lab/../../etc/hosts"), "not a file of the package"),
+        (("@@ -", "@@ "), "not the header of a hunk"),
         (("--- a/", "rename from a/"), "only changes of text"),
-        (("+K = 1\n", ""), "has other lines|is no head|begins with"),
+        (("+K = 1\n", ""), "do not match the counts|not the header|must begin with"),
     ],
 )
 def test_a_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], told: str) -> None:

@@ -107,7 +107,7 @@ def test_a_fault_that_hangs_is_ended(tmp_path: Path) -> None:
     workshop.set_up(lambda _: None)
     forever = Fault("forever", "It never ends.", (change(f"{FUSION}:fuse", "start", "while True: pass"),))
     ended = workshop.replay("forever", forever, workshop.replays, tmp_path / "out")
-    assert ended.problem in ("not done after 3 s", "ended with -24")
+    assert ended.problem in ("not finished after 3 s", "ended with -24")
     assert not (tmp_path / "copies" / "forever").exists()
 
 

@@ -96,7 +96,7 @@ def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_
     first = _night(plan)
     assert (first.status, first.exit_code) == ("inconclusive", 3)
     (line,) = [one for one in first.sets[0].verdict.lines if one.status != "pass"]
-    assert line.settles == f"lab baseline approve nightly runs/{DAY}/sets/small/run --name small --baselines kept"
+    assert line.settles == f"lab baseline approve nights/{DAY}/sets/small/run --name small --baselines kept"
     _approve(first)
     again = _night(plan)
     assert (again.status, again.exit_code) == ("pass", 0)
@@ -124,13 +124,13 @@ def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_sco
     status, reason = lines["limit fallback WrongScope"]
     assert (status, reason) == (
         "skipped",
-        "fallback: WrongScope: asked only where arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
     )
     rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
     red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
     assert (red.status, red.exit_code) == ("fail", 1)
     page = (red.folder / "nightly.md").read_text("utf-8")
-    assert "Something is beyond its limit." in page
+    assert "A limit is violated." in page
     assert "Something changed" not in page
 
 
@@ -139,7 +139,7 @@ def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightlyPlan) -> None:
     other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
     plan = replace(plan, sets=(one, other))
     first = _night(plan)
-    assert first.approve_all == f"lab baseline approve nightly runs/{DAY} --baselines kept"
+    assert first.approve_all == f"lab baseline approve nights/{DAY} --baselines kept"
     assert f"`{first.approve_all}`" in (first.folder / "nightly.md").read_text("utf-8")
     command = [*first.approve_all.split()[1:], "--date", DAY]
     done = CliRunner().invoke(app, [*command, "--json"])
@@ -155,7 +155,7 @@ def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightlyPlan) -> None:
     with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was approved"):
         runs_of_nightly_run(again.folder)
     (again.folder / "nightly.json").unlink()
-    with pytest.raises(UnusableInput, match="has not ended"):
+    with pytest.raises(UnusableInput, match="is not finished"):
         runs_of_nightly_run(again.folder)
 
 
@@ -168,7 +168,7 @@ def test_its_files_say_it_to_people_and_to_machines(approved: NightlyPlan) -> No
     assert "://" not in page
     twin = (folder / "nightly.md").read_text("utf-8")
     assert "| small | pass | 0 of" in twin
-    assert "What is guarded: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "Requirement: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
     assert "<b>" not in twin
     told = json.loads((folder / "nightly.json").read_text("utf-8"))
     assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (
@@ -231,7 +231,7 @@ def test_an_arm_that_only_one_side_has_is_not_passed_over(approved: NightlyPlan)
     assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
     lines = _lines(nightly_run)
     assert lines["exact none receipts"] == ("inconclusive", "arm none is not in the baseline")
-    assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is in the baseline alone")
+    assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is only in the baseline")
 
 
 def test_gold_that_moved_is_not_comparable(approved: NightlyPlan) -> None:
@@ -241,7 +241,7 @@ def test_gold_that_moved_is_not_comparable(approved: NightlyPlan) -> None:
     (line,) = [one for one in nightly_run.sets[0].verdict.lines if one.status == "inconclusive"]
     assert "differ in scope" in line.reason
     assert line.settles is not None
-    assert line.settles.startswith("lab baseline approve nightly runs/2026-03-02/")
+    assert line.settles.startswith("lab baseline approve nights/2026-03-02/")
 
 
 def test_a_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) -> None:
