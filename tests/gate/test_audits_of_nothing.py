@@ -53,7 +53,7 @@ def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7])
-def test_a_log_without_receipts_is_asked_about(log: Log, lines: list[str]) -> None:
+def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list[str]) -> None:
     found = log(lines)
     assert nothing_found(found) == SILENT.format(len(lines))
     verdict, _ = stage_b(found)
@@ -62,7 +62,7 @@ def test_a_log_without_receipts_is_asked_about(log: Log, lines: list[str]) -> No
     assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
 
 
-def test_recalls_that_all_failed_are_something(log: Log) -> None:
+def test_audit_of_failed_recalls_only_is_judged(log: Log) -> None:
     found = log(["2026-03-01T09:00:01Z WARN openclaw-mem-engine: autoRecall failed: TypeError"] * 1)
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
@@ -82,7 +82,7 @@ def test_damage_is_judged_by_its_counts(log: Log, receipts: list[str], broken: i
     ), line.reason
 
 
-def test_few_receipts_hide_no_damage(log: Log, receipts: list[str]) -> None:
+def test_damage_rule_fails_with_few_receipts(log: Log, receipts: list[str]) -> None:
     found = log([line[:200] for line in receipts[:20]])
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
@@ -91,7 +91,7 @@ def test_few_receipts_hide_no_damage(log: Log, receipts: list[str]) -> None:
     assert str(rollback(verdict)).startswith("Roll back: ")
 
 
-def test_logs_that_overlap_are_no_damage(log: Log, receipts: list[str]) -> None:
+def test_damage_rule_ignores_overlapping_logs(log: Log, receipts: list[str]) -> None:
     found = log([*receipts, *receipts[-50:]])
     damage = found["damage"]
     assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))

@@ -26,7 +26,7 @@ def test_shipped_policies_can_be_read_and_can_fail(name: str) -> None:
     assert any(rule.critical for rule in policy.rules)
 
 
-def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
+def test_read_policy_defaults_to_the_direction_of_the_measure(tmp_path: Path) -> None:
     more = '[[guard]]\nmeasure = "RepeatRate"\nmargin = 0.1\n'
     more += '[[limit]]\nmeasure = "Jaccard"\nat_most = 0.5\ncritical = false\n'
     first, second, limit = read_policy(written(tmp_path, HEAD + GUARD + more)).rules
@@ -35,7 +35,7 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("measure", "direction"), [("Success@6", "higher"), ("RepeatRate", "lower")])
-def test_direction_as_the_measures_own_is_taken(tmp_path: Path, measure: str, direction: str) -> None:
+def test_read_policy_accepts_the_direction_of_the_measure(tmp_path: Path, measure: str, direction: str) -> None:
     text = GUARD.replace("Success@6", measure) + f'direction = "{direction}"\n'
     assert read_policy(written(tmp_path, HEAD + text)).rules[0].direction == direction
 
@@ -72,7 +72,7 @@ def test_measure_without_a_direction_takes_either(tmp_path: Path, direction: str
         ),
     ],
 )
-def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_policy(written(tmp_path, HEAD + text))
     assert str(caught.value).startswith(f"{tmp_path / 'mine.toml'}{said}")
@@ -170,12 +170,12 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: 
     assert said in str(caught.value)
 
 
-def test_a_policy_that_is_nowhere_is_told_with_those_there_are() -> None:
+def test_read_policy_unknown_name_lists_shipped_policies() -> None:
     with pytest.raises(UnusableInput, match="shipped policies: nightly, rollout, stage-b"):
         read_policy("nowhere")
 
 
-def test_the_levels_and_what_a_rule_is_called(tmp_path: Path) -> None:
+def test_read_policy_levels_and_rule_names(tmp_path: Path) -> None:
     rules = GUARD + RECEIPTS + "at_most = 0.1\n[[latency]]\nquantile = 0.95\nat_most_ms = 5\n"
     policy = read_policy(written(tmp_path, "level = 0.01\n" + HEAD + rules + '[[exact]]\nchanged = "tell"\n'))
     assert (policy.level, policy.fail_level, policy.rollback) == (0.01, 0.01, None)

@@ -71,7 +71,7 @@ LIMIT = Rule("limit", "Success@6")
         (replace(GUARD, must_have_data=False), None, SKIPPED),
     ],
 )
-def test_a_rule_is_judged_by_its_interval(rule: Rule, found: Pairs | None, status: str) -> None:
+def test_rule_status_follows_its_interval(rule: Rule, found: Pairs | None, status: str) -> None:
     line = judged(rule, found)
     assert line.status == status, line.reason
     assert line.reason.startswith("Success@6: ")
@@ -80,14 +80,14 @@ def test_a_rule_is_judged_by_its_interval(rule: Rule, found: Pairs | None, statu
     assert (line.confidence is None) == (line.low is None)
 
 
-def test_the_confidence_of_an_interval_is_that_of_the_policy() -> None:
+def test_line_confidence_follows_the_policy_level() -> None:
     for level, confidence in ((0.05, 0.9), (0.025, 0.95)):
         line = judged(GUARD, pairs(0.0, 0.05), replace(POLICY, level=level))
         assert line.confidence == pytest.approx(confidence)
         assert f"({100 * confidence:g} % interval {line.low:+.3f} to {line.high:+.3f}" in line.reason
 
 
-def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
+def test_improve_with_few_conversations_says_how_many_are_needed() -> None:
     """Better by its interval already: what is lacking is conversations, for 2 to the minus 3 is no .05."""
     three = replace(POLICY, minimum_conversations=2)
     line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
@@ -104,7 +104,7 @@ def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
         assert (one.status, str(one.settles)[:12]) == (INCONCLUSIVE, "about 1 more")
 
 
-def test_what_would_settle_it_does() -> None:
+def test_settles_states_the_conversations_needed() -> None:
     line = judged(GUARD, pairs(0.0, 0.05))
     assert line.status == INCONCLUSIVE
     more = int(str(line.settles).split()[1])
@@ -113,7 +113,7 @@ def test_what_would_settle_it_does() -> None:
     assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more / 2) / 8))).status == INCONCLUSIVE
 
 
-def test_a_fail_is_shown_twice_and_corrected_over_all_that_could_fail() -> None:
+def test_guard_fail_needs_interval_and_corrected_sign_flip() -> None:
     strict = replace(POLICY, fail_level=0.001)
     # 2 ** -8 is no .001, however far below the interval lies; ten conversations are enough for one guard, not for two.
     line = judged(GUARD, pairs(-0.1, 0.001), strict)
@@ -126,7 +126,7 @@ def test_a_fail_is_shown_twice_and_corrected_over_all_that_could_fail() -> None:
     assert (first.status, second.status) == (INCONCLUSIVE, PASS)
 
 
-def test_arms_whose_labels_are_swapped_at_random_hardly_ever_fail() -> None:
+def test_guard_rarely_fails_under_random_swaps() -> None:
     draw = np.random.default_rng(0)
     statuses = []
     for _ in range(200):
@@ -138,7 +138,7 @@ def test_arms_whose_labels_are_swapped_at_random_hardly_ever_fail() -> None:
     assert FAIL not in statuses
 
 
-def test_slices_with_enough_conversations_are_told_and_decide_nothing() -> None:
+def test_slices_are_advisory() -> None:
     rule = replace(GUARD, slices=("type",))
     found = pairs(0.0, 0.001)
     # A type in every conversation, and one in three of them.
@@ -160,7 +160,7 @@ def test_slices_with_enough_conversations_are_told_and_decide_nothing() -> None:
 
 
 @pytest.mark.parametrize("states", list(itertools.product((PASS, INCONCLUSIVE, FAIL, ERROR), repeat=2)))
-def test_the_gravest_critical_line_decides(states: tuple[str, str]) -> None:
+def test_overall_is_the_most_severe_critical_status(states: tuple[str, str]) -> None:
     lines = [Line("guard", "R@6", state, True, "why") for state in states]
     told = [Line("guard", "R@6", ERROR, False, "why")]
     order = [PASS, INCONCLUSIVE, FAIL, ERROR]
@@ -187,7 +187,7 @@ OF_A_RUN = '[[limit]]\nmeasure = "WrongScope"\nat_most = 0\n'
 EXACT = '[[exact]]\nchanged = "fail"\n'
 
 
-def test_what_was_not_given_is_an_error_or_skipped(
+def test_judge_rule_without_input_is_error_or_skipped(
     policy_of: PolicyOf, run: RunDirectory, audit: dict[str, Any]
 ) -> None:
     def statuses(rules: str, **given: Any) -> list[tuple[str, str]]:
@@ -209,7 +209,7 @@ def test_what_was_not_given_is_an_error_or_skipped(
         judge(policy_of(both), against=run, audit=audit)
 
 
-def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDirectory) -> None:
+def test_only_where_skips_other_runs(policy_of: PolicyOf, run: RunDirectory) -> None:
     where = OF_A_RUN + 'only_where = {{ scope = "{}" }}\n'
     asked = judge(policy_of(where.format("recorded")), run)
     assert (asked.status, asked.lines[0].n) == (PASS, asked.lines[0].n or 0)
@@ -231,9 +231,7 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
 
 
 @pytest.mark.parametrize("kind", ["guard", "limit"])
-def test_a_rule_beyond_what_an_arm_returns_names_the_cutoff_that_is_measured(
-    policy_of: PolicyOf, run: RunDirectory, kind: str
-) -> None:
+def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: RunDirectory, kind: str) -> None:
     bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
     reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6"

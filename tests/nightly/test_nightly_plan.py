@@ -38,7 +38,7 @@ def _write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
+def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
     plan = read_plan(_write(tmp_path, GOOD))
     (one,) = plan.sets
     assert (plan.name, plan.policy.name, one.name, one.baseline) == ("n", "rollout", "one", "one")
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, before: str, after
     assert "plan.toml" in str(raised.value)
 
 
-def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_read_plan_empty_or_with_duplicate_sets_is_refused(tmp_path: Path) -> None:
     head, _, rest = GOOD.partition("[[set]]")
     with pytest.raises(UnusableInput, match="would pass everything"):
         read_plan(_write(tmp_path, head))
@@ -106,7 +106,7 @@ def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> N
         read_plan("shipped:none-such")
 
 
-def test_the_shipped_plans_can_be_run() -> None:
+def test_shipped_plans_can_be_run() -> None:
     assert shipped_plans() == ["shipped:operators"]
     plan = read_plan("shipped:operators")
     # Reads every recording, gold and configuration that it names.

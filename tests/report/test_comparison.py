@@ -42,7 +42,7 @@ def difference(
         ),
     ],
 )
-def test_a_difference_is_read_by_what_it_shows(one: Difference, said: str) -> None:
+def test_reading_states_the_conclusion(one: Difference, said: str) -> None:
     assert reading(one, 3) == said
 
 
@@ -58,7 +58,7 @@ def found() -> Comparison:
     )
 
 
-def test_primary_measures_stand_as_declared_and_every_cell_has_a_heading(found: Comparison) -> None:
+def test_shown_keeps_the_declared_order(found: Comparison) -> None:
     assert [one.measure for one in shown(found)] == ["RepeatRate", "Success@6"]
     assert [one.measure for one in shown(found, every=True)] == ["Success@6", "Rprec", "RepeatRate"]
     for one in found.differences:
@@ -79,7 +79,7 @@ def test_primary_measures_stand_as_declared_and_every_cell_has_a_heading(found: 
     }
 
 
-def test_whatever_was_filled_or_left_out_is_told(found: Comparison) -> None:
+def test_notes_report_filled_and_left_out_values(found: Comparison) -> None:
     said = notes(found, shown(found, every=True))
     assert "RepeatRate: new has no value for 7 of 100 probes or turns, which count as 0." in said
     assert "Rprec: 4 probes or turns are left out: only one arm has a value." in said
@@ -90,7 +90,7 @@ def test_whatever_was_filled_or_left_out_is_told(found: Comparison) -> None:
     assert "With so few conversations, no adjusted p can be below 0.125: read the intervals." in notes(few, [])
 
 
-def test_the_legend_is_of_the_columns_there_are(found: Comparison) -> None:
+def test_notes_explain_the_shown_columns(found: Comparison) -> None:
     assert "MDE: minimum detectable effect" in notes(found, [])[0]
     said = notes(found, [], has_mde=False)[0]
     assert "MDE" not in said
@@ -99,14 +99,14 @@ def test_the_legend_is_of_the_columns_there_are(found: Comparison) -> None:
     assert "Holm-adjusted over the one primary measure;" in notes(alone, [])[0]
 
 
-def test_a_p_is_never_nothing() -> None:
+def test_row_never_shows_a_p_of_zero() -> None:
     one = difference(0.1, 0.02, holm=0.0004)
     assert row(one)[COLUMNS.index("p")] == "<0.001"
     assert row(replace(one, p_holm=None, p=0.0))[COLUMNS.index("p")] == "(<0.001)"
     assert row(replace(one, p_holm=0.001))[COLUMNS.index("p")] == "0.001"
 
 
-def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> None:
+def test_gains_are_per_thousand_probes(found: Comparison) -> None:
     assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
     assert gains(replace(found, probes=0)) == "No probe has a hit at 6 to gain or lose."
 
@@ -114,7 +114,7 @@ def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> Non
 NASTY = "a|b\\c_d & 50% $x^2~{y}# <i>`z` [l](u) *e*\n…±–"
 
 
-def test_markdown_keeps_its_columns_and_shows_what_was_meant() -> None:
+def test_markdown_table_escapes_cells() -> None:
     table = markdown_table(["one", "two"], [[NASTY, "-0.1"], ["tier_first_v1", "x"]])
     lines = table.splitlines()
     assert lines[:2] == ["| one | two |", "| :-- | --: |"]
@@ -124,7 +124,7 @@ def test_markdown_keeps_its_columns_and_shows_what_was_meant() -> None:
     assert lines[2].startswith(r"| a\|b\\c\_d &amp; 50% $x^2~{y}# &lt;i&gt;\`z\` \[l\](u) \*e\* …±– |")
 
 
-def test_latex_escapes_all_that_it_reads_otherwise() -> None:
+def test_latex_escapes_special_characters() -> None:
     assert latex(NASTY) == (
         r"a\textbar{}b\textbackslash{}c\_d \& 50\% \$x\textasciicircum{}2\textasciitilde{}\{y\}\# "
         r"\textless{}i\textgreater{}`z` [l](u) *e* \ldots{}\(\pm\)--"
@@ -137,7 +137,7 @@ def test_latex_escapes_all_that_it_reads_otherwise() -> None:
     assert not any(re.search(r"(?<!\\)[%#$_]", line) for line in rows)
 
 
-def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Comparison) -> None:
+def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     worse = (
         difference(0.2, 0.1, "Forbidden@6"),
         difference(0.2, 0.1, "Forbidden@3"),
@@ -169,12 +169,12 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)
 
 
-def test_labels_that_nobody_judged_are_told_with_their_seed(found: Comparison) -> None:
+def test_notes_name_sampled_labels(found: Comparison) -> None:
     assert [one for one in notes(found, ()) if "Labels were" in one] == []
     (said,) = [one for one in notes(replace(found, sampled_labels="sampled, seed 3"), ()) if "Labels were" in one]
     assert said == "Labels were sampled (sampled, seed 3): another seed gives other labels and other numbers."
 
 
-def test_thousandths_of_a_few_probes_are_not_told(found: Comparison) -> None:
+def test_gains_of_few_probes_are_counts(found: Comparison) -> None:
     assert gains(replace(found, probes=9)) == "1 of 9 probes gained and 3 lost a hit at 6."
     assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
