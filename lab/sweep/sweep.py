@@ -271,6 +271,7 @@ def read_manifest(out: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
         raise NotARun(f"{path}: not a sweep manifest of this version; choose another --out")
     where = str(path)
+    field(manifest, "resolved", dict, where)
     for name in field(manifest, "conversations", list, where):
         expect(name, str, f"{where}: conversations")
     for draw in field(manifest, "draws", list, where):

@@ -19,6 +19,8 @@ from lab.latency.summary import summarise
 from lab.latency.work import Measured
 from lab.replay.plan import ReplayRequest
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "seed_full")
 
 
@@ -219,6 +221,10 @@ def test_run_latency_with_other_arguments_is_refused(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
     with pytest.raises(UnusableInput, match="not a latency measurement of this version"):
+        run_latency(asked, tmp_path / "run")
+    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"resolved": [1]}))
+    with pytest.raises(UnusableInput, match="field 'resolved': expected an object, found a list"):
         run_latency(asked, tmp_path / "run")
 
 

@@ -100,7 +100,7 @@ def test_read_plan_empty_or_with_duplicate_sets_is_refused(tmp_path: Path) -> No
     other = double.removeprefix(head).replace('name = "one"', 'name = "two"\nbaseline = "one"')
     with pytest.raises(UnusableInput, match="two sets have the baseline 'one'"):
         read_plan(_write(tmp_path, double + other))
-    with pytest.raises(UnusableInput, match="is a folder; name the plan in it"):
+    with pytest.raises(UnusableInput, match="is a folder; name the TOML file"):
         read_plan(str(tmp_path))
     with pytest.raises(UnusableInput, match="shipped plans: shipped:operators"):
         read_plan("shipped:none-such")

@@ -74,7 +74,10 @@ def test_saturation_with_a_failed_recall_raises(operators: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({"source": "captured"}, "a sweep needs given memories"), ({"faults": ("fts_error",)}, "no faults")],
+    [
+        ({"source": "captured"}, "a sweep needs given memories"),
+        ({"faults": ("fts_error",)}, "does not simulate faults"),
+    ],
 )
 def test_captured_memories_and_faults_are_refused(
     operators: Path, tmp_path: Path, asked: dict[str, object], said: str

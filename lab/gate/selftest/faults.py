@@ -149,9 +149,10 @@ def _changed(within: str, name: str | None, expected: str, to: str, text: str) -
     else:
         swap = _Swap(expected, lambda old: _Swap("it", lambda _: old).visit(ast.parse(to, mode="eval").body))
         swap.generic_visit(scope)
-        most = 1 if expected == "return" or expected.endswith(" = 0") else swap.count
-        if not 1 <= swap.count <= most:
-            raise UnusableInput(f"{within} has {expected.removesuffix(' 0')!r} {swap.count} times; expected once")
+        is_single = expected == "return" or expected.endswith(" = 0")
+        if not swap.count or (is_single and swap.count > 1):
+            number = "one is" if is_single else "one or more are"
+            raise UnusableInput(f"{within} has {expected.removesuffix(' 0')!r} {swap.count} times; {number} expected")
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
