@@ -98,7 +98,7 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
     some.booleans(),
     some.sampled_from((160, 500, 12_000)),
 )
-def test_many_selects_as_each_by_itself(
+def test_select_many_equals_select(
     policy: str,
     flow: bool,
     conversation: tuple[list[Memory], list[tuple[str, Scored]]],
