@@ -16,6 +16,8 @@ from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
 from lab.systems.fixed import FixedArm, saying
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 TRAPS = ROOT / "datasets" / "traps"
 ARMS = ["tier_first_v1", "tier_quota_v1", "hybrid"]
