@@ -21,7 +21,7 @@ TERMS = {
     r"how sure": "confidence interval",
     r"repeats? itself": "repeat rate",
     r"drawn labels": "sampled labels",
-    r"wanted memor(?:y|ies)": "relevant memory",
+    r"wanted (?:memory|memories)": "relevant memory",
     r"lost gold": "missed relevant memories",
     r"nothing beats": "Pareto front",
     r"what is promised of": "safety checks and harms",
