@@ -138,7 +138,7 @@ def test_explain_gold_of_another_scope_names_both_scopes(desk: Any, arm: str) ->
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
     assert explain_turn(desk, "c/s2/t1", arm, scope="recorded").explained.reasons == {
-        "c/s1/t1#0": "it is of scope farm, the turn of shop"
+        "c/s1/t1#0": "its scope is farm; the scope of the turn is shop"
     }
     assert explain_turn(desk, "c/s2/t1", arm, out="free", scope="none").explained.reasons == {}
 
@@ -150,7 +150,7 @@ def test_explain_gold_of_an_unsearched_tier_names_the_filling_tier(desk: Any) ->
     result = explain_turn(desk, "c/s1/t2", "tier_first_v1")
     assert result.recall.receipt["tiersSearched"] == ["must"]
     assert result.explained.reasons == {
-        key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
+        key: f"tier {tier} was not searched: must had filled all slots; text rank 1, vector rank 1 in its tier"
         for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
     }
     assert explain_turn(desk, "c/s1/t2", "tier_quota_v1", out="quota").explained.reasons == {}
@@ -165,7 +165,7 @@ def test_explain_gold_below_the_candidates_gives_its_ranks(desk: Any, arm: str) 
     assert result.explained.reasons == {
         "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
     }
-    assert result.explained.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+    assert result.explained.standings["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
 def test_explain_gold_below_its_quota_gives_score_and_wildcards(desk: Any) -> None:
@@ -173,13 +173,13 @@ def test_explain_gold_below_its_quota_gives_score_and_wildcards(desk: Any) -> No
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     result = explain_turn(desk, "c/s1/t2", "tier_quota_v1")
-    place = result.explained.places["c/s1/t1#8"]
+    place = result.explained.standings["c/s1/t1#8"]
     wildcards = [item.score for item in result.recall.items if item.signals.decision == "wildcard"]
     nice = sum(item.tier == "nice" for item in result.recall.items)
     assert len(wildcards) == 2
     assert result.explained.reasons == {
-        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
-        f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
+        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} slots went to that tier, "
+        f"wildcards scored at least {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
     }
 
 
@@ -189,7 +189,7 @@ def test_explain_gold_below_the_slots_of_tier_first_omits_wildcards(desk: Any) -
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     (reason,) = explain_turn(desk, "c/s1/t2", "tier_first_v1").explained.reasons.values()
     assert reason.startswith("candidate 9 of tier must (0.0")
-    assert "): 6 places went to that tier; text rank " in reason
+    assert "): 6 slots went to that tier; text rank " in reason
     assert "wildcard" not in reason
 
 
@@ -198,7 +198,7 @@ def test_explain_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
     assert explain_turn(desk, "c/s1/t2", arm).explained.reasons == {
-        "c/s1/t1#0": "its label is ignore, which no tier of this arm holds"
+        "c/s1/t1#0": "its label is ignore, which no tier of this arm contains"
     }
 
 
@@ -209,7 +209,7 @@ def test_explain_gold_ranked_by_an_untiered_arm_gives_its_rank(desk: Any, arm: s
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     assert explain_turn(desk, "c/s1/t2", arm).explained.reasons == {
-        "c/s1/t1#8": "ranked 9, beyond the 6 that are injected"
+        "c/s1/t1#8": "ranked 9; only the first 6 are injected"
     }
 
 
@@ -233,7 +233,7 @@ def test_explain_disabled_tier_is_not_called_full(desk: Any, arm: str) -> None:
     result = explain_turn(desk, "c/s1/t2", arm, config=str(config))
     assert result.recall.injected == 1
     (reason,) = result.explained.reasons.values()
-    assert "had filled all places" not in reason
+    assert "had filled all slots" not in reason
     assert "unknown" in reason
 
 
@@ -241,9 +241,9 @@ def test_explain_positions_are_ranks_within_the_tier(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     result = explain_turn(desk, "c/s1/t2", "tier_quota_v1")
-    assert result.explained.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
-    assert result.explained.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
-    assert {result.explained.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert result.explained.standings["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert result.explained.standings["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {result.explained.standings[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
     assert result.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
 
 

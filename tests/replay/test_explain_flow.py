@@ -32,21 +32,21 @@ def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
     result = explain_turn(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
     assert result.explained.value["flow"]["digested"]
     assert any("working_set:global" in one for one in (json.dumps(result.recall.receipt),))
-    assert set(result.explained.places) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert set(result.explained.standings) == {f"c/s1/t1#{number}" for number in range(5)}
     assert sum(result.visible.values()) == 5
-    assert set(result.explained.runners_up) <= set(result.explained.places)
+    assert set(result.explained.runners_up) <= set(result.explained.standings)
 
 
 @pytest.mark.parametrize(
     ("arm", "asked", "said", "config", "reason"),
     [
-        ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was passed over: trivial_prompt"),
+        ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was skipped: trivial_prompt"),
         (
             "quota_backbone",
             "how many pears",
             graded("pears are for pies", MUST, category="decision"),
             {},
-            "it is in the Working Set, which speaks for it",
+            "it is in the Working Set, so it is not an item",
         ),
         (
             "quota_flow",
@@ -82,7 +82,7 @@ def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
     desk.judge("c/s1/t1#1", turn="c/s1/t2")
     assert explain_turn(desk, "c/s1/t2", "quota_backbone").explained.reasons == {
-        "c/s1/t1#1": "it says what the Working Set says already (same text)"
+        "c/s1/t1#1": "it duplicates the Working Set (same text)"
     }
     assert explain_turn(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
 
@@ -100,7 +100,7 @@ def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
     injected = [row["item_key"] for row in read_table(run.receipts("c")).to_pylist()[1:]]
     assert injected == [["c/s1/t1#0"], ["c/s1/t1#1"], ["c/s1/t1#0"], ["c/s1/t1#1"]]
     reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").explained.reasons.items()) for turn in (3, 4, 5)]
-    lately = "it was injected lately: its score was multiplied by"
+    lately = "it was injected recently: its score was multiplied by"
     assert reasons == [
         [("c/s1/t1#0", f"{lately} 0.650")],
         [("c/s1/t1#1", f"{lately} 0.650")],
@@ -118,6 +118,6 @@ def test_explain_failing_lanes_are_named(desk: Any) -> None:
     result = explain(run, at, "seed_full")
     assert result.ask.faults == {"fts_error", "vector_error"}
     assert result.explained.reasons == {
-        "lane/s1/t1#0": "no lane found it, under the faults of this turn: fts_error, vector_error"
+        "lane/s1/t1#0": "no lane returned it, under the injected faults of this turn: fts_error, vector_error"
     }
     assert "faults of this turn: fts_error, vector_error" in explanation_text(result, with_text=False)

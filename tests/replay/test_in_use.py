@@ -189,5 +189,5 @@ def test_documents_index_not_writable_is_reported(desk: Any) -> None:
     data = place.read_bytes()
     place.write_bytes(data[:4096] + b"\x00" * (len(data) - 4096))
     (docs / "two.md").write_text("# Two\n\npears\n", encoding="utf-8")
-    with pytest.raises((CannotMeasure, UnusableInput), match="documents index"):
+    with pytest.raises((CannotMeasure, UnusableInput), match="document index"):
         run_replay(desk.request(arm), desk.home / "other")

@@ -263,7 +263,7 @@ def test_read_stored_keeps_row_order(table: Write) -> None:
     # Ordered by time, each with its row number.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
-    assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
+    assert [one.position for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
 def test_run_key_other_row_order_differs(write: Write) -> None:

@@ -15,7 +15,7 @@ from lab.replay.receipts import listed, receipts_table
 from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 from tests.playing import played
 
 TURNS = tuple(Turn(f"c/s/t{seq}", seq, "s", "user", f"plums {seq}", 1000 + seq) for seq in range(3))
@@ -107,7 +107,7 @@ def test_is_echo_ignores_case_and_spaces(text: str, context: str, echo: bool) ->
 def test_receipts_table_names_the_aligned_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
-    said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
+    said = recall_of(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
     entries: list[TurnWrites] = []
     result: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=entries.append)

@@ -151,7 +151,7 @@ def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay
     again = run_replay(replay_request, run.path).run
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
-    assert "verdict.json is stale and is not shown: it was made from something else than this run holds now" in text
+    assert "verdict.json is stale and is not shown: the run has changed since" in text
     assert "Judge again with lab gate" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
@@ -163,7 +163,7 @@ def test_report_verdict_of_another_run_is_not_shown(
     other = run_replay(replace(replay_request, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
-    assert "made from something else than this run holds" in _pages(run)
+    assert "the run has changed since" in _pages(run)
 
 
 def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_
     _judged(run, str(policy))
     assert "INCONCLUSIVE: mine" in _pages(run)
     policy.write_text(policy.read_text("utf-8").replace("margin = 0.02", "margin = 0.04", 1), "utf-8")
-    assert "is not shown: policy mine asks something else now" in _pages(run)
+    assert "is not shown: policy mine has changed since" in _pages(run)
 
 
 def test_report_verdict_against_a_changed_run_is_not_shown(
@@ -184,7 +184,7 @@ def test_report_verdict_against_a_changed_run_is_not_shown(
     assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
     run_replay(replay_request, base.path)
-    assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
+    assert f"{base.path}, the run that it was compared with, has changed since" in _pages(run).replace("\\", "")
 
 
 def test_report_verdict_without_its_inputs_is_not_shown(run: RunDirectory) -> None:
@@ -192,4 +192,4 @@ def test_report_verdict_without_its_inputs_is_not_shown(run: RunDirectory) -> No
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())
     path.write_text(json.dumps({name: one for name, one in value.items() if name not in ("evidence", "trial")}))
-    assert "is not shown: it does not say what it was made from" in _pages(run)
+    assert "is not shown: it does not record what it was made from" in _pages(run)
