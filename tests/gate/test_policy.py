@@ -144,7 +144,6 @@ def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, sa
             HEAD + '[[improve]]\nmeasure = "repeat_rate"\n',
             "improve 1: unknown measure 'repeat_rate'; did you mean 'RepeatRate'",
         ),
-        (HEAD + '[[improve]]\nmeasure = "repeat_rate"\n', "improve 1: unknown measure 'repeat_rate'; did you mean 'RepeatRate'"),
         (HEAD + RECEIPTS, "receipts 1: needs at_most or at_least, or both"),
         (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show that a share is 0 or 1"),
         (HEAD + RECEIPTS + "at_most = 0.1\nmargin = 1\n", "receipts 1: unknown key 'margin'"),
