@@ -175,8 +175,8 @@ class _Reading:
         return {
             "schema": SCHEMA,
             "files": [self._files[name] for name in logs],
-            "lines": sum(one["lines"] for one in self._files.values()),
-            "bytes": sum(one["bytes"] for one in self._files.values()),
+            "lines": sum(file["lines"] for file in self._files.values()),
+            "bytes": sum(file["bytes"] for file in self._files.values()),
             "first_time": _iso(self._first),
             "last_time": _iso(self._last),
             "timed_lines": self._timed,

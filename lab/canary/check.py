@@ -105,7 +105,7 @@ def _fields(record: Any, fields: dict[str, type], where: str) -> None:
 
 
 def _strings(values: Any, where: str) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise Damaged("shape", f"{where} is no list of strings")
     return values
 

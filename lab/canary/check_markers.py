@@ -39,7 +39,7 @@ def check_marker(name: str, value: dict[str, Any]) -> None:
             raise Damaged("counts", f"{name}: {field} is no count")
     if name == CAPTURE:
         counts = value["filteredOut"].values()
-        if not all(type(one) is int and one >= 0 for one in counts):
+        if not all(type(count) is int and count >= 0 for count in counts):
             raise Damaged("shape", f"{name}: filteredOut holds what is no count")
         if value["storedCount"] > value["candidateExtractionCount"]:
             raise Damaged("counts", f"{name}: more was stored than was found")

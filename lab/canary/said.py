@@ -174,12 +174,12 @@ def _fields(wrapper: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
 
 
 def _time_of(wrapper: dict[str, Any]) -> _Moment | None:
-    found = (_seconds(one) for one in _fields(wrapper, _TIMES))
+    found = (_seconds(field) for field in _fields(wrapper, _TIMES))
     return next((one for one in found if one is not None), None)
 
 
 def _first_text(wrapper: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((one for one in _fields(wrapper, names) if isinstance(one, str) and one), None)
+    return next((field for field in _fields(wrapper, names) if isinstance(field, str) and field), None)
 
 
 def _seconds(value: Any) -> _Moment | None:

@@ -1,4 +1,4 @@
-"""What was said: recordings, their readers and their checks."""
+"""Recorded conversations: the data model, one reader per format, validation and conversion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from lab.recordings.readers import Library
 
 
-def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the name of the option
-    """Read a recording, or a folder of them; ``format`` is one of ``lab recordings list``.
+def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the option's name
+    """Read a recording or a folder of recordings.
 
-    ``memories`` chooses what counts as a memory, where a format offers more than one thing. Raises
-    :class:`lab.errors.UnusableInput` for what cannot be read, with file, line and what would mend it.
+    ``format`` is a name that ``lab recordings list`` prints. ``memories`` selects the source of the memories, for
+    formats that offer several. Raises :class:`lab.errors.UnusableInput` for unreadable input; the message names the
+    file, the line and the fix.
     """
     from lab.recordings.readers import read_library
 

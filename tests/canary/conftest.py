@@ -40,7 +40,7 @@ def receipt() -> Callable[..., dict[str, Any]]:
         dropped: int = 0,
     ) -> dict[str, Any]:
         counts = [
-            TierCount(TIERS[letter], (LABELS[letter],), size, sum(one[0] == letter for one in ids))
+            TierCount(TIERS[letter], (LABELS[letter],), size, sum(identifier[0] == letter for identifier in ids))
             for letter, size in zip("mnu", candidates, strict=True)
         ]
         held = None
@@ -70,9 +70,11 @@ def receipt() -> Callable[..., dict[str, Any]]:
             rejected=["budget_cap"],
             quota=held,
             tier_counts=counts,
-            fts=[Found(one, 1.0, 0.0) for one in ids[:2]],
-            vec=[Found(one, 0.5, 1.0) for one in ids[:3]],
-            final=[Final(one, LABELS[one[0]], (homes or {}).get(one, scope)) for one in ids],
+            fts=[Found(identifier, 1.0, 0.0) for identifier in ids[:2]],
+            vec=[Found(identifier, 0.5, 1.0) for identifier in ids[:3]],
+            final=[
+                Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids
+            ],
             injected=len(ids) - dropped,
             parts={"fallback": fallback or NO_FALLBACK, "budget": budget},
         )

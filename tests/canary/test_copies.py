@@ -92,7 +92,7 @@ def test_the_order_of_file_and_console_does_not_matter(
         if stdin is not None:
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(texts[stdin]))))
         both = audit(order)
-        assert [one["file"] for one in both["files"]] == order
+        assert [file["file"] for file in both["files"]] == order
         assert both["copies"]["count"] == len(traffic)
         other = {"files", "lines", "bytes", "copies"}
         assert {key: both[key] for key in both if key not in other} == {

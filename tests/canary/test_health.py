@@ -23,9 +23,9 @@ def _tally(*receipts: dict[str, Any], said: str | None = None) -> dict[str, Any]
     tally = Tally()
     if said:
         tally.health.hear(said)
-    for one in receipts:
-        check_recall(one)
-        tally.add(one, None)
+    for receipt in receipts:
+        check_recall(receipt)
+        tally.add(receipt, None)
     return tally.as_json(0)
 
 

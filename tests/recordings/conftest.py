@@ -136,9 +136,9 @@ def _madial(folder: Path) -> None:
         "7": {"time": "2023-05-01", "scene": "Activity", "emotion": "Happy", "event": "A choir sang in the park."},
         "8": {"time": "2023-05-02", "scene": "Activity", "emotion": "Happy", "event": "It rained all day."},
     }
-    lines = "".join(json.dumps(one) + "\n" for one in dialogues)
+    lines = "".join(json.dumps(dialogue) + "\n" for dialogue in dialogues)
     (folder / "MADial-Bench-en-dialogue.json").write_text(lines, "utf-8")
-    archive = "".join(json.dumps({key: one}) + "\n" for key, one in memories.items())
+    archive = "".join(json.dumps({key: memory}) + "\n" for key, memory in memories.items())
     (folder / "MADial-Bench-en-memory.json").write_text(archive, "utf-8")
 
 
@@ -214,7 +214,7 @@ def _realmem(folder: Path) -> None:
             "session_uuid": uuid,
             "current_time": date,
             "dialogue_turns": list(turns),
-            "extracted_memory": [{"content": one} for one in memories],
+            "extracted_memory": [{"content": memory} for memory in memories],
         }
 
     asked = {"speaker": "User", "content": "When do I fire?", "is_query": True, "topic": "Pots"}

@@ -28,7 +28,7 @@ def _value(path: Path, value: Any, *, indent: int, ascii_only: bool = False, end
 
 def _lines(path: Path, values: list[Any], *, end: str = "\n") -> None:
     """Write a JSON value per line."""
-    _write(path, "\n".join(json.dumps(one, ensure_ascii=False) for one in values) + end)
+    _write(path, "\n".join(json.dumps(value, ensure_ascii=False) for value in values) + end)
 
 
 def _realmem(root: Path) -> None:
