@@ -1,4 +1,4 @@
-"""Receipts as the engine writes them, and lines of a log around them."""
+"""Fixtures that build recall receipts as the engine writes them, and log lines that contain them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_FALLBACK: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def receipt() -> Callable[..., dict[str, Any]]:
-    """A sound receipt of a recall that selected these ids; their first letter is their tier."""
+    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier."""
 
     def make(
         ids: Sequence[str],
@@ -78,7 +78,7 @@ def receipt() -> Callable[..., dict[str, Any]]:
             injected=len(ids) - dropped,
             parts={"fallback": fallback or NO_FALLBACK, "budget": budget},
         )
-        # As a parser hands it over: nothing of it is shared.
+        # A deep copy, as a parser would return it.
         return copy.deepcopy(made)
 
     return make
@@ -98,11 +98,11 @@ def skip() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def line() -> Callable[..., str]:
-    """A line of a log: the marker and its JSON, behind a time and other words."""
+    """Return a log line: a time and other text, then the marker and its JSON."""
 
     def write(value: Any, marker: str = "autoRecall.receipt", at: int | None = None, session: str | None = None) -> str:
         head = "" if at is None else f"2026-03-01T09:{at // 60:02}:{at % 60:02}.000Z "
-        told = "" if session is None else f"session={session} "
-        return f"{head}[plugins] {told}openclaw-mem-engine:{marker} {json.dumps(value, separators=(',', ':'))}"
+        session_part = "" if session is None else f"session={session} "
+        return f"{head}[plugins] {session_part}openclaw-mem-engine:{marker} {json.dumps(value, separators=(',', ':'))}"
 
     return write

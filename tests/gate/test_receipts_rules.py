@@ -202,7 +202,7 @@ def test_an_audit_without_health_figures_is_to_be_made_again(tmp_path: Path, aud
 def test_a_damage_rule_names_the_kind_it_found_most(audit: dict[str, Any]) -> None:
     damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
     line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
-    assert line.reason.endswith("(most often: quotas that do not fit the selection)")
+    assert line.reason.endswith("(most often: the quotas do not match the selection)")
 
 
 def test_what_may_be_given_is_not_said_to_be_needed() -> None:

@@ -117,7 +117,7 @@ def test_read_pool_matches_the_written_pool(tmp_path: Path) -> None:
         ('{"kind": "pool", "schema": "lab.pool.v9"}', "reads lab.pool.v1"),
         (POOL.as_bytes().decode().split("\n")[0] + '\n{"kind": "turn", "turn": "x", "items": [1]}', ":2: each item is"),
         (POOL.as_bytes().decode().replace('{"hybrid": 1}', "3"), ":2: each item is"),
-        (POOL.as_bytes().decode().split("\n")[0], "holds no turn to judge"),
+        (POOL.as_bytes().decode().split("\n")[0], "has no turn to judge"),
         (POOL.as_bytes().decode().replace(SECOND, FIRST), f"turn {FIRST} occurs twice"),
     ):
         path.write_text(line + "\n", encoding="utf-8")

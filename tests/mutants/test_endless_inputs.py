@@ -74,7 +74,7 @@ def test_input_nested_100_000_deep_is_told_with_its_place(command: str, tmp_path
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
     if command.startswith("receipts"):
         # A line of a log that is not the engine's is passed over.
-        assert (done.returncode, "no receipt of recall in" in done.stdout + done.stderr) == (0, True)
+        assert (done.returncode, "no recall receipt in" in done.stdout + done.stderr) == (0, True)
     else:
         assert f"deep.{form}" in refused(done)
 
