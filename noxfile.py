@@ -59,6 +59,15 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def quick(session: nox.Session) -> None:
+    """Unit and property tests, on all cores: no process, no model, no browser."""
+    install(session, "tests")
+    session.install("-c", "constraints.txt", "-e", ".")
+    chosen = "not slow and not process and not model and not browser"
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", "-m", chosen, *session.posargs, env=OFFLINE)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Ratios of times, as a table and as reports/bench.json: they measure and never fail on a time."""
     install(session, "bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ def set_up() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A replay holds many small records without cycles; looking for some among them costs a tenth of its time.
     gc.set_threshold(200_000, 20, 20)
+    # Python looks for cycles once more when it ends: up to two seconds after a replay, to free what ends anyway.
+    atexit.register(gc.freeze)
 
 
 @contextmanager

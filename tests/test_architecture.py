@@ -58,14 +58,15 @@ def test_the_verbs_are_found() -> None:
     assert {"replay", "score", "compare", "explain", "report", "demo", "runs rm", "golden lint"} <= set(_verbs())
 
 
-@pytest.mark.parametrize("verb", _verbs())
-def test_the_readme_names_every_verb(command: str) -> None:
-    assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "README.md").read_text("utf-8"))
+@pytest.mark.parametrize("command", _verbs())
+def test_list_of_commands_names_every_command(command: str) -> None:
+    assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "docs/commands.md").read_text("utf-8"))
 
 
-def test_the_readme_names_no_verb_that_does_not_exist() -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
+def test_page_names_no_command_that_does_not_exist(page: str) -> None:
     # Between backticks, or at the start of an indented example.
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
     # `lab gate DIR` is short for `lab gate judge DIR`.
     known = {*_verbs(), "gate"}
@@ -77,12 +78,12 @@ def test_every_verb_has_json() -> None:
     from lab.cli.main import app
 
     group = typer.main.get_command(app)
-    for command in _verbs():
+    for name in _verbs():
         command = group
-        for word in command.split():
+        for word in name.split():
             command = command.commands[word]
-        options = {name for parameter in command.params for name in parameter.opts}
-        assert "--json" in options, command
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options, name
 
 
 def test_every_line_of_a_list_of_verbs_is_whole_in_80_columns() -> None:

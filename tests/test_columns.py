@@ -49,6 +49,7 @@ def test_codes() -> None:
     assert text_column(codes, texts).to_pylist() == ["b", None, "a", "b"]
 
 
+@pytest.mark.process
 def test_pandas_stays_away() -> None:
     program = (
         "import sys, pyarrow; from lab.columns import *; "

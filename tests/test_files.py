@@ -78,6 +78,7 @@ def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> 
     assert _contents(tmp_path) == {"scores.json": b"new"}
 
 
+@pytest.mark.process
 def test_a_writer_killed_half_way_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_bytes(b"old")

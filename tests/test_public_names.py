@@ -48,6 +48,7 @@ def test_a_package_that_hides_the_function_of_its_name_is_called_like_it(
     assert getattr(lab, name)("run", baseline="a") == (name, ("run",), {"baseline": "a"})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_function_is_there_before_its_package_is(name: str) -> None:
     code = f"import sys, lab; print(lab.{name}.__module__, 'lab.{name}' in sys.modules)"
@@ -67,6 +68,7 @@ def test_other_names_are_refused() -> None:
         _ = lab.nothing
 
 
+@pytest.mark.process
 def test_a_name_is_loaded_when_it_is_first_used_and_no_sooner() -> None:
     code = (
         "import sys, lab; before = [name for name in sys.modules if name.startswith('lab.')]; lab.open_run; "

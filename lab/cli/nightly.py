@@ -117,7 +117,7 @@ def trend(
     every: Annotated[bool, typer.Option("--all", help="List series without a step, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the history of nightly runs: levels, and where they stepped.
+    """Show the history of nightly runs: levels and steps.
 
     With what moved that nightly run, and a chart (SVG and PNG).
     """

@@ -26,6 +26,7 @@ from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table
+from lab.shape import field
 
 KIND, VERSION = "lab.latency", 1
 # Not the kind of a replay's timings, whose columns are others (:mod:`lab.runs.shapes`).
@@ -83,7 +84,8 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
         manifest = read_json(manifest_path)
         if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
             raise UnusableInput(f"{path}: is no folder of this version's latency measurements; choose another --out")
-        require_same_arguments(path, manifest.get("resolved") or {}, resolved, "remove the folder")
+        kept = field(manifest, "resolved", dict, str(manifest_path))
+        require_same_arguments(path, kept, resolved, "remove the folder")
         return Folder(path, manifest)
     if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and holds something else; choose another --out")

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
 
 def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the option's name
-    """Read a recording or a folder of recordings.
+    """Read a recording, a folder of recordings, or a shipped set (``shipped:operators``).
 
     ``format`` is a name that ``lab recordings list`` prints. ``memories`` selects the source of the memories, for
     formats that offer several. Raises :class:`lab.errors.UnusableInput` for unreadable input; the message names the
     file, the line and the fix.
     """
     from lab.recordings.readers import read_library
+    from lab.set_registry import recordings_at
 
-    return read_library(Path(path), format, memories=memories)
+    return read_library(recordings_at(str(path)), format, memories=memories)

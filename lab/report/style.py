@@ -115,7 +115,9 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def within(*args: P.args, **kwargs: P.kwargs) -> Figure:
         import matplotlib as mpl
 
-        with mpl.rc_context(_style()):
+        # An axis of one value is drawn all the same: matplotlib's advice is for whoever chose the axis.
+        with mpl.rc_context(_style()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
             return draw(*args, **kwargs)
 
     return within

@@ -166,31 +166,44 @@ class Members:
         self, scopes: np.ndarray, labels: np.ndarray, scope_codes: dict[str, int], present: np.ndarray | None = None
     ) -> None:
         self._scopes, self._labels, self._scope_codes, self._present = scopes, labels, scope_codes, present
-        self._found: dict[Filter, tuple[np.ndarray | None, np.ndarray | None]] = {}
+        self._in_scope: dict[str | None, list[np.ndarray]] = {}
+        self._masks: dict[Filter, np.ndarray | None] = {}
+        self._places: dict[Filter, np.ndarray | None] = {}
 
     def labelled(self, labels: np.ndarray) -> Members:
         """The same rows under other labels."""
-        return Members(self._scopes, labels[: len(self._labels)], self._scope_codes, self._present)
+        other = Members(self._scopes, labels[: len(self._labels)], self._scope_codes, self._present)
+        other._in_scope = self._in_scope
+        return other
 
     def mask(self, where: Filter) -> np.ndarray | None:
         """Which rows: bool ``[rows]``; None: all."""
-        return self._of(where)[0]
+        import numpy as np
+
+        if where not in self._masks:
+            masks = self._scoped(where.scope)
+            if where.labels is not None:
+                masks.append(reduce(or_, [self._labels == np.int8(LABELS.index(label)) for label in where.labels]))
+            self._masks[where] = reduce(and_, masks) if masks else None
+        return self._masks[where]
+
+    def _scoped(self, scope: str | None) -> list[np.ndarray]:
+        """At most one mask, of what is present and of a scope."""
+        import numpy as np
+
+        if scope not in self._in_scope:
+            masks = [] if self._present is None else [self._present]
+            if scope is not None:
+                masks.append(self._scopes == np.int32(self._scope_codes.get(scope, -2)))
+            self._in_scope[scope] = [reduce(and_, masks)] if masks else []
+        return self._in_scope[scope].copy()
 
     def places(self, where: Filter) -> np.ndarray | None:
         """Which rows: their numbers, ascending; None: all."""
-        return self._of(where)[1]
-
-    def _of(self, where: Filter) -> tuple[np.ndarray | None, np.ndarray | None]:
-        found = self._found.get(where)
-        if found is None:
-            masks = [] if self._present is None else [self._present]
-            if where.scope is not None:
-                masks.append(self._scopes == self._scope_codes.get(where.scope, -2))
-            if where.labels is not None:
-                masks.append(reduce(or_, [self._labels == LABELS.index(label) for label in where.labels]))
-            mask = reduce(and_, masks) if masks else None
-            found = self._found[where] = (mask, None if mask is None else mask.nonzero()[0])
-        return found
+        if where not in self._places:
+            mask = self.mask(where)
+            self._places[where] = None if mask is None else mask.nonzero()[0]
+        return self._places[where]
 
 
 def nearest(rough: np.ndarray, places: np.ndarray | None, limit: int, band: float, most: float | None) -> np.ndarray:
@@ -233,19 +246,18 @@ class Lane:
         most: float | None = None,
     ) -> None:
         self._rough, self._band, self._exact, self._tie, self._most = rough, band, exact, tie, most
-        self._order: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._order: tuple[np.ndarray, list[Hit]] | None = None
 
     def best(self, members: Members, where: Filter, limit: int) -> list[Hit]:
         """The ``limit`` best of the rows that pass a filter: score descending, then by the tie's order."""
-        import numpy as np
-
         if self._order is None:
             places = nearest(self._rough, members.places(where), limit, self._band, self._most)
             return [_new(Hit, (number, -negative, far)) for negative, number, far in self._ranked(places)[:limit]]
-        order, scores, distances = self._order
+        order, hits = self._order
         mask = members.mask(where)
-        chosen = np.arange(min(limit, len(order))) if mask is None else mask[order].nonzero()[0][:limit]
-        return list(map(Hit, order[chosen].tolist(), scores[chosen].tolist(), distances[chosen].tolist()))
+        return (
+            hits[:limit] if mask is None else [hits[place] for place in mask.take(order).nonzero()[0][:limit].tolist()]
+        )
 
     def settle(self) -> None:
         """Make the whole order once, where the same query is asked under many masks."""
@@ -253,9 +265,8 @@ class Lane:
 
         if self._order is None:
             ranked = self._ranked(nearest(self._rough, None, len(self._rough), self._band, self._most))
-            order = np.asarray([number for _, number, _ in ranked], np.intp)
-            values = np.asarray([(-negative, distance) for negative, _, distance in ranked], np.float64).reshape(-1, 2)
-            self._order = (order, values[:, 0], values[:, 1])
+            hits = [Hit(number, -negative, distance) for negative, number, distance in ranked]
+            self._order = (np.asarray([hit.row for hit in hits], np.intp), hits)
 
     def _ranked(self, places: np.ndarray) -> list[tuple[float, int, float]]:
         """Negative score, number and distance of rows, best first."""
@@ -282,6 +293,7 @@ class ExactView:
         self._rows, self._members, self._row_places = rows, members, row_places
         self._near, self._postings, self._query = near, postings, query
         self._worded = self._score_text()
+        self._settled = False
         self._found: dict[tuple[Filter, int], Lanes] = {}
 
     def search(self, where: Filter, limit: int) -> Lanes:
@@ -296,9 +308,11 @@ class ExactView:
 
     def with_labels(self, labels: np.ndarray) -> ExactView:
         """The same scores under another draw of labels (codes of :data:`lab.recordings.model.LABELS`, one a row)."""
-        for lane in (self._near, self._worded):
-            if lane is not None:
-                lane.settle()
+        if not self._settled:
+            for lane in (self._near, self._worded):
+                if lane is not None:
+                    lane.settle()
+            self._settled = True
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._members, other._found = self._members.labelled(labels), {}

@@ -270,6 +270,7 @@ def read_manifest(out: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
         raise NotARun(f"{path}: is no manifest of a sweep that this version reads; choose another --out")
     at = str(path)
+    field(manifest, "resolved", dict, at)
     for name in field(manifest, "conversations", list, at):
         expect(name, str, f"{at}: conversations")
     for draw in field(manifest, "draws", list, at):

@@ -45,10 +45,10 @@ class Search(Protocol):
 
 
 class Rows:
-    """The rows of memories, each made once for all systems of a conversation."""
+    """The rows of memories, each made once for all systems of a conversation; ``made`` are there already, by key."""
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, Row] = {}
+    def __init__(self, made: Mapping[str, Row] | None = None) -> None:
+        self._by_key: dict[str, Row] = dict(made or {})
 
     def of(self, memories: Sequence[Memory]) -> list[Row]:
         """Rows in the order of the memories."""

@@ -121,7 +121,7 @@ def test_a_configuration_is_read_from_standard_input(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, b"error: stdin: not UTF-8 text (byte 0)\n")
 
 
-@pytest.mark.parametrize("verb", ["show", "check"])
+@pytest.mark.parametrize("command", ["show", "check"])
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [

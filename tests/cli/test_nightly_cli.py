@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline approve`` as processes: two nightly runs, and what is read of them."""
+"""``lab nightly`` and ``lab baseline approve``: two nightly runs, and what is read of them."""
 
 from __future__ import annotations
 

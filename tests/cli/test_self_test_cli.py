@@ -1,4 +1,4 @@
-"""``lab gate self-test`` as a process: what can be tried, and what cannot."""
+"""``lab gate self-test``: what can be tried, and what cannot."""
 
 from __future__ import annotations
 

@@ -74,6 +74,7 @@ def test_validate_and_lint_name_conversations_that_are_equal(clones: Path) -> No
     assert "1 conversation: a two-sided sign-flip test needs 6" in said
 
 
+@pytest.mark.slow
 def test_ten_copies_are_compared_as_one_conversation(run: RunDirectory) -> None:
     found = compare_arms(run, *ARMS)
     assert {one.conversations for one in found.differences} == {1}

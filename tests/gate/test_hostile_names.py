@@ -15,6 +15,8 @@ import pytest
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "a\\u001b[2J\\u009b31m\\uffff\\n::error::x\\r##[error]y"
 POLICY = f"""name = "{HOSTILE}"

@@ -18,6 +18,8 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.set_registry import shipped
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 FUSION = "lab.retrieval.fusion"
 UNSEEN = Fault(

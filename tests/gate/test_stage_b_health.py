@@ -16,6 +16,8 @@ from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge
 
+pytestmark = pytest.mark.slow
+
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 # What each damage is caught by; the fault switches of a replay, and edits of sound receipts.
 REPLAYED = {

@@ -19,6 +19,8 @@ from lab.latency.summary import summarise
 from lab.latency.work import Measured
 from lab.replay.plan import ReplayRequest
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "seed_full")
 
 
@@ -221,6 +223,10 @@ def test_other_arguments_in_the_same_place_are_refused(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
     with pytest.raises(UnusableInput, match="is no folder of this version's latency"):
+        run_latency(asked, tmp_path / "run")
+    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"resolved": [1]}))
+    with pytest.raises(UnusableInput, match="field 'resolved': expected an object, found a list"):
         run_latency(asked, tmp_path / "run")
 
 

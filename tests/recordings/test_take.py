@@ -69,6 +69,7 @@ def test_identified_public_files_are_known(shared: Callable[..., Path], name: st
     assert [known.name if known else None for known in found] == list(names)
 
 
+@pytest.mark.process
 def test_take_copies_files_with_a_card(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
     (source / "LICENSE").write_text("theirs\n", "utf-8")
@@ -140,6 +141,7 @@ def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
             raise end_with
 
 
+@pytest.mark.process
 def test_take_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     place = tmp_path / "set"
     with pytest.raises(ZeroDivisionError):

@@ -16,6 +16,8 @@ from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
 from tests.playing import as_listed, listed_in
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 # These have a past: the turns before the one that is explained decide about it.
 FLOWS = ("quota_repeat", "seed_full")

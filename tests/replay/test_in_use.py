@@ -23,6 +23,8 @@ from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.lane import open_docs
 from tests.replay.conftest import untimed
 
+pytestmark = pytest.mark.process
+
 Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 HOLD = """

@@ -194,6 +194,7 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
         ([row(1), without(2, "text")], ":2: has no field 'text'"),
         ([row(1), row(1)], f":2: id '{uuid(1)}' occurs twice"),
         ([row(1, id=" ")], ":1: field 'id' is blank"),
+        ([row(1, id="a\ud800")], r":1: id 'a\ud800' holds half a character"),
         ([row(1, id=7)], ":1: field 'id': expected a string, found a number"),
         ([row(1, text=None)], ":1: field 'text': expected a string, found null"),
         ([row(1, importance_label=1)], ":1: field 'importance_label': expected a string, found a number"),

@@ -56,6 +56,7 @@ def test_both_ways_to_a_key_agree(plain: str, behind: str) -> None:
     assert (id_order(plain) < id_order(plain + behind)) == (id_order(f"{plain}\u200b") < id_order(plain + behind))
 
 
+@pytest.mark.process
 def test_unicode_tables_are_read_for_ids_that_need_them_alone() -> None:
     code = (
         "import sys; from lab.retrieval.collation import id_order as key; key('a-1_B'); print('pyuca' in sys.modules)"

@@ -22,6 +22,8 @@ from lab.retrieval.row import Places, Row
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.listing import Listing
 
+pytestmark = pytest.mark.slow
+
 SCAN = TextSettings(stop_words="none", lane="scan")
 _WORDS = "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper"
 WORDS = _WORDS.split()

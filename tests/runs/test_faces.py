@@ -22,9 +22,13 @@ from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels, Migrated
 from lab.runs.trial import trial, trial_line
+from lab.set_registry import DEMO
 from lab.view.index import Index
 from lab.view.pages import Viewer
 from lab.view.recorded import Recorded
+from tests.commands import without_charts
+
+pytestmark = pytest.mark.slow
 
 SAID = "trial: embedder hashing, which is for tests; 3 conversations, the first ones"
 Lab = Callable[..., Any]
@@ -115,6 +119,11 @@ def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
     resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
     manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
     assert trial(manifest) == ()
+    demo, fewer = (
+        replace(manifest, asked={**manifest.asked, "limit": None, "conversation": list(names)})
+        for names in (DEMO, DEMO[1:])
+    )
+    assert (trial(demo), trial(fewer)) == ((), ("3 conversations, chosen by name",))
     assert trial_line(()) is None
 
 
@@ -123,7 +132,8 @@ def _judged(run: RunDirectory, policy: str = "rollout") -> None:
 
 
 def _pages(run: RunDirectory) -> str:
-    build_report(run)
+    with without_charts():
+        build_report(run)
     return (run.path / "report.md").read_text("utf-8")
 
 

@@ -38,7 +38,7 @@ def test_the_flow_is_the_new_policy_with_every_phase_off() -> None:
     assert found["workingSet.enabled"] is False
 
 
-@pytest.mark.parametrize(("rung", "adds"), ADDS.items())
+@pytest.mark.parametrize(("step", "adds"), ADDS.items())
 def test_a_rung_adds_one_thing_to_the_one_before(step: str, adds: dict[str, Any]) -> None:
     names = list(ABLATION_STEPS)
     below, here = settings(names[names.index(step) - 1]), settings(step)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lab.compare.paired import paired_differences
 from lab.measures.score import score_run
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+
+pytestmark = pytest.mark.slow
 
 ARMS = ("vector", "hybrid")
 # Two of four: embedding all takes two minutes more.

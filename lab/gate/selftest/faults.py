@@ -147,9 +147,10 @@ def _changed(within: str, name: str | None, wanted: str, to: str, text: str) -> 
     else:
         swap = _Swap(wanted, lambda old: _Swap("it", lambda _: old).visit(ast.parse(to, mode="eval").body))
         swap.generic_visit(scope)
-        most = 1 if wanted == "return" or wanted.endswith(" = 0") else swap.count
-        if not 1 <= swap.count <= most:
-            raise UnusableInput(f"{within} has {wanted.removesuffix(' 0')!r} {swap.count} times, and must have it once")
+        is_single = wanted == "return" or wanted.endswith(" = 0")
+        if not swap.count or (is_single and swap.count > 1):
+            expected = "one is" if is_single else "one or more are"
+            raise UnusableInput(f"{within} has {wanted.removesuffix(' 0')!r} {swap.count} times; {expected} expected")
     return ast.unparse(ast.fix_missing_locations(tree))
 
 

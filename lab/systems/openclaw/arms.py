@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
-from lab.retrieval.booking import Booking
+from lab.retrieval.booking import Booking, Unbooked
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.query_context import Found, Retrieval
 from lab.retrieval.row import Row
@@ -217,7 +217,7 @@ class PolicySystem(_Engine):
 
     def select(self, ask: Ask, found: Found) -> Recall:
         """Choose, then build the injected block and the receipt."""
-        booking = Booking()
+        booking = Unbooked() if ask.items_only else Booking()
         tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, booking)
         selection = booking.stage("select", lambda: self.choose(tiers, ask.scope))
         recall = finish(

@@ -31,16 +31,16 @@ def finish(
     booking: Booking,
 ) -> Recall:
     """Build the recall of a selection, of which the first ``max_items`` are injected; ``told`` says what was found."""
-    injected = selection.picked[:max_items]
-    chosen = [found.by_id[one.candidate.id] for one in injected]
-    items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
+    rows = [found.by_id[one.candidate.id] for one in selection.picked]
+    items = tuple([item_of(one, row, one.decision) for one, row in zip(selection.picked, rows, strict=True)])
+    chosen = rows[:max_items]
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
-        return Recall(items, len(injected), timings=booking.timings, status=status)
+        return Recall(items, len(chosen), timings=booking.timings, status=status)
     context = booking.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
     receipt = booking.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
     booking.timings.setdefault(SEARCH, 0)
-    return Recall(items, len(injected), context, receipt, booking.timings, status, evicted=0)
+    return Recall(items, len(chosen), context, receipt, booking.timings, status, evicted=0)
 
 
 def _receipt(

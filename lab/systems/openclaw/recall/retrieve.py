@@ -6,7 +6,7 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple
 
-from lab.retrieval.booking import Booking, Priced
+from lab.retrieval.booking import Booking
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
@@ -55,18 +55,19 @@ class Tiers:
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Candidates of one tier in one scope (None: in any), best first."""
         where = Filter(scope, plan.labels)
+        key = where, self.limit
 
-        def find() -> Priced[Searched]:
-            found = self._shared.get((where, self.limit))
+        def find() -> Searched:
+            found = self._shared.get(key)
             if found is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
                 fused = fuse(lanes, self._rows, self.limit)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
-                found = self._shared[where, self.limit] = Searched(lanes, fused, spent)
-            return Priced(found, found.nanoseconds)
+                found = self._shared[key] = Searched(lanes, fused, spent)
+            return found
 
-        found = self.booking.share(("tier", where, self.limit), find)
+        found = self.booking.share(("tier", key), find)
         self.asked.append(where)
         self.searched.append(found)
         return found.fused

@@ -53,10 +53,8 @@ def tier_quota_v1(
 
     wildcards = _wildcards(found, seen, limit - len(picked), picked, quota if strict_caps else None)
     picked.extend(wildcards)
-    counts = [
-        TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked))
-        for plan in plans
-    ]
+    tiers = [one.tier for one in picked]
+    counts = [TierCount(plan.tier, plan.labels, size[plan.tier], tiers.count(plan.tier)) for plan in plans]
     rejected = [plan.miss_reason for plan in plans if plan.miss_reason and not size[plan.tier]]
     if len(picked) >= limit:
         rejected.append("budget_cap")

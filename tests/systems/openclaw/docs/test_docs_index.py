@@ -224,6 +224,7 @@ index.ingest(plan_ingest(DocsSettings(source_roots=(sys.argv[2],))))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("steps", [200, 6000, 13000])
 def test_a_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, steps: int) -> None:
     folder = written({f"{number}.md": f"# Old {number}\n\nport {number}\n" for number in range(40)})

@@ -14,6 +14,8 @@ from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane, open_docs
 
+pytestmark = pytest.mark.model
+
 
 @pytest.fixture(scope="module")
 def embed() -> Callable[[Sequence[str]], np.ndarray]:

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import groupby, pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,7 @@ def test_no_memory_says_what_a_surviving_line_of_the_digest_says(kit: Any, data:
 # --- 4. hard rules survive
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_every_hard_rule_of_the_scope_is_in_every_turn_that_has_room_for_them_all(
@@ -136,6 +138,7 @@ def test_every_hard_rule_of_the_scope_is_in_every_turn_that_has_room_for_them_al
 # --- 5. one screen
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_the_receipt_is_small_and_has_one_decision_for_each_injected_id(kit: Any, data: st.DataObject) -> None:
@@ -165,6 +168,7 @@ def test_the_receipt_is_small_and_has_one_decision_for_each_injected_id(kit: Any
 # --- 6. one switch takes all of it back
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_switching_the_mode_back_makes_every_other_knob_of_the_phases_mute(kit: Any, data: st.DataObject) -> None:
@@ -187,6 +191,7 @@ def test_switching_the_mode_back_makes_every_other_knob_of_the_phases_mute(kit: 
 # --- 7. same input, same bytes
 
 
+@pytest.mark.slow
 @MANY
 @given(data=st.data())
 def test_the_same_rows_in_another_order_give_the_same_bytes(kit: Any, data: st.DataObject) -> None:
