@@ -111,7 +111,7 @@ def _emit_markdown(found: Comparison, differences: list[Difference], commands: d
     for text in (*notes(found, differences), gains(found)):
         emit(f"\n{markdown(text)}")
     for measure, some in by_measure(found):
-        emit(f"\n### {markdown(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
+        emit(f"\n### {markdown(measure)} by slice, worst first (exploratory, intervals are not adjusted)\n")
         emit(markdown_table(SLICED, [sliced(one) for one in some]))
     for title, lines in commands.items():
         emit(f"\n{title}:\n" if lines else "")
@@ -133,7 +133,7 @@ def _emit_latex(found: Comparison, differences: list[Difference], _: dict[str, l
         emit(f"\\par {latex(note)}\n")
     emit(latex_table(WIDE, [wide(one, found.family) for one in differences], left=2))
     for measure, some in by_measure(found):
-        emit(f"\n\\par {latex(measure)} by slice, the worst first (exploratory, intervals are not adjusted)\n")
+        emit(f"\n\\par {latex(measure)} by slice, worst first (exploratory, intervals are not adjusted)\n")
         emit(latex_table(SLICED, [sliced(one) for one in some]))
     for text in (*notes(found, differences), gains(found)):
         emit(f"\n\\par {latex(text)}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "u": "unknown"}
@@ -70,8 +70,8 @@ def receipt() -> Callable[..., dict[str, Any]]:
             rejected=["budget_cap"],
             quota=held,
             tier_counts=counts,
-            fts=[Found(identifier, 1.0, 0.0) for identifier in ids[:2]],
-            vec=[Found(identifier, 0.5, 1.0) for identifier in ids[:3]],
+            fts=[LaneHit(identifier, 1.0, 0.0) for identifier in ids[:2]],
+            vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:3]],
             final=[
                 Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids
             ],

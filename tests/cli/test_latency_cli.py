@@ -59,7 +59,7 @@ def test_arm_without_a_part_in_the_shared_table_is_told(lab: Callable[..., objec
     )
     arms = ("--arm", "tier_first_v1", "--arm", "verbatim", "--out", "alone")
     command = ("latency", "datasets/tiny", "--format", "lab", *few, *arms)
-    said = "Not measured with cold turns: verbatim, which does not search the table that arms share."
+    said = "Not measured with cold turns: verbatim, which does not search the shared table."
     done = lab(*command, cwd=home)
     assert (done.returncode, said in " ".join(done.stdout.split())) == (0, True), done.stderr
     found = json.loads(lab(*command, "--json", cwd=home).stdout)

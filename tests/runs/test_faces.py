@@ -150,7 +150,7 @@ def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, ask
     again = run_replay(asked, run.path).run
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
-    assert "verdict.json is stale and is not shown: it was made from something else than this run holds now" in text
+    assert "verdict.json is stale and is not shown: the run has changed since" in text
     assert "Judge again with lab gate" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
@@ -160,7 +160,7 @@ def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayReq
     other = run_replay(replace(asked, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
-    assert "made from something else than this run holds" in _pages(run)
+    assert "the run has changed since" in _pages(run)
 
 
 def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tm
     _judged(run, str(policy))
     assert "INCONCLUSIVE: mine" in _pages(run)
     policy.write_text(policy.read_text("utf-8").replace("margin = 0.02", "margin = 0.04", 1), "utf-8")
-    assert "is not shown: policy mine asks something else now" in _pages(run)
+    assert "is not shown: policy mine has changed since" in _pages(run)
 
 
 def test_verdict_against_a_run_that_has_changed_is_not_shown(
@@ -181,7 +181,7 @@ def test_verdict_against_a_run_that_has_changed_is_not_shown(
     assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
     run_replay(asked, base.path)
-    assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
+    assert f"{base.path}, the run that it was compared with, has changed since" in _pages(run).replace("\\", "")
 
 
 def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDirectory) -> None:
@@ -189,4 +189,4 @@ def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDi
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())
     path.write_text(json.dumps({name: one for name, one in value.items() if name not in ("evidence", "trial")}))
-    assert "is not shown: it does not say what it was made from" in _pages(run)
+    assert "is not shown: it does not record what it was made from" in _pages(run)
