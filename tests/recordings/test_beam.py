@@ -1,4 +1,4 @@
-"""BEAM: messages are memories, and what a question wants follows from its ability."""
+"""Tests of the BEAM reader: messages are memories, and the ability of a question determines its judgements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_beam_ability_determines_judgements(sample: Sample, tmp_path: Path) -> N
     assert [(probe.id, probe.relevant, probe.forbidden) for probe in golden.probes] == [
         ("100K-7/abstention-1", (), ()),
         ("100K-7/knowledge_update-1", _gold(4), replaced),
-        # One message says old and new: it is wanted, and nothing is forbidden.
+        # One message contains both the old and the new value, so it is relevant and nothing is forbidden.
         ("100K-7/knowledge_update-2", _gold(4), ()),
         ("100K-7/contradiction_resolution-1", _gold(4, 0), ()),
         ("100K-7/event_ordering-1", _gold(0, 2, 4), ()),
@@ -111,7 +111,7 @@ def test_beam_public_chats_have_160_questions(shared: Callable[..., Path]) -> No
     assert {note.split("/")[1].split("-")[0] for note in left_out} == {"summarization"}
     assert abilities == dict.fromkeys(abilities, 16) | {"summarization": 14}
     assert len(abilities) == 10
-    # Abstention alone needs nothing; every source id names a message.
+    # Only abstention has no relevant memory; every source id names a message.
     assert {probe.slices["ability"] for probe in library.golden.probes if not probe.relevant} == {"abstention"}
     assert not any("are not messages of this chat" in note for note in library.golden.notes)
     assert not any("->->" in turn.text for recording in library.recordings for turn in recording.turns)

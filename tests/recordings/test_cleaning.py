@@ -1,4 +1,4 @@
-"""What the host put around a user's words is taken off, and nothing else."""
+"""Tests that the host's additions to a user's message are removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_clean_reply_removes_only_directives() -> None:
 
 
 def test_clean_engine_artefacts_matches_public_plugin(vectors: Path) -> None:
-    # It puts a space where each was and leaves a block without an end; here that reaches to the end of the text.
+    # The plugin replaces each block by a space and keeps unclosed blocks, which here extend to the end of the text.
     compared = 0
     for line in (vectors / "capture_units.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)

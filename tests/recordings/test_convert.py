@@ -1,4 +1,4 @@
-"""Any set in the project's own form: read back it gives the same turns, memories and probes, and the same receipts."""
+"""Tests of conversion: the converted set has the same turns, memories and probes, and gives the same receipts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _same(library: Library, again: Library) -> None:
 
 @pytest.fixture(scope="module")
 def valid() -> Callable[[Path], int]:
-    """Validates every line of every file below a folder against the schema; gives how many there were."""
+    """Return a function that validates every line below a folder against the schema and returns their number."""
     from jsonschema import Draft202012Validator
 
     Draft202012Validator.check_schema(line_schema())
@@ -128,7 +128,7 @@ def test_convert_shipped_set_is_valid_and_reads_back_equal(
     library = read_library(operators, "lab")
     convert(operators, "lab", tmp_path / "out", name="again")
     _same(library, _again(tmp_path / "out", "again"))
-    # A golden set of the project's own goes through as well.
+    # A golden set in the lab format is kept as well.
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
     path = tmp_path / "golden.jsonl"
     path.write_bytes(golden_bytes(golden.probes))
@@ -188,7 +188,7 @@ def test_schema_refuses_what_the_reader_refuses(line: dict[str, Any], field: str
 
     found = list(Draft202012Validator(line_schema()).iter_errors(line))
     assert (".".join(map(str, found[0].absolute_path)), said in found[0].message) == (field, True), found[0].message
-    # One thing is wrong, and no other kind is held against it; of a question of its own two may be lacking, or three.
+    # Exactly one field is wrong, and other kinds are not reported; a query may lack two or three fields.
     assert len(found) == (3 if line == {"kind": "probe"} else 1)
 
 

@@ -1,4 +1,4 @@
-"""Blocks that a budget cut anywhere: the words around them stay, and nothing of the block does."""
+"""Tests of blocks that the budget truncated anywhere: the block is removed, and the surrounding text is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = "Which glaze?\n\nAnd --> why </b>?\n1. first\n2. second"
 
 
 def cut_at(text: str, units: int) -> str:
-    """The first UTF-16 units of a text, as JavaScript slices it."""
+    """Return the first UTF-16 units of a text, as JavaScript slices it."""
     return text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", "surrogatepass")
 
 
@@ -37,7 +37,7 @@ def context(comment: str, texts: tuple[str, ...]) -> str:
 @pytest.mark.parametrize("before", ["", "Before it.\n"])
 def test_clean_block_truncated_anywhere_keeps_surrounding_text(comment: str, before: str) -> None:
     whole = context(comment, TEXTS)
-    # The plugin refuses budgets below 300; in a short comment the cut may lie anywhere after its opening brace.
+    # The plugin refuses budgets below 300; a short comment may be truncated anywhere after its opening brace.
     for units in range(60 if comment else 97, js_length(whole) + 1):
         found = clean_user_text(f"{before}{cut_at(whole, units)}\n\n{WORDS}")
         assert found.text.split() == f"{before} {WORDS}".split(), units
@@ -52,7 +52,7 @@ def test_clean_truncated_block_alone_gives_empty_text(comment: str) -> None:
 
 
 def test_clean_two_truncated_blocks_removes_both() -> None:
-    # Two hooks of one turn put the same block before a prompt twice.
+    # A host with two hooks per turn puts the block before the prompt twice.
     whole = context("", TEXTS)
     for units in range(97, js_length(whole)):
         piece = cut_at(whole, units)

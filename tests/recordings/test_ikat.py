@@ -1,4 +1,4 @@
-"""TREC iKAT: statements from before the first turn, and every utterance judged."""
+"""Tests of the TREC iKAT reader: statements exist before the first turn, and every utterance is judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_ikat_statements_exist_before_the_first_turn(sample: Sample, tmp_path: P
         Turn("2024_test-3/talk/1", 0, "talk", "user", "Where can I buy clay?", 2, speaker="user"),
         Turn("2024_test-3/talk/1-answer", 1, "talk", "assistant", "I see.", 3, speaker="assistant"),
     )
-    # A list counts from 1, and an answer without a word is no turn.
+    # Statements in a list are numbered from 1, and a blank answer is not a turn.
     assert [memory.key for memory in other.memories] == ["2025_test-1-1/ptkb#1", "2025_test-1-1/ptkb#2"]
     assert len(other.turns) == 1
 
@@ -51,7 +51,7 @@ def test_ikat_every_utterance_is_a_probe(sample: Sample, tmp_path: Path) -> None
         probe("2024_test-3/talk/1", "2024_test-3/ptkb#2"),
         probe("2024_test-3/talk/2"),
         probe("2024_test-3/talk/3", "2024_test-3/ptkb#1"),
-        # By its text, whatever its white space and capitals.
+        # By text, ignoring white space and case.
         probe("2025_test-1-1/talk/1", "2025_test-1-1/ptkb#2"),
     )
     assert golden.notes == (

@@ -1,4 +1,4 @@
-"""LoCoMo: every turn is a memory, questions come from outside, evidence is repaired."""
+"""Tests of the LoCoMo reader: every turn is a memory, and evidence is repaired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAY_8 = 1683554160000  # 1:56 pm on 8 May, 2023, UTC
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads samples from a file of their own."""
+    """Return a function that writes samples to a file and reads it."""
 
     def from_file(samples: Any) -> Library:
         path = tmp_path / "locomo.json"
@@ -161,7 +161,7 @@ def test_locomo_repaired_question_is_kept_with_a_note(read: Read) -> None:
 )
 def test_locomo_unresolved_question_is_dropped_with_a_note(read: Read, evidence: list[str], note: str) -> None:
     library = read(_with_questions(_asked("Lost?", evidence), _asked("Kept?", ["D1:1"])))
-    # Numbers count questions of the file, so that leaving one out renames no other.
+    # Ids count all questions of the file, so dropping one does not rename others.
     assert [probe.id for probe in library.golden.probes] == ["conv-1/q002"]
     assert library.golden.notes == (f"conv-1/q001: {note}",)
 

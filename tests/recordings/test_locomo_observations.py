@@ -1,4 +1,4 @@
-"""LoCoMo's observations as memories: born when their session has ended, gold where they cite the evidence."""
+"""Tests of LoCoMo's observations: visible after their session, and relevant if they cite the evidence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OBSERVED = {
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads one conversation with the given questions and observations."""
+    """Return a function that reads one conversation with the given questions and observations."""
 
     def from_file(*questions: dict[str, Any], observed: Any = OBSERVED, memories: str = "observations") -> Library:
         conversation = {

@@ -1,4 +1,4 @@
-"""MADial-Bench: dialogues over one archive, the memory file beside the dialogue file, two languages."""
+"""Tests of the MADial-Bench reader: an archive per user, two files per language."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_madial_user_is_a_conversation_with_an_archive(sample: Sample, tmp_path:
     assert set(library.names) == {"MADial-Bench-en-dialogue.json", "MADial-Bench-en-memory.json"}
     assert ada.turns[:2] == (
         Turn("en-user1/d001/1", 0, "d001", "user", "The kiln is cold again.", JULY_3, speaker="Ada"),
-        # Its speaker is missing: the other one speaks.
+        # A line without a speaker belongs to the other speaker.
         Turn("en-user1/d001/2", 1, "d001", "assistant", "Shall I call somebody?", JULY_3 + 1, speaker="assistant"),
     )
     assert ben.turns[0].time_ms == JUNE_16
@@ -37,7 +37,7 @@ def test_madial_user_is_a_conversation_with_an_archive(sample: Sample, tmp_path:
 
 def test_madial_memory_owner_is_who_needs_it_or_is_named(sample: Sample, tmp_path: Path) -> None:
     ada, ben = read_library(sample("madial", tmp_path), "madial").recordings
-    # In order of their dates; what nobody wants and that names nobody is everybody's.
+    # In date order; a memory that no dialogue needs and that names nobody belongs to all users.
     assert [memory.key for memory in ada.memories] == [f"en-user1/archive#{one}" for one in (8, 1, 2)]
     assert [memory.key for memory in ben.memories] == [f"en-user2/archive#{one}" for one in (7, 8)]
     event = "Ada broke a bowl."
@@ -69,7 +69,7 @@ def test_madial_archive_layouts_read_the_same(sample: Sample, tmp_path: Path, in
     archive.write_text(json.dumps(joined, indent=indent), "utf-8")
     again = read_library(folder, "madial")
     assert (again.recordings, again.golden) == (published.recordings, published.golden)
-    # Some of both: blank lines, a byte order mark, two ids on a line.
+    # A mixture: blank lines, a byte order mark, two ids on one line.
     archive.write_text("\ufeff" + "\n\n".join([json.dumps(joined), '{"50": ' + lines[0][6:]]), "utf-8")
     assert len(read_library(folder, "madial").recordings[0].memories) == 4
 
@@ -210,7 +210,7 @@ def test_madial_public_user_has_76_probes_per_language(shared: Callable[..., Pat
     assert counts == [("en-user1", "en", 76, 679, 76), ("zh-user1", "zh", 76, 697, 83)]
     english, chinese = (library.golden.of(recording.conversation) for recording in library.recordings)
     assert (len(english), len(chinese)) == (76, 76)
-    # The same dialogues in two languages: 71 of 76 want the very same memories.
+    # The same dialogues in two languages: 71 of 76 need exactly the same memories.
     wanted = [
         [{gold.memory.split("#")[1] for gold in probe.relevant} for probe in probes] for probes in (english, chinese)
     ]

@@ -1,4 +1,4 @@
-"""The project's own format: what a good file gives, and that a bad line is named by file and line."""
+"""Tests of the lab format: the recording of a valid file, and messages that name the file and line of an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARCH_2 = 1772413800000  # 2026-03-02T09:10:00+08:00
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads lines, given as objects or as raw text, from ``c.jsonl``."""
+    """Return a function that writes lines (objects or raw text) to ``c.jsonl`` and reads it."""
 
     def from_file(*lines: Line) -> Recording:
         path = tmp_path / "c.jsonl"
@@ -224,9 +224,9 @@ BAD: list[tuple[str, list[Line], str]] = [
 def test_read_invalid_line_names_file_and_line(tmp_path: Path, read: Read, lines: list[Line], problem: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(*lines)
-    told = str(caught.value)
-    assert told.startswith(f"{tmp_path / 'c.jsonl'}:{problem}")
-    assert "\n" not in told
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'c.jsonl'}:{problem}")
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("data", ["", "\n\n"], ids=["no byte", "blank lines"])

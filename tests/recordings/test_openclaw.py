@@ -1,4 +1,4 @@
-"""OpenClaw transcripts: a tree of entries, its active branch, and what the agent stored."""
+"""Tests of OpenClaw transcripts: a tree of entries, its active branch, and the stored memories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def header(**changes: Any) -> Entry:
 
 
 class Log:
-    """Writes entries of one branch, each a child of the one before, five seconds later."""
+    """A builder of one branch: each entry is a child of the previous one, five seconds later."""
 
     def __init__(self, **changes: Any) -> None:
         self.lines: list[Any] = [header(**changes)]
@@ -55,7 +55,7 @@ class Log:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Writes lines (objects, or text as it is) to a session file and reads it."""
+    """Return a function that writes lines (objects or raw text) to a session file and reads it."""
 
     def from_lines(lines: list[Any], name: str = "a.jsonl", end: str = "\n") -> Recording:
         path = tmp_path / name

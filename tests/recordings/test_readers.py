@@ -1,4 +1,4 @@
-"""The one way to read recordings: files and folders, and what cannot be replayed is refused."""
+"""Tests of reading and validating files and folders of recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a small conversation in the project's own format."""
+    """Return a function that writes a small conversation in the lab format."""
 
     def to_file(name: str, conversation: str | None = None, *more: dict[str, Any]) -> Path:
         path = tmp_path / name
@@ -237,10 +237,10 @@ def test_validation_counts_and_lists_errors(tmp_path: Path, write: Write) -> Non
         *("two.jsonl", None, {"kind": "turn", "turn": "t03", "role": "user", "text": " "}),
         *({"kind": "memory", "text": ""}, {"kind": "turn", "turn": "t04", "role": "assistant", "text": ""}),
     )
-    found = validate(tmp_path, "lab")
-    assert found.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 4, 2, 0))
-    assert found.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
-    assert found.warnings == ()
+    validation = validate(tmp_path, "lab")
+    assert validation.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 4, 2, 0))
+    assert validation.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
+    assert validation.warnings == ()
 
 
 def test_validation_finds_duplicate_keys(tmp_path: Path) -> None:
@@ -254,18 +254,18 @@ def test_validation_finds_duplicate_keys(tmp_path: Path) -> None:
     path = tmp_path / "ada.json"
     value = {"_metadata": {"person_name": "Ada"}, "dialogues": [session, session]}
     path.write_text(json.dumps(value), encoding="utf-8")
-    found = validate(path, "realmem")
-    assert found.errors == ("Ada: turn Ada/u1/0 occurs twice",)
-    assert found.warnings == ("Ada: has no memory, so nothing can be recalled", "Ada: has no user turn")
-    assert found.as_json()["conversations"] == (
+    validation = validate(path, "realmem")
+    assert validation.errors == ("Ada: turn Ada/u1/0 occurs twice",)
+    assert validation.warnings == ("Ada: has no memory, so nothing can be recalled", "Ada: has no user turn")
+    assert validation.as_json()["conversations"] == (
         {"conversation": "Ada", "sessions": 1, "turns": 2, "memories": 0, "probes": 0},
     )
 
 
 def test_shipped_recordings_are_valid(operators: Path) -> None:
-    found = validate(operators, "lab")
-    assert (found.errors, found.warnings) == ((), ())
+    validation = validate(operators, "lab")
+    assert (validation.errors, validation.warnings) == ((), ())
     assert all(
         min(conversation.sessions, conversation.turns, conversation.memories) > 0
-        for conversation in found.conversations
+        for conversation in validation.conversations
     )

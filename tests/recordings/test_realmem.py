@@ -1,4 +1,4 @@
-"""RealMem: gold from the answer that follows a query, memories that appear when their session has ended."""
+"""Tests of the RealMem reader: gold comes from the next answer, and memories appear after their session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 86_400_000
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads sessions as one persona from a file of its own."""
+    """Return a function that writes sessions as one persona to a file and reads it."""
 
     def from_file(*sessions: Any) -> Library:
         path = tmp_path / "ada.json"
@@ -213,13 +213,13 @@ def test_realmem_file_without_persona_is_refused(tmp_path: Path, value: Any, pro
 
 @pytest.fixture(scope="module")
 def personas(realmem: Path) -> Library:
-    """The four public personas."""
+    """Return the four public personas."""
     return read_library(realmem, "realmem")
 
 
 @pytest.fixture(scope="module")
 def raw(realmem: Path) -> dict[str, list[dict[str, Any]]]:
-    """Their sessions as they are in the files."""
+    """Return the sessions in the files of the public personas."""
     values = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(realmem.glob("*.json"))]
     return {value["_metadata"]["person_name"]: value["dialogues"] for value in values}
 

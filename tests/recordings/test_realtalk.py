@@ -1,4 +1,4 @@
-"""REALTALK: every turn is a memory, evidence is repaired, and what no turn has is counted."""
+"""Tests of the REALTALK reader: every turn is a memory, evidence is repaired, and unknown ids are counted."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_realtalk_every_turn_is_a_memory(sample: Sample, tmp_path: Path) -> None
         key, 1, "session_1", "user", "Look!", at, speaker="Ben", said=said, index_text=dated
     )
     assert recording.memories[1] == Memory(f"{key}#0", said, dated, visible_from=2, created_at=at)
-    # The second session says an earlier minute; the clock goes on.
+    # The second session has an earlier time; the times of the turns still increase.
     assert [turn.time_ms - DEC_29 for turn in recording.turns] == [60_000, 120_000, 180_000, 180_001, 300_000]
     assert recording.sessions == ("session_1", "session_2")
-    # A session that names no date has that of its first turn.
+    # A session without a date uses the date of its first turn.
     assert [memory.index_text.split("\n")[0] for memory in recording.memories[3:]] == ["29.12.2023, 22:00:00"] * 2
 
 
@@ -124,6 +124,6 @@ def test_realtalk_public_chats_have_284_questions(shared: Callable[..., Path]) -
     assert slices == {"multi-hop": 120, "temporal": 121, "commonsense": 43}
     kinds = Counter(probe.slices["evidence"] for probe in library.golden.probes)
     assert kinds == {"verbatim": 264, "repaired": 1, "partial": 19}
-    # Read by hand from the raw files: 35 strings name no turn as they are, one of them is two ids joined by ". ".
+    # Counted by hand in the raw files: 35 strings name no turn verbatim, and one of them joins two ids with ". ".
     assert library.golden.notes[-1].endswith("1 holes")
     assert not any(memory.text == "" for recording in library.recordings for memory in recording.memories)

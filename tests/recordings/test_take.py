@@ -1,4 +1,4 @@
-"""A downloaded copy is taken in whole, with a card, and told apart from another version."""
+"""Tests of importing a downloaded data set: atomic, with a card, and with its version identified."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_identified_compares_the_known_digits() -> None:
 def test_identified_public_files_are_known(shared: Callable[..., Path], name: str, place: tuple[str, ...]) -> None:
     names = read_library(shared("data", *place), name).names
     checksums = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
-    found = identified(entry_of(name), checksums.values())
-    assert [known.name if known else None for known in found] == list(names)
+    identified_files = identified(entry_of(name), checksums.values())
+    assert [known.name if known else None for known in identified_files] == list(names)
 
 
 @pytest.mark.process
@@ -103,7 +103,7 @@ def test_take_again_changes_nothing_and_never_overwrites(sample: Sample, tmp_pat
     out.mkdir()
     assert take(source, "realtalk", out).already_there is False
     assert take(source, "realtalk", out).already_there is True
-    # The copy can be taken itself.
+    # The copy can itself be imported.
     assert take(out, "realtalk", tmp_path / "third").files == take(source, "realtalk", out).files
     (out / "README.md").write_text("my own card\n", "utf-8")
     with pytest.raises(UnusableInput, match="out: holds something else already; name a new folder"):
@@ -118,7 +118,7 @@ def test_take_into_the_source_folder_is_refused(sample: Sample, tmp_path: Path) 
     with pytest.raises(UnusableInput, match=r"is inside .*in, which would then hold the set twice"):
         take(source, "beam", source / "copy")
     assert not (source / "copy").exists()
-    # Where files are looked for in one folder alone, the copy may lie below it.
+    # If the format does not search subfolders, the copy may be inside the source folder.
     flat = sample("realtalk", tmp_path / "flat")
     take(flat, "realtalk", flat / "copy")
     assert len(read_library(flat, "realtalk").recordings) == 1

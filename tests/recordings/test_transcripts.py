@@ -1,4 +1,4 @@
-"""Transcripts without gold: aider's chat history, and the logs of a Hermes agent."""
+"""Tests of transcripts without gold: aider's chat histories, and the logs of a Hermes agent."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_aider_consecutive_user_lines_are_one_turn(sample: Sample, tmp_path: Pat
     (recording,) = library.recordings
     session = "2024-08-06T09:00:00"
     answer = "Certainly! I will rename it:\n\n```python\ndef bake(): ...\n```"
-    said = [
+    lines = [
         (session, "user", "rename `fire`\n\nto `bake`, everywhere"),
         (session, "assistant", answer),
         (session, "user", "/undo"),
         (f"{session}-2", "user", "and now add a test"),
     ]
-    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == said
+    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == lines
     assert [turn.time_ms - AUGUST_6 for turn in recording.turns] == [0, 1, 2, 3]
     assert [(memory.key, memory.visible_from) for memory in recording.memories] == [
         (f"history/{session}/0#0", 1),
@@ -43,8 +43,8 @@ def test_aider_consecutive_user_lines_are_one_turn(sample: Sample, tmp_path: Pat
 
 
 def test_aider_lines_read_as_aider_parses_them(tmp_path: Path) -> None:
-    said = ["#### fix it", "####", "#####  not the user", ">>>>>>> REPLACE", "> printed by aider", ">", "####neither"]
-    text = "\n".join(["# aider chat started at 2024-08-05 19:33:02", *said])
+    lines = ["#### fix it", "####", "#####  not the user", ">>>>>>> REPLACE", "> printed by aider", ">", "####neither"]
+    text = "\n".join(["# aider chat started at 2024-08-05 19:33:02", *lines])
     (tmp_path / "history.md").write_text(text, "utf-8")
     (recording,) = read_library(tmp_path, "aider").recordings
     assert [(turn.role, turn.text) for turn in recording.turns] == [
@@ -130,9 +130,9 @@ def test_hermes_repeated_exchanges_are_read_once(sample: Sample, tmp_path: Path)
 
 
 def test_hermes_only_leading_host_note_is_removed(tmp_path: Path) -> None:
-    said = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
+    lines = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
     (tmp_path / "hermes.jsonl").write_text(
-        json.dumps([[said, said | {"content": "User: a [System note: b]"}]]), "utf-8"
+        json.dumps([[lines, lines | {"content": "User: a [System note: b]"}]]), "utf-8"
     )
     (recording,) = read_library(tmp_path, "hermes").recordings
     assert [turn.text for turn in recording.turns] == ["[System note: mine]", "a [System note: b]"]

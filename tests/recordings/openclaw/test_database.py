@@ -1,4 +1,4 @@
-"""Sessions in SQLite: what is read, while others write, and what is said of a database that cannot be read."""
+"""Tests of sessions in SQLite: reading, also during writes, and messages about unreadable databases."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def change(path: Path, *statements: tuple[Any, ...]) -> None:
 
 @contextmanager
 def holding(path: Path, code: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the database open as ``db`` and says a line when it is ready."""
+    """Start another process that opens the database as ``db`` and prints a line when it is ready."""
     begin = "import sqlite3, sys, time\ndb = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", begin + code, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
@@ -85,7 +85,7 @@ def test_database_is_read_while_another_process_writes(
     other = new_log("3b0d5a52-0000-4000-8000-000000000002")
     other.says("user", "elsewhere")
     path = make_database(tmp_path / NAME, talk, other)
-    # Each transaction adds an event to both sessions: a reading of one moment has as many of one as of the other.
+    # Each transaction adds an event to both sessions, so a consistent snapshot has equally many events of both.
     code = """
 db.execute("PRAGMA journal_mode = WAL")
 n = 100

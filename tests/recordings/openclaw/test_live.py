@@ -1,4 +1,4 @@
-"""Sessions that real hosts wrote: turns and memories as they were counted by hand."""
+"""Tests of sessions of real hosts: turns and memories match manual counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from lab.recordings.readers import Library, read_library
 
 Shared = Callable[..., Path]
-# By the first letters of the session: user turns, replies, memories.
+# First letters of a session -> numbers of user turns, replies and memories.
 NEW = {"a1eda9b8": (11, 14, 3), "add43651": (3, 4, 1), "b96e7239": (1, 1, 0), "dc41cebe": (11, 13, 2)}
 DELETED = {"aaa016e4": (1, 1, 0)}
 OLD = {"8110468b": (11, 13, 2), "af92bee6": (1, 1, 0)}

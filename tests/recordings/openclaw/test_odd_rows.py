@@ -1,4 +1,4 @@
-"""Rows of a database that hold other types than they should: nothing of them ends the reading of the rest."""
+"""Tests of database rows with wrong types: they never prevent the other rows from being read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def talk(new_log: Any) -> Any:
 
 
 def untyped(path: Path) -> Path:
-    """The same tables without types and keys, so that a column holds anything."""
+    """Recreate the tables without types and keys, so that a column accepts any value."""
     for table in ("transcript_events", "session_transcript_active_events", "session_transcript_index_state"):
         with closing(sqlite3.connect(path)) as connection:
             columns = connection.execute(f"SELECT group_concat(name) FROM pragma_table_info('{table}')").fetchone()[0]

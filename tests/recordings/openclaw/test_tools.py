@@ -1,4 +1,4 @@
-"""What memory tools did: direct calls, calls through tool search, failures, and memories that were forgotten."""
+"""Tests of memory-tool calls: direct calls, calls through tool search, failures, and forgotten memories."""
 
 from __future__ import annotations
 

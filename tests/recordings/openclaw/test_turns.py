@@ -1,4 +1,4 @@
-"""Which messages are turns, which are the host's own, and that every entry is counted."""
+"""Tests of which messages are turns, which belong to the host, and that every entry is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sessions lie: homes, agents and folders, what is found twice, and what was reset or deleted."""
+"""Tests of finding sessions: homes, agents and folders, duplicates, and reset or deleted sessions."""
 
 from __future__ import annotations
 
