@@ -1,4 +1,4 @@
-"""One timed turn: who is fed and asked how, and what becomes of a system that breaks."""
+"""One timed turn: how arms are filled and queried, and what happens if a system fails."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def subjects(shelf: Shelf, plan: Plan) -> Iterator[dict[str, Subject]]:
 
 
 def test_opened_fills_the_own_table_of_an_arm(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
-    """Both search the same memories alike, resampled ones among them."""
+    """Both search the same memories, including resampled ones, with equal results."""
     for question in questions_of(plan, sources, 12):
         shared, own = (ask(subjects[name], question) for name in ("hybrid", "verbatim"))
         assert [item.id for item in own.recall.items] == [item.id for item in shared.recall.items]
@@ -70,7 +70,7 @@ def test_ask_gives_gold_only_to_arms_that_need_it(subjects: dict[str, Subject], 
 
 @dataclass(frozen=True)
 class Breaking:
-    """An arm that breaks in one of its calls, when it is called once more than ``after`` times."""
+    """An arm that raises in one of its calls after ``after`` successful ones."""
 
     where: str
     after: int = 1

@@ -1,4 +1,4 @@
-"""What a report reads of a run, and the tables it is cut to."""
+"""The data of a report, and its tables."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_stages_of_warm_turns_add_up(run: RunDirectory) -> None:
     assert found[ARMS[1], "select"].n == warm
     parts = [one.mean or 0.0 for (arm, stage), one in found.items() if arm == ARMS[1] and stage != "total"]
     assert found[ARMS[1], "total"].mean == pytest.approx(sum(parts))
-    # Too few turns for a quantile far out.
+    # Too few turns for a high quantile.
     assert found[ARMS[1], "total"].p99 is None
 
 
 def test_warm_times_do_not_depend_on_the_order_of_arms(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
-    """What arms share is booked to each of them (tests/replay/test_booking.py); the file's order says nothing."""
+    """Shared work is charged to each arm (tests/replay/test_booking.py), whatever the order in the file."""
     shutil.copytree(run.path, tmp_path / "turned")
     turned = open_run(tmp_path / "turned")
     for name in turned.conversations:
