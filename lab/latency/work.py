@@ -52,7 +52,7 @@ AFTER_COLD = 5
 class Job(NamedTuple):
     """One cell for one process; its tables are in ``folder``."""
 
-    wanted: LatencyPlan
+    measurement: LatencyPlan
     cell: Cell
     folder: Path
     announce: Announce
@@ -68,8 +68,8 @@ class Measured(NamedTuple):
 def measure(job: Job) -> Measured:
     """Measure a cell except its cold turns, which need their own processes."""
     before = load()
-    sources = open_sources(job.wanted.plan)
-    pool = pool_of(job.wanted.plan, sources)
+    sources = open_sources(job.measurement.plan)
+    pool = pool_of(job.measurement.plan, sources)
     kinds = {"size": measure_size, "waiting": measure_waiting, "cadence": measure_cadence}
     samples, about = kinds[job.cell.kind](job, sources, pool)
     return Measured(samples, about | {"load": {"before": before, "after": load()}})
@@ -77,8 +77,8 @@ def measure(job: Job) -> Measured:
 
 def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     """Measure warm turns of every arm on every store in ABBA blocks, then the open loop if requested."""
-    wanted, size = job.wanted, int(job.cell.value or 0)
-    asked, plan = wanted.asked, wanted.plan
+    measurement, size = job.measurement, int(job.cell.value or 0)
+    asked, plan = measurement.asked, measurement.plan
     about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
     shelves = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
     questions = questions_of(plan, sources, asked.warm_up + asked.turns)
@@ -118,17 +118,17 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 
     An empty table has no index until it is compacted, as in the public plugin, which never builds one.
     """
-    asked, count = job.wanted.asked, int(job.cell.value or 0)
+    asked, count = job.measurement.asked, int(job.cell.value or 0)
     shelf = _growing(job, sources, pool, None)
     samples = [
         Sample("append", "lancedb", "", asked.base, number, 0, "append", spent, appended=number + 1, waiting=number + 1)
         for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, count))
     ]
-    questions = questions_of(job.wanted.plan, sources, WAITING_TURNS + 2)
+    questions = questions_of(job.measurement.plan, sources, WAITING_TURNS + 2)
     chosen: dict[str, list[tuple[str, ...]]] = {}
     for part in ("waiting", "compacted"):
         chosen[part] = []
-        with opened([shelf], job.wanted.plan, sharing=True) as subjects:
+        with opened([shelf], job.measurement.plan, sharing=True) as subjects:
             for turn, position, subject, answer in _interleaved(subjects, questions):
                 chosen[part].append(tuple(item.id for item in answer.recall.items))
                 if turn >= 2:
@@ -151,11 +151,11 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
     """Measure one append and one recall of every arm per turn, compacting the table after every ``cadence`` rows."""
-    asked, cadence = job.wanted.asked, job.cell.value
+    asked, cadence = job.measurement.asked, job.cell.value
     shelf = _growing(job, sources, pool, cadence)
-    questions = questions_of(job.wanted.plan, sources, asked.appends)
+    questions = questions_of(job.measurement.plan, sources, asked.appends)
     samples: list[Sample] = []
-    with opened([shelf], job.wanted.plan, sharing=True) as subjects:
+    with opened([shelf], job.measurement.plan, sharing=True) as subjects:
         for turn, (spent, waiting) in enumerate(_append(shelf, pool, asked.base, asked.appends)):
             fields = ("append", "lancedb", "", asked.base, turn, 0, "append", spent)
             samples.append(Sample(*fields, appended=turn + 1, waiting=waiting))
@@ -171,10 +171,10 @@ def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 def measure_cold(job: Job, arm: int, turn: int) -> Measured:
     """Measure the first turn of an arm in a fresh process: import, open the table, and recall."""
-    plan, size = job.wanted.plan, int(job.cell.value or 0)
+    plan, size = job.measurement.plan, int(job.cell.value or 0)
     sources = open_sources(plan)
     retrieval = retrieval_of(plan)
-    question, *after = questions_of(plan, sources, job.wanted.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
+    question, *after = questions_of(plan, sources, job.measurement.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
     with (job.folder / MEMORIES).open("rb") as file:
         memories = pickle.load(file)  # noqa: S301 - a file written by this run
     tools = tools_over(plan, sources, "lancedb")
@@ -189,7 +189,7 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
         retrieval.text,
         job.folder / "lancedb",
         None,
-        vector_index=job.wanted.asked.index,
+        vector_index=job.measurement.asked.index,
         reopen=True,
     )
     ready = time.perf_counter_ns()
@@ -210,7 +210,7 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
 
 
 def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: dict[str, Any]) -> Shelf:
-    plan = job.wanted.plan
+    plan = job.measurement.plan
     retrieval, tools = retrieval_of(plan), tools_over(plan, sources, kind, pool, size)
     job.announce(f"{size} memories: building the {kind} store")
     before = resident()
@@ -237,8 +237,8 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
 def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> Shelf:
     """Return a compacted table of the first memories, to which more will be appended under a cadence."""
     job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
-    base = job.wanted.asked.base
-    tools = tools_over(job.wanted.plan, sources, "lancedb", pool, base)
+    base = job.measurement.asked.base
+    tools = tools_over(job.measurement.plan, sources, "lancedb", pool, base)
     shelf = Shelf("lancedb", _lance(job, pool, None, job.folder / "lancedb"), tools)
     shelf.fill(pool, 0, base)
     store = _store(shelf)
@@ -250,10 +250,10 @@ def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> She
 def _lance(job: Job, pool: Pool, cadence: int | None, folder: Path) -> LanceStore:
     return LanceStore(
         pool.dimension,
-        retrieval_of(job.wanted.plan).text,
+        retrieval_of(job.measurement.plan).text,
         folder,
         cadence,
-        vector_index=job.wanted.asked.index,
+        vector_index=job.measurement.asked.index,
     )
 
 

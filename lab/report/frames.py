@@ -148,18 +148,18 @@ def latency_frame(run: RunDirectory) -> pd.DataFrame:
     return _named(run, frame, conversation)
 
 
-def comparison_frame(found: Comparison) -> pd.DataFrame:
+def comparison_frame(comparison: Comparison) -> pd.DataFrame:
     """Return one row per measure: ``measure, primary, reading``, and the fields of :meth:`Difference.as_json`."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = [
         {
             "measure": difference.measure,
-            "primary": difference.measure in found.primary,
-            "reading": reading(difference, found.family),
+            "primary": difference.measure in comparison.primary,
+            "reading": reading(difference, comparison.family),
         }
         | difference.as_json()
-        for difference in found.differences
+        for difference in comparison.differences
     ]
     return pd.DataFrame(rows).rename(columns={"mean": "difference"})
 
