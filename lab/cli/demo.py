@@ -6,10 +6,9 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,8 +70,9 @@ def demo(
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
     with _step("saturation", took):
         if not (run.path / "saturation.parquet").exists():
-            with _part(recordings, golden, chosen) as (some, judged):
-                points = saturation(some, "lab", golden=judged, seeds=3, jobs=jobs, scope="recorded")
+            points = saturation(
+                recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
+            )
             write_points(points, run.path / "saturation.parquet")
     with _step("report", took):
         files = build_report(run, BASELINE, CANDIDATE)
@@ -117,21 +117,6 @@ def _step(name: str, took: dict[str, float]) -> Iterator[None]:
     yield
     took[name] = time.perf_counter() - started
     announce(f"{place}: {duration(took[name])}")
-
-
-@contextmanager
-def _part(recordings: Path, golden: Path, chosen: Sequence[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield folders with the chosen conversations and their judgements: a saturation takes all that a folder holds."""
-    if not chosen:
-        yield recordings, golden
-        return
-    with TemporaryDirectory(prefix="lab-demo-") as folder:
-        copies = Path(folder, "datasets"), Path(folder, "golden")
-        for source, copy in zip((recordings, golden), copies, strict=True):
-            copy.mkdir()
-            for name in chosen:
-                shutil.copy(source / f"{name}.jsonl", copy)
-        yield copies
 
 
 def _emit_next(run: RunDirectory, comparison: Comparison, page: Path, *, more: int) -> None:

@@ -26,7 +26,7 @@ from lab.replay.plan import Plan
 from lab.replay.seat import Given, Seat
 from lab.replay.sources import Sources
 from lab.retrieval.contract import Query, Store
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, embedded_text, make_store, row_vectors
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import words_under
@@ -89,9 +89,9 @@ class Shelf:
             self.store.add(self.tools.rows.of(memories), vectors, tokens)
             self.note(memories)
 
-    def found(self, query: Query) -> Found:
+    def found(self, query: Query) -> QueryContext:
         """Return the candidates of a query."""
-        return Found(self.store.view(query), self.store.rows, self.by_id)
+        return QueryContext(self.store.view(query), self.store.rows, self.by_id)
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ def ask_together(shelf: Shelf, seats: Sequence[Seat], question: Question) -> int
     return time.perf_counter_ns() - started
 
 
-def _answer(seat: Seat, question: Question, found: Found | None) -> Recall:
+def _answer(seat: Seat, question: Question, found: QueryContext | None) -> Recall:
     request = question.told if seat.info.needs_gold else question.ask
     recall, failure = seat.ask(request, found)
     if failure:

@@ -1,8 +1,8 @@
 """Times of the warm turns of a replay: the source of every figure and rule on the latency of a run.
 
-Work that arms share is charged to each of them (:mod:`lab.retrieval.booking`, :mod:`lab.replay.seat`), so a turn is the
-sum of its stages. The first recall point of a conversation is left out, because it includes one-time work, and so are
-turns in which the arm did not search: it skipped them or failed.
+Work that arms share is charged to each of them (:mod:`lab.retrieval.stage_timer`, :mod:`lab.replay.seat`), so a turn is
+the sum of its stages. The first recall point of a conversation is left out, because it includes one-time work, and so
+are turns in which the arm did not search: it skipped them or failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.columns import codes_of, numbers_of
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
 from lab.replay.seat import WHOLE
-from lab.retrieval.booking import SEARCH
+from lab.retrieval.stage_timer import SEARCH
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:

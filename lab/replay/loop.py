@@ -291,6 +291,6 @@ def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: b
         point.session,
         not point.recalls,
         how,
-        faults.at(point.key) if faults.asked else NO_FAULTS,
+        faults.at(point.key) if faults.specs else NO_FAULTS,
         items_only,
     )

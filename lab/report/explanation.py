@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.replay.explain import Explanation
 from lab.runs.records import to_json
-from lab.systems.contract import Item, Place
+from lab.systems.contract import Item, Standing
 from lab.utf16 import js_length
 
-NOWHERE = Place()
+NOWHERE = Standing()
 WIDTH = 80
 # Relevant memories with a reason that fit on one screen.
 MAX_REASONS = 4
@@ -47,7 +47,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
             if key in ranks:
                 head = _ranked(*ranks[key])
             else:
-                place = details.places.get(key, NOWHERE)
+                place = details.standings.get(key, NOWHERE)
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {key}")
@@ -79,7 +79,7 @@ def explanation_json(explanation: Explanation, *, with_text: bool) -> dict[str, 
         "runners_up": list(details.runners_up),
         "gold": grades,
         "reasons": dict(details.reasons),
-        "places": {key: details.places.get(key, NOWHERE)._asdict() for key in keys},
+        "places": {key: details.standings.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": explanation.recall.receipt,
         **details.value,
     }

@@ -9,7 +9,7 @@ from lab.recordings.model import LABELS
 from lab.retrieval.contract import LabelledView
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.growing import Growing
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.systems.kit import Search
@@ -40,7 +40,7 @@ class _Scoring:
         self._live, self._seen = live, seen
         self.add, self.remove, self.expect, self.close = live.add, live.remove, live.expect, live.close
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         found = self._live.retrieve(text, faults)
         if not isinstance(found.view, LabelledView):
             raise CannotMeasure("this store cannot be searched under other labels; use --store exact")
@@ -69,11 +69,11 @@ class _Masked:
     def expect(self, texts: Sequence[str]) -> None:
         """Do nothing: the queries are already scored."""
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         self._moment += 1
         query, view = self._seen[self._moment]
         assert query == text and not faults  # noqa: S101, PT018 - every replay has the same queries in one order
-        return Found(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
+        return QueryContext(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
 
     def close(self) -> None:
         """Do nothing: the store is already closed."""

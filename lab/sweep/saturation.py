@@ -1,7 +1,7 @@
-"""What happens to recall as the must pool grows: the failure that seed 000 describes, measured.
+"""Recall as the share of must_remember memories increases: the failure of E-14 that the quotas of E-15 answer.
 
-Every draw of labels (:mod:`lab.sweep.draws`) is a replay by the loop. What is asked at a moment is scored once; every
-draw is then a mask over it (:mod:`lab.sweep.masks`).
+Every sample of labels (:mod:`lab.sweep.draws`) is a replay by the loop. A query is scored once per recall point; every
+sample is a mask over these scores (:mod:`lab.sweep.masks`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCES = ("hybrid", "oracle")
-# Whatever was injected counts, at any place.
+# Every injected item counts, at any rank.
 ANY = sys.maxsize
 
 
 class Point(NamedTuple):
-    """One draw scored over all conversations.
+    """The scores of one arm under one sample of labels, over all conversations.
 
-    ``must`` is the mean number of must memories a conversation ends with; null references have no share.
+    ``must`` is the mean number of must memories at the end of a conversation. References (``share`` None) have none.
     """
 
     mode: str
@@ -76,7 +76,7 @@ Job = tuple[Plan, Recording, tuple[Draw, ...]]
 
 
 class Selected(NamedTuple):
-    """What an arm injected moment by moment, under ``labels`` by memory key (none: it looks at no label)."""
+    """The keys that an arm injected at each recall point, under ``labels`` by memory key (empty: it ignores labels)."""
 
     key: Key
     injected: list[list[str]]
@@ -90,14 +90,15 @@ def saturation(
     golden: Path | None = None,
     seeds: int = 3,
     scope: str = "none",
+    conversation: Sequence[str] = (),
     embedder: str = DEFAULT_MODEL,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
     """Score every policy at every share, mode and seed, with hybrid and oracle for reference.
 
-    Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
-    :class:`UnusableInput` for recordings without gold.
+    ``conversation`` names those to replay; without it all of ``path`` are. Shares that a mode cannot reach are left
+    out: in ``distractors`` relevant memories never become must. Raises :class:`UnusableInput` without a golden set.
     """
     asked = ReplayRequest(
         str(path),
@@ -106,11 +107,12 @@ def saturation(
         golden=str(golden) if golden else None,
         labels="sampled",
         scope=scope,
+        conversation=tuple(conversation),
         embedder=embedder,
     )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
-        raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
+        raise UnusableInput(f"{path}: has no probe with relevant memories, so there is nothing to score")
     prepare(plan, plan.recordings, open_sources(plan), announce)
     draws = saturating(plan, seeds)
     tallies: dict[Key, list[Tally]] = {}
@@ -146,10 +148,10 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
 def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
     sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
+    prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
     tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.asked.store)).keeping)
     play = replace(play_of(plan, recording, tools), items_only=True)
-    # Draws differ in labels alone, so a memory and its row are made once under each of them.
+    # Samples differ only in labels, so a memory and its row are built once under each label.
     under = {one.key: {label: _labelled(one, label) for label in LABELS} for one in play.memories}
     gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
     labelled, plain = _with(plan, labelled=True), _with(plan, labelled=False)
@@ -160,7 +162,7 @@ def _conversation(job: Job) -> dict[Key, Tally]:
         tools = replace(tools, rows=Rows({memory.key: row for memory, row in drawn}))
         chosen = _replayed(labelled, replace(play, memories=[memory for memory, _ in drawn], tools=tools))
         selected.extend(Selected((*draw, name), keys, labels) for name, keys in chosen.items())
-    # References look at no label, so they are replayed once. They have no GoldNice: it depends on a draw.
+    # References ignore labels, so they are replayed once. They have no GoldNice, which depends on labels.
     for name, keys in _replayed(plain, play).items():
         selected.append(Selected(("reference", None, None, name), keys, {}))
     return _tallies(selected, play)
@@ -172,13 +174,13 @@ def _labelled(memory: Memory, label: str) -> tuple[Memory, Row]:
 
 
 def _with(plan: Plan, *, labelled: bool) -> Plan:
-    """The plan of those arms alone that look at labels, or do not."""
+    """Return the plan with only the arms that use labels, or only those that do not."""
     at = [place for place, info in enumerate(plan.infos) if info.labelled == labelled]
     return replace(plan, arms=tuple(plan.arms[one] for one in at), infos=tuple(plan.infos[one] for one in at))
 
 
 def _replayed(plan: Plan, play: Play) -> dict[str, list[list[str]]]:
-    """What each arm of a plan injects, moment by moment. A recall that fails is :class:`CannotMeasure`."""
+    """Return the injected keys at each recall point, by arm. A failed recall raises :class:`CannotMeasure`."""
     chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in plan.arms}
     for answered in replay(play, plan.arms, infos=plan.infos):
         recall = answered.recall
@@ -189,7 +191,7 @@ def _replayed(plan: Plan, play: Play) -> dict[str, list[list[str]]]:
 
 
 def _tallies(selected: Sequence[Selected], play: Play) -> dict[Key, Tally]:
-    """All of them at once: a measure takes as long for one probe as for a thousand."""
+    """Score all selections at once: a measure takes as long for one probe as for a thousand."""
     import numpy as np
 
     known = {memory.key: memory for memory in play.memories}
@@ -234,7 +236,7 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
 
 
 def means(points: Sequence[Point]) -> dict[tuple[str, str], list[float | None]]:
-    """Must memories, hit, nice gold and repeats, each the mean over seeds, by ``(mode and share, arm)``."""
+    """Return the means over seeds of must memories, hits, GoldNice and repeats, by ``(mode and share, arm)``."""
     groups: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         name = point.mode if point.share is None else f"{point.mode} {point.share:.2f}"

@@ -97,7 +97,7 @@ def test_check_openclaw_json_tells_errors_warnings_and_notes_apart(lab: Lab, tmp
 def test_check_host_that_is_no_version_ends_with_2(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", "--host", "latest", cwd=gateway.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --host 'latest' is no version; known: 2026.6.11, 2026.9.6, none\n"
+    assert done.stderr == "error: --host 'latest' is not a version; known: 2026.6.11, 2026.9.6, none\n"
 
 
 def test_check_lists_every_problem_and_ends_with_1(lab: Lab, tmp_path: Path) -> None:

@@ -191,5 +191,5 @@ def test_a_documents_index_that_cannot_be_written_is_told(desk: Any) -> None:
     data = place.read_bytes()
     place.write_bytes(data[:4096] + b"\x00" * (len(data) - 4096))
     (docs / "two.md").write_text("# Two\n\npears\n", encoding="utf-8")
-    with pytest.raises((CannotMeasure, UnusableInput), match="documents index"):
+    with pytest.raises((CannotMeasure, UnusableInput), match="document index"):
         run_replay(desk.asked(arm), desk.home / "other")

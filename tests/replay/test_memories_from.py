@@ -263,7 +263,7 @@ def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
     # In order of birth, each with its place in the table.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
-    assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
+    assert [one.position for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
 def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:
