@@ -83,7 +83,7 @@ def both_ways(plan: Plan) -> tuple[int, int]:
     prepare(plan, plan.recordings, sources, lambda _: None)
     blocks = 0
     groups = [one for one in grouped(plan.arms) if one.together]
-    fast = [at for group in groups for at in group.places]
+    fast = [at for group in groups for at in group.indices]
     assert len(fast) > len(plan.arms) * 2 / 3
     alone = [Group((at,), together=False) for at in fast]
     for recording in plan.recordings:
@@ -97,7 +97,7 @@ def both_ways(plan: Plan) -> tuple[int, int]:
             for answered in replay(play, [book.arm for book in books]):
                 assert answered.failure is None
                 writer.take(answered)
-            done.append({place: (book, at) for book in books for at, place in enumerate(book.places)})
+            done.append({place: (book, at) for book in books for at, place in enumerate(book.indices)})
         save_kept(plan, recording, kept)
         many, single = done
         for place in fast:

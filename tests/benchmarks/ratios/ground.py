@@ -16,7 +16,7 @@ from harness import PROJECT, Bench, Side
 
 from lab.latency.bench import (
     Question,
-    Shelf,
+    LoadedStore,
     Subject,
     ask,
     ask_together,
@@ -66,11 +66,11 @@ def shipped(bench: Bench) -> Pack:
     return found
 
 
-def filled(bench: Bench, kind: str, size: int) -> Shelf:
+def filled(bench: Bench, kind: str, size: int) -> LoadedStore:
     """Return a store of ``size`` memories, compacted if it is a table, replacing the previous one of its kind."""
     pack = shipped(bench)
 
-    def make() -> Shelf:
+    def make() -> LoadedStore:
         bench.announce(f"building the {kind} store of {size} memories")
         settings, dimension = retrieval_of(pack.plan).text, pack.pool.dimension
         store: Store
@@ -79,13 +79,13 @@ def filled(bench: Bench, kind: str, size: int) -> Shelf:
             bench.close_later(live.close)
         else:
             store = make_store(kind, dimension, settings)
-        shelf = Shelf(kind, store, tools_over(pack.plan, pack.sources, kind, pack.pool, size))
-        shelf.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
+        loaded = LoadedStore(kind, store, tools_over(pack.plan, pack.sources, kind, pack.pool, size))
+        loaded.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
         if kind == "lancedb":
             live.compact()
-        return shelf
+        return loaded
 
-    found: Shelf = bench.keep(kind, size, make)
+    found: LoadedStore = bench.keep(kind, size, make)
     return found
 
 
@@ -114,18 +114,18 @@ def whole_flow(bench: Bench) -> Plan:
     return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
 
 
-def together(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
+def together(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
     """Run turns of arms that share one view, as in a replay, which announces its queries."""
 
     def work(subjects: Sequence[Subject]) -> None:
         seats = [one.seat for one in subjects]
         for question in asked:
-            ask_together(shelf, seats, question)
+            ask_together(loaded, seats, question)
 
-    return over(what, shelf, arms, asked, expected(asked), work)
+    return over(what, loaded, arms, asked, expected(asked), work)
 
 
-def each_alone(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
+def each_alone(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
     """Run turns of arms that each search by themselves, as in live use."""
 
     def work(subjects: Sequence[Subject]) -> None:
@@ -133,12 +133,12 @@ def each_alone(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -
             for subject in subjects:
                 ask(subject, question)
 
-    return over(what, shelf, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
+    return over(what, loaded, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
 
 
 def over(
     what: str,
-    shelf: Shelf,
+    loaded: LoadedStore,
     arms: Plan,
     asked: Sequence[Question],
     vectors: np.ndarray,
@@ -149,8 +149,8 @@ def over(
 
     def before() -> None:
         stack.close()
-        ready[:] = stack.enter_context(opened([shelf], arms))
-        shelf.store.expect(vectors)
+        ready[:] = stack.enter_context(opened([loaded], arms))
+        loaded.store.expect(vectors)
 
     return Side(what, lambda: work(ready), len(asked), before=before)
 

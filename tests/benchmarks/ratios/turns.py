@@ -115,8 +115,8 @@ def both_live(bench: Bench) -> Sides:
 
 def both(bench: Bench, kind: str, turns: int) -> Sides:
     """Two arms relative to one, each on one view."""
-    shelf, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
+    loaded, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
     return Sides(
-        together(f"both policies over one view, {kind}", shelf, policies(bench), asked),
-        together("tier_quota_v1 alone", shelf, policies(bench, "tier_quota_v1"), asked),
+        together(f"both policies over one view, {kind}", loaded, policies(bench), asked),
+        together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), asked),
     )
