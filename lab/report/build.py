@@ -71,11 +71,11 @@ def build_report(
             figures.within(figure),
         )
         drawn[name] = figures.save(figure, folder / name)
-    timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
+    timelines = zip(busiest(material.shares.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
     model |= {
         "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
         "timelines": [
-            {"name": name, "conversation": conversation, "turns": material.places.turns[conversation]}
+            {"name": name, "conversation": conversation, "turns": material.shares.turns[conversation]}
             for conversation, name in timelines
         ],
         "says": says,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARTS = 10
 
 
-class Places(NamedTuple):
+class TierShares(NamedTuple):
     """The tiers of the injected memories.
 
     ``overall`` and ``by_part`` are shares of each tier by arm, ``by_part`` from the first recall turns to the last;
@@ -40,7 +40,7 @@ class Timeline(NamedTuple):
     tiers: dict[str, str]
 
 
-def places(run: RunDirectory) -> Places:
+def tier_shares(run: RunDirectory) -> TierShares:
     """Count the tiers of everything that was injected at recall turns."""
     import numpy as np
 
@@ -67,7 +67,7 @@ def places(run: RunDirectory) -> Places:
             at = np.arange(sizes.sum()) + np.repeat(begins[rows] - np.cumsum(sizes) + sizes, sizes)
             np.add.at(counts[arm], (np.repeat(part, sizes), tier[at]), 1)
         turns[conversation] = most
-    return Places(
+    return TierShares(
         {arm: _shares(parts.sum(axis=0)) for arm, parts in counts.items()},
         {arm: [_shares(part) for part in parts] for arm, parts in counts.items()},
         turns,

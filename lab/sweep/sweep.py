@@ -207,7 +207,7 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     sums = np.zeros((len(plan.arms), len(MEASURES)))
     counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
     for book in books:
-        arms = list(book.places)
+        arms = list(book.indices)
         # All arms of a group have the same maxItems.
         found = tally(book.recalls, book.heard, play.memories, len(arms), plan.infos[arms[0]].cutoff, book.carried)
         sums[arms], counts[arms] = found

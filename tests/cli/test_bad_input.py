@@ -238,7 +238,7 @@ SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "sessio
             "expected an object, found a string",
         ),
         ("locomo", {}, "bad.json: expected a list, found an object"),
-        ("locomo", [], "bad.json: holds no conversation"),
+        ("locomo", [], "bad.json: contains no conversation"),
         ("locomo", [7], "bad.json: [0]: expected an object, found a number"),
         ("locomo", [SAMPLE], "conversation 'c1' has no turns"),
         (

@@ -1,4 +1,4 @@
-"""Measures that are declared to decide, hits by the thousand, and slices."""
+"""Primary measures, gained and lost hits, and slices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARMS = ("tier_first_v1", "seed_full", "hybrid", "none")
 
 @pytest.fixture(scope="module")
 def run(make_run: MakeRun) -> RunDirectory:
-    """Arms with and without a digest, a full one and an empty one."""
+    """Arms with and without a Working Set, the oracle, and the empty arm."""
     return make_run(*ARMS)
 
 

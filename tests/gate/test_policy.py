@@ -1,4 +1,4 @@
-"""Policies: what they say, and what is wrong with them."""
+"""Policies: reading them, and the messages for invalid ones."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_deeply_nested_input_is_refused_with_its_position(command: str, tmp_path
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
     if command.startswith("receipts"):
         # Lines of a log that are not the engine's are skipped.
-        assert (done.returncode, "no receipt of recall in" in done.stdout + done.stderr) == (0, True)
+        assert (done.returncode, "no recall receipt in" in done.stdout + done.stderr) == (0, True)
     else:
         assert f"deep.{form}" in refused(done)
 
@@ -110,7 +110,9 @@ def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> No
         peak = int(done.stdout.split()[-1]) / 1e3
         assert peak < 500, f"{command}: {peak:.0f} MB"
         if command.startswith("recordings"):
-            assert "den/s1/t2 is long: text search takes its first 200,000 characters" in " ".join(done.stdout.split())
+            assert "den/s1/t2 is long: text search reads only its first 200,000 characters" in " ".join(
+                done.stdout.split()
+            )
 
 
 def test_sampled_mutants_in_separate_processes_end_cleanly(tmp_path: Path) -> None:

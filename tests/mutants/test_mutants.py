@@ -29,7 +29,7 @@ FINDS = {
     "golden lint": r"^error: .*: \d+ errors?$",
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
-    "receipts audit": r"^error: .*: (\d+ damaged lines?|no receipt of recall in \d+ lines?)\b",
+    "receipts audit": r"^error: .*: (\d+ damaged lines?|no recall receipt in \d+ lines?)\b",
     "baseline list": r"^error: .*: not as they were approved: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",

@@ -159,7 +159,7 @@ def test_saturation_forgotten_memory_is_not_recalled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("turn", "problem"),
-    [("c/s/t9", "forgotten_after 'c/s/t9' is no turn of the recording"), ("c/s/t1", None), ("", "is no turn")],
+    [("c/s/t9", "forgotten_after 'c/s/t9' is not a turn of this recording"), ("c/s/t1", None), ("", "is not a turn")],
 )
 def test_reader_end_of_memory_is_validated(tmp_path: Path, turn: str, problem: str | None) -> None:
     path = _recording(tmp_path / "in")
@@ -178,7 +178,7 @@ def test_reader_end_before_creation_is_refused(tmp_path: Path) -> None:
     text = path.read_text("utf-8")
     late = '"text": "pears of t3", "importance_label": "must_remember"'
     path.write_text(text.replace(late, f'{late}, "forgotten_after": "c/s/t1"'), "utf-8")
-    with pytest.raises(UnusableInput, match=r":8: forgotten_after 'c/s/t1' is before the memory is there"):
+    with pytest.raises(UnusableInput, match=r":8: forgotten_after 'c/s/t1' comes before the memory exists"):
         read_library(path, "lab")
 
 

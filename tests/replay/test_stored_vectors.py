@@ -180,11 +180,11 @@ def test_stored_vectors_of_export_and_table_are_equal(asked: Desk) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"vector": ...}, "export.jsonl:2: holds no vector; --vectors stored needs one of every row"),
+        ({"vector": ...}, "export.jsonl:2: has no vector, and --vectors stored needs one in every row"),
         ({"vector": [1.0, float("inf")]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": "zeros"}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": [[1.0]]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
-        ({"vector": [1.0, 2.0]}, "export.jsonl:2: field 'vector': has 2 numbers, and rows before it 64"),
+        ({"vector": [1.0, 2.0]}, "export.jsonl:2: field 'vector': has 2 numbers, but earlier rows have 64"),
     ],
 )
 def test_stored_vectors_malformed_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -205,7 +205,7 @@ def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float
     with pytest.raises(UnusableInput) as caught:
         asked.run("vector", memories_from=table, vectors="stored")
     assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
-    assert str(caught.value).endswith("store them normalised, or replay without --vectors stored")
+    assert str(caught.value).endswith("store normalised vectors, or replay without --vectors stored")
     assert asked.run("vector", memories_from=table).failures == ()
 
 

@@ -1,4 +1,4 @@
-"""A run in a notebook: frames that agree with the files, and what shows itself."""
+"""Runs in notebooks: frames that agree with the files, and HTML display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 
 class Tags(HTMLParser):
-    """The elements of a page, and its text."""
+    """Parse the elements and the text of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
