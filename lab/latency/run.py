@@ -50,29 +50,29 @@ def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent
 
     ``announce`` must be picklable.
     """
-    wanted = plan_latency(asked)
-    folder = create_or_resume(out, wanted)
-    missing = [cell for cell in wanted.cells if not folder.samples(cell).is_file()]
+    measurement = plan_latency(asked)
+    folder = create_or_resume(out, measurement)
+    missing = [cell for cell in measurement.cells if not folder.samples(cell).is_file()]
     if missing:
-        prepare(wanted.plan, wanted.plan.recordings, open_sources(wanted.plan), announce)
+        prepare(measurement.plan, measurement.plan.recordings, open_sources(measurement.plan), announce)
     for cell in missing:
         work = out / f"work-{os.getpid()}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         try:
-            write_cell(_measured(Job(wanted, cell, work, announce)), folder.samples(cell))
+            write_cell(_measured(Job(measurement, cell, work, announce)), folder.samples(cell))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    return folder, [read_cell(folder.samples(cell)) for cell in wanted.cells]
+    return folder, [read_cell(folder.samples(cell)) for cell in measurement.cells]
 
 
-def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
+def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
     """Create the folder for these arguments, or open an existing one with the same arguments.
 
     Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
     something else.
     """
-    resolved = wanted.resolved() | made_on("latency")
+    resolved = measurement.resolved() | made_on("latency")
     manifest_path = path / "manifest.json"
     for folder in (path, path / "samples", path / "figures"):
         remove_leftovers(folder)
@@ -93,7 +93,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
         "kind": KIND,
         "schema_version": VERSION,
         "run_key": digest(resolved),
-        "asked": asdict(wanted.asked),
+        "asked": asdict(measurement.asked),
         "resolved": resolved,
         "environment": to_json(environment()) | {"cores": os.cpu_count()},
     }
@@ -128,18 +128,18 @@ def read_cell(path: Path) -> Measured:
 def _measured(job: Job) -> Measured:
     """Measure a cell with its cold turns, arms interleaved as in warm turns."""
     samples, about = _apart(measure, job)
-    asked = job.wanted.asked
+    asked = job.measurement.asked
     if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
         return Measured(samples, about)
     # A system's own table cannot be reopened in another process.
-    arms = [number for number, arm in enumerate(job.wanted.plan.arms) if arm.name not in about["alone"]]
+    arms = [number for number, arm in enumerate(job.measurement.plan.arms) if arm.name not in about["alone"]]
     residents: list[dict[str, Any]] = []
     for turn in range(asked.cold):
         job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")
         for arm in arms if turn % 2 == 0 else reversed(arms):
             cold, noted = _apart(measure_cold, job, arm, turn)
             samples += cold
-            residents.append({"arm": job.wanted.plan.arms[arm].name, **noted["resident"]})
+            residents.append({"arm": job.measurement.plan.arms[arm].name, **noted["resident"]})
     return Measured(samples, about | {"cold": residents})
 
 

@@ -11,7 +11,7 @@ from lab.formatting import counted, milliseconds
 from lab.latency.turns import TOTAL, Stage, stages
 from lab.report import figures
 from lab.report.comparison import shown, worse
-from lab.report.material import Places, busiest, places, timeline
+from lab.report.material import TierShares, busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
@@ -53,13 +53,13 @@ CAPTIONS = {
 class Material(NamedTuple):
     """The data of a run that figures and tables share."""
 
-    places: Places
+    shares: TierShares
     stages: list[Stage]
 
 
 def gather(run: RunDirectory) -> Material:
     """Return the data of a run that figures and tables share."""
-    return Material(places(run), stages(run))
+    return Material(tier_shares(run), stages(run))
 
 
 def source_of(run: RunDirectory) -> str:
@@ -75,7 +75,7 @@ def drawings(
     run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None, material: Material | None = None
 ) -> dict[str, Draw]:
     """Return the functions that draw this run's figures, by name, in the order of the page."""
-    places, stages = material or gather(run)
+    shares, stages = material or gather(run)
     source = source_of(run)
     pair = [comparison.baseline, comparison.candidate] if comparison else run.arms[:1]
     drawn: dict[str, Draw] = {}
@@ -102,12 +102,12 @@ def drawings(
         drawn["tradeoff"] = partial(figures.tradeoff_figure, measures, run.cutoff, source)
     if figures.tradeoff_points(measures, run.cutoff, "InjectedTokens"):
         drawn["pareto"] = partial(figures.pareto_figure, measures, run.cutoff, source)
-    for number, name in enumerate(busiest(places.turns, SHOWN_TIMELINES), 1):
+    for number, name in enumerate(busiest(shares.turns, SHOWN_TIMELINES), 1):
         shown_turns = timeline(run, name, pair)
         key = "timeline" if number == 1 else f"timeline-{number}"
         drawn[key] = partial(figures.timeline_figure, shown_turns.turns, shown_turns.tiers, name, source)
-    drawn["tiers"] = partial(figures.tiers_figure, {arm: places.by_part[arm] for arm in pair}, source)
-    drawn["composition"] = partial(figures.composition_figure, places.overall, source)
+    drawn["tiers"] = partial(figures.tiers_figure, {arm: shares.by_part[arm] for arm in pair}, source)
+    drawn["composition"] = partial(figures.composition_figure, shares.overall, source)
     if stages:
         drawn["stages"] = partial(figures.turn_figure, *_times(run.arms, stages), source)
     return drawn

@@ -1,4 +1,4 @@
-"""Copies of a conversation under other names: found by validate and lint, and one conversation to whoever compares."""
+"""Identical conversations under other names: reported by validate and lint, and counted once in comparisons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ margin = 0.5
 
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten copies of one shipped conversation and of its gold, each under a name of its own and on another day."""
+    """Ten copies of one shipped conversation and its gold, under different names and dates."""
     folder = tmp_path_factory.mktemp("clones")
     for kind in ("datasets", "golden"):
         text = (ROOT / kind / "traps" / "kiln-room.jsonl").read_text("utf-8")

@@ -123,7 +123,7 @@ def test_replay_embeds_turns_and_memories_in_their_roles(tmp_path: Path, monkeyp
     assert {text for role, text in seen if role == "query"} == {"Host 1 has port 9001.", "Which port has host 1?"}
     documents = {text for role, text in seen if role == "document"}
     assert documents == {"Port of host 1: 9001.", next(text for text in documents if "gateway" in text)}
-    several = run_replay(replace(asked), tmp_path / "two", jobs=2, kept=False)
+    several = run_replay(replace(asked), tmp_path / "two", jobs=2, use_cache=False)
     (one,), (two,) = ([read_table(run.receipts("c")).to_pylist()] for run in (outcome.run, several.run))
     assert one == two
 

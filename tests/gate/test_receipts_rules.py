@@ -1,4 +1,4 @@
-"""Receipts rules: a share by its exact bound, any other figure as it is."""
+"""Receipts rules: shares are judged by exact bounds, other figures directly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Lin
 def test_share_bounds_match_the_binomial(part: int, whole: int) -> None:
     low, high = share_bounds(part, whole, 0.05)
     assert 0 <= low <= part / whole <= high <= 1
-    # At the bound, what was seen or anything more extreme has a chance of 5 %.
+    # At the bound, the observed or a more extreme count has probability 5 %.
     if part:
         assert binom.sf(part - 1, whole, low) == pytest.approx(0.05)
     if part < whole:
@@ -66,7 +66,7 @@ def test_receipts_share_is_judged_by_its_bound(audit: dict[str, Any], failed: in
 
 @pytest.mark.parametrize(("failed", "attempts"), [(0, 40), (1, 400), (3, 100)])
 def test_settles_states_the_recalls_needed(audit: dict[str, Any], failed: int, attempts: int) -> None:
-    """Were the share as it seems; a tenth fewer would not."""
+    """The stated number of recalls decides the rule if the share holds; a tenth fewer does not."""
     line = judged(ERRORS, with_errors(audit, failed, attempts))
     assert line.status == INCONCLUSIVE
     assert str(line.settles).endswith(" more recalls, if the observed share holds")
@@ -89,7 +89,7 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     assert (
         rollback(verdict) == "Keep the window open: about 40 more answered recalls. To roll back anyway: switch it back"
     )
-    # Two items a recall: so many items more are half as many recalls.
+    # With two items per recall, half as many recalls are needed as items.
     need = replace(items, at_most=0.001)
     verdict = judge(replace(policy, rules=(some, need, told)), audit=few)
     (alone,) = judge_receipts(POLICY, [need], few)
@@ -98,7 +98,7 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     assert str(rollback(verdict)).startswith(
         f"Keep the window open: about {math.ceil(more / 2)} more answered recalls. "
     )
-    # What all say alike is said once; what decides nothing stands in brackets.
+    # Equal reasons are merged; advisory rules are in brackets.
     (said,) = by_reason(gravest_first(verdict.lines))
     why = f"{answered} answered recalls; the policy requires at least {answered + 40}. What would settle it: "
     assert said == (
@@ -249,7 +249,7 @@ def test_receipts_share_must_be_a_share_of_its_count(audit: dict[str, Any]) -> N
             judged(ERRORS, laid_over(audit, {"errors": errors}))
 
 
-# What goes wrong in a canary, and the rule of stage-b that says so.
+# Faults in a canary, and the rule of stage-b that detects each.
 WRONG = [
     ({"errors": {"failed": 30, "attempts": 333, "rate": 30 / 333}}, "errors.rate"),
     ({"damage": {"rate": 20 / 400, "of": 400}}, "damage.rate"),

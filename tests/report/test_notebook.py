@@ -1,4 +1,4 @@
-"""A run in a notebook: frames that agree with the files, and what shows itself."""
+"""Runs in notebooks: frames that agree with the files, and HTML display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 
 class Tags(HTMLParser):
-    """The elements of a page, and its text."""
+    """Parse the elements and the text of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_turns_frame_has_the_rows_of_the_receipts(run: Run, directory: RunDirect
     kinds = {name: str(kind) for name, kind in turns.dtypes.items()}
     assert {kinds[name] for name in ("conversation", "arm")} == {"category"}
     assert {kinds[name] for name in ("seq", "injected", "pinned", "future", "outdated")} == {"int32"}
-    assert (kinds["recalls"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
+    assert (kinds["is_recall_turn"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
 
 
 def test_items_frame_has_grades(run: Run, directory: RunDirectory) -> None:
