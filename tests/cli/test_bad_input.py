@@ -274,7 +274,7 @@ def test_a_truncated_public_file_is_refused_with_its_line(refused: Refused, here
         ({"kind": "probe", "turn": "den/s02/t09"}, "names turn 'den/s02/t09', which the recording does not have"),
         ({"kind": "probe", "turn": "cellar/s01/t01"}, "names conversation 'cellar', which no recording has"),
         ({"kind": "probe", "turn": "den"}, "bad.jsonl:1: turn 'den' is not"),
-        ({"kind": "probe"}, "bad.jsonl:1: a probe has either a turn or a query"),
+        ({"kind": "probe"}, "bad.jsonl:1: a probe needs either a turn or a query"),
         ({"kind": "probe", "turn": "den/s02/t01", "relevant": ["den/s01/t01#0"]}, "bad.jsonl:1: relevant: each"),
         (
             {"kind": "probe", "turn": "den/s02/t01", "relevant": [{"memory": "den/s01/t01#0", "grade": 0}]},
