@@ -16,6 +16,6 @@ class _Package(ModuleType):
         return getattr(import_module("lab.api"), self.__name__.rpartition(".")[2])(*args, **options)
 
 
-def let_call(name: str) -> None:
+def make_callable(name: str) -> None:
     """Make the package ``name`` (such as ``lab.replay``) callable."""
     sys.modules[name].__class__ = _Package

@@ -73,7 +73,7 @@ class InUse(CannotMeasure):
     """Another process is writing the same folder."""
 
 
-def unforeseen(error: Exception) -> str:
+def describe_unexpected(error: Exception) -> str:
     """A fault that nobody foresaw in one line: its kind and place.
 
     Its words are left out, for they may hold a text of the recording; those of the system on a file hold none.

@@ -19,19 +19,19 @@ from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.formatting import free_of_credentials
-from lab.shape import named
+from lab.shape import json_type
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # What ends every further write to the same disk, too.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 # Characters. JSON5 is read slowly, and a file past this is no configuration but something else by mistake.
-MOST_JSON5 = 200_000
+MAX_JSON5_CHARS = 200_000
 
 
 @contextmanager
-def whole_file(path: Path, *, lasting: bool = True, private: bool = False) -> Iterator[Path]:
+def atomic_file(path: Path, *, durable: bool = True, private: bool = False) -> Iterator[Path]:
     """Hand out a temporary path beside ``path``; at the end flush it to disk and rename it into place.
 
     A reader, or a process killed at any moment, sees the old file or the new one, never half of it. The price is one
@@ -51,12 +51,12 @@ def whole_file(path: Path, *, lasting: bool = True, private: bool = False) -> It
     part = Path(name)
     try:
         yield part
-        if lasting:
+        if durable:
             with part.open("rb") as written:
                 os.fsync(written.fileno())
         os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
-        if lasting:
+        if durable:
             _flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old state is kept") from error
@@ -79,11 +79,11 @@ def private_folder(folder: Path) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Hand out a temporary folder beside ``path``; at the end it is renamed into place.
 
     So the folder is there with all its files or not at all. Nothing may be at ``path`` but an empty folder; what killed
-    processes left beside it is removed. The files in it are to be written by :func:`whole_file`, which flushes them.
+    processes left beside it is removed. The files in it are to be written by :func:`atomic_file`, which flushes them.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def _flush(folder: Path) -> None:
         os.close(opened)
 
 
-def holds_exactly(folder: Path, checksums: dict[str, str]) -> bool:
+def folder_matches(folder: Path, checksums: dict[str, str]) -> bool:
     """Whether a folder holds just the files of these names and sha256; False where there is none, or an empty one.
 
     A folder that holds anything else is :class:`UnusableInput`: it is somebody's, and nothing in it is replaced.
@@ -132,7 +132,7 @@ def holds_exactly(folder: Path, checksums: dict[str, str]) -> bool:
 
 def cannot_write(path: Path, error: OSError, more: str = "") -> CannotMeasure:
     """What to raise where the system refused to write ``path``."""
-    kind = CannotWrite if error.errno in NO_ROOM else CannotMeasure
+    kind = CannotWrite if error.errno in DISK_FULL else CannotMeasure
     return kind(f"cannot write {path}: {error.strerror or error}{more}")
 
 
@@ -211,9 +211,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_atomically(path: Path, data: bytes, *, lasting: bool = True, private: bool = False) -> None:
-    """Write ``data`` through :func:`whole_file`."""
-    with whole_file(path, lasting=lasting, private=private) as part:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, private: bool = False) -> None:
+    """Write ``data`` through :func:`atomic_file`."""
+    with atomic_file(path, durable=durable, private=private) as part:
         part.write_bytes(data)
 
 
@@ -293,7 +293,7 @@ def _json5(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        if len(text) > MOST_JSON5:
+        if len(text) > MAX_JSON5_CHARS:
             raise UnusableInput(f"{where}: not JSON: {error}") from None
     import json5
 
@@ -343,7 +343,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each non-blank line of a JSON Lines file as ``(line number, object)``."""
     for number, value in read_json_values(path):
         if not isinstance(value, dict):
-            raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {named(value)}")
+            raise UnusableInput(f"{path}:{number}: expected one JSON object a line, found {json_type(value)}")
         yield number, value
 
 

@@ -172,8 +172,8 @@ class Run:
 class Compared:
     """A comparison that shows itself. ``found`` is all there is to it, ``frame`` its measures as a table."""
 
-    def __init__(self, found: Comparison, every: bool = False) -> None:
-        self.found = found
+    def __init__(self, comparison: Comparison, every: bool = False) -> None:
+        self.comparison = comparison
         self._every = every
 
     @cached_property
@@ -181,7 +181,7 @@ class Compared:
         """A row a measure, whether shown or not; see :func:`lab.report.frames.comparison_frame`."""
         from lab.report.frames import comparison_frame
 
-        return comparison_frame(self.found)
+        return comparison_frame(self.comparison)
 
     @cached_property
     def figure(self) -> Drawing:
@@ -192,33 +192,35 @@ class Compared:
         from lab.report.drawings import CAPTIONS
         from lab.report.figures import forest_figure
 
-        beyond = [one.measure for one in worse(self.found)]
-        draw = partial(forest_figure, shown(self.found), self.found.baseline, self.found.candidate, beyond=beyond)
+        beyond = [one.measure for one in worse(self.comparison)]
+        draw = partial(
+            forest_figure, shown(self.comparison), self.comparison.baseline, self.comparison.candidate, beyond=beyond
+        )
         return Drawing("forest", draw, CAPTIONS["forest"])
 
     def __repr__(self) -> str:
         from lab.report.comparison import comparison_text, shown
 
-        return comparison_text(self.found, shown(self.found, every=self._every))
+        return comparison_text(self.comparison, shown(self.comparison, every=self._every))
 
     def _repr_html_(self) -> str:
         from lab.report.comparison import comparison_html, shown
 
-        return comparison_html(self.found, shown(self.found, every=self._every))
+        return comparison_html(self.comparison, shown(self.comparison, every=self._every))
 
 
 class Explained:
     """An explanation that shows itself on one screen. ``found`` is all there is to it."""
 
-    def __init__(self, found: Explanation, with_text: bool, full: bool) -> None:
-        self.found = found
+    def __init__(self, explanation: Explanation, with_text: bool, full: bool) -> None:
+        self.explanation = explanation
         self._with_text = with_text
         self._full = full
 
     def __repr__(self) -> str:
         from lab.report.explanation import explanation_text
 
-        return explanation_text(self.found, with_text=self._with_text, full=self._full)
+        return explanation_text(self.explanation, with_text=self._with_text, full=self._full)
 
     def _repr_html_(self) -> str:
         return f'<pre style="line-height: 1.3">{escape(repr(self))}</pre>'
@@ -227,7 +229,7 @@ class Explained:
         """Plain values, as ``lab explain --json`` prints them."""
         from lab.report.explanation import explanation_json
 
-        return explanation_json(self.found, with_text=self._with_text)
+        return explanation_json(self.explanation, with_text=self._with_text)
 
 
 class Drawing:

@@ -18,7 +18,7 @@ def set_up() -> None:
 
 
 @contextmanager
-def helpers(count: int) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes, spawned and never forked: neither LanceDB's threads nor torch's survive a fork.
 
     Whatever ends the block early ends them, too, in the middle of what they do.

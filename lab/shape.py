@@ -14,7 +14,7 @@ _NAMES = {dict: "an object", list: "a list", str: "a string", int: "a number", f
 def field(record: Any, name: str, kind: type, where: str) -> Any:
     """``record[name]`` if it is a ``kind``; otherwise :class:`UnusableInput` that says where and what was found."""
     if not isinstance(record, dict):
-        raise UnusableInput(f"{where}: expected an object, found {named(record)}")
+        raise UnusableInput(f"{where}: expected an object, found {json_type(record)}")
     if name not in record:
         raise UnusableInput(f"{where}: has no field {name!r}")
     return expect(record[name], kind, f"{where}: field {name!r}")
@@ -28,7 +28,7 @@ def optional(record: dict[str, Any], name: str, kind: type, default: Any, where:
 def expect(value: Any, kind: type, where: str) -> Any:
     """``value`` if it is a ``kind`` (a bool is not an int here)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {named(value)}")
+        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {json_type(value)}")
     return value
 
 
@@ -39,18 +39,18 @@ def only_keys(record: Mapping[str, Any], known: Collection[str], where: str) -> 
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """An object with another's values over its own, objects within objects likewise; neither is changed."""
     found = dict(below)
     for key, value in above.items():
         before = found.get(key)
         if isinstance(value, Mapping):
-            found[key] = laid_over(before if isinstance(before, Mapping) else {}, value)
+            found[key] = deep_merge(before if isinstance(before, Mapping) else {}, value)
         else:
             found[key] = value
     return found
 
 
-def named(value: Any) -> str:
+def json_type(value: Any) -> str:
     """What a parsed value is, in the words of JSON."""
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)

@@ -19,7 +19,7 @@ WHITESPACE = (
 )
 
 
-def half_character(text: str) -> bool:
+def has_lone_surrogate(text: str) -> bool:
     """Whether a text holds half a surrogate pair, which UTF-8 cannot write."""
     try:
         text.encode()

@@ -18,16 +18,16 @@ import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import (
+    atomic_file,
+    atomic_folder,
     digest,
     dump_json,
-    holds_exactly,
+    folder_matches,
     leftovers,
     read_json,
     read_json_lines,
     read_text,
     sha256_file,
-    whole_file,
-    whole_folder,
     write_atomically,
 )
 
@@ -53,7 +53,7 @@ def test_a_writer_that_raises_changes_nothing(
 ) -> None:
     for name, data in before.items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(seen), whole_file(tmp_path / "scores.json") as part:  # noqa: PT012 - the writer is what raises
+    with pytest.raises(seen), atomic_file(tmp_path / "scores.json") as part:  # noqa: PT012 - the writer is what raises
         part.write_bytes(b"half of the n")
         raise fault
     assert _contents(tmp_path) == before
@@ -61,7 +61,7 @@ def test_a_writer_that_raises_changes_nothing(
 
 def test_a_full_disk_is_told_in_one_line_with_the_path(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
-    with pytest.raises(CannotMeasure) as caught, whole_file(path):
+    with pytest.raises(CannotMeasure) as caught, atomic_file(path):
         raise OSError(28, "No space left on device")
     assert str(caught.value) == f"cannot write {path}: No space left on device; the old state is kept"
 
@@ -69,7 +69,7 @@ def test_a_full_disk_is_told_in_one_line_with_the_path(tmp_path: Path) -> None:
 def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_bytes(b"old")
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(b"new")
         assert path.read_bytes() == b"old"
         assert part.parent == path.parent, "a rename is atomic only inside one folder"
@@ -84,8 +84,8 @@ def test_a_writer_killed_half_way_leaves_the_old_file(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from lab.files import whole_file\n"
-        "with whole_file(Path(sys.argv[1])) as part:\n"
+        "from lab.files import atomic_file\n"
+        "with atomic_file(Path(sys.argv[1])) as part:\n"
         "    part.write_bytes(b'half of the n')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -97,9 +97,9 @@ def test_a_writer_killed_half_way_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_two_writers_of_one_path_do_not_mix_and_the_last_rename_wins(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
-    with whole_file(path) as first:
+    with atomic_file(path) as first:
         first.write_bytes(b"first, the longer one")
-        with whole_file(path) as second:
+        with atomic_file(path) as second:
             second.write_bytes(b"second")
         assert path.read_bytes() == b"second"
     assert _contents(tmp_path) == {"scores.json": b"first, the longer one"}
@@ -268,18 +268,18 @@ def test_a_file_with_no_line_gives_no_line(tmp_path: Path) -> None:
 
 def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
     place = tmp_path / "set"
-    assert not holds_exactly(place, {})
+    assert not folder_matches(place, {})
     place.mkdir()
     sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("one", "in/two")}
-    assert not holds_exactly(place, sums)
+    assert not folder_matches(place, sums)
     write_atomically(place / "one", b"one")
     write_atomically(place / "in" / "two", b"in/two")
-    assert holds_exactly(place, sums)
+    assert folder_matches(place, sums)
     for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
         with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):
-            holds_exactly(place, others)
+            folder_matches(place, others)
     with pytest.raises(UnusableInput, match="one: exists and is no folder"):
-        holds_exactly(place / "one", sums)
+        folder_matches(place / "one", sums)
 
 
 def test_only_what_a_process_that_is_gone_has_left_is_a_leftover(tmp_path: Path) -> None:
@@ -302,11 +302,11 @@ def test_a_folder_is_whole_and_what_a_killed_process_left_of_it_goes(tmp_path: P
     for folder in (gone, running, other):
         folder.mkdir()
         (folder / "half").write_text("half")
-    with whole_folder(tmp_path / name) as part:
+    with atomic_folder(tmp_path / name) as part:
         (part / "one").write_text("1")
         assert not (tmp_path / name).exists()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}
     assert _contents(tmp_path / name) == {"one": b"1"}
-    with pytest.raises(CannotMeasure, match="nothing is left of it"), whole_folder(tmp_path / "none") as part:
+    with pytest.raises(CannotMeasure, match="nothing is left of it"), atomic_folder(tmp_path / "none") as part:
         (part / "below" / "one").touch()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}

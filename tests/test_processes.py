@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from lab.processes import helpers
+from lab.processes import worker_pool
 
 
 def end_early() -> None:
-    with helpers(1) as pool:
+    with worker_pool(1) as pool:
         working = pool.submit(time.sleep, 120)
         while not working.running():
             time.sleep(0.01)

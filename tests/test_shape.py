@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.shape import expect, field, laid_over, named, only_keys, optional
+from lab.shape import deep_merge, expect, field, json_type, only_keys, optional
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_the_first_unknown_key_is_named_in_an_order_of_its_own() -> None:
 
 def test_objects_are_laid_over_one_another_key_by_key_and_neither_changes() -> None:
     below, above = {"a": {"x": 1, "y": 2}, "b": [1], "c": 3}, {"a": {"y": 5}, "b": [2], "c": {"d": {}}}
-    assert laid_over(below, above) == {"a": {"x": 1, "y": 5}, "b": [2], "c": {"d": {}}}
+    assert deep_merge(below, above) == {"a": {"x": 1, "y": 5}, "b": [2], "c": {"d": {}}}
     assert (below["a"], above["a"]) == ({"x": 1, "y": 2}, {"y": 5})
 
 
 def test_a_kind_without_a_name_in_json_has_its_own() -> None:
-    assert (named(False), named(2), named({1})) == ("true or false", "a number", "set")
+    assert (json_type(False), json_type(2), json_type({1})) == ("true or false", "a number", "set")

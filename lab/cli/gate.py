@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lab.cli import self_test
 from lab.cli.output import Json, announce, command_ci, emit, emit_json, emit_table
-from lab.cli.verdict_tables import tell
+from lab.cli.verdict_tables import emit_verdict
 from lab.errors import UnusableInput
 
 KEPT = ("keep", "pass", "fail")
@@ -160,7 +160,7 @@ def judge(
     if as_json:
         emit_json(verdict.as_json())
     else:
-        tell(verdict)
+        emit_verdict(verdict)
         emit(f"{files[0]}, {files[1].name}, {files[2].name}")
     treated = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if treated != verdict.status:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.latency_tables import tell
+from lab.cli.latency_tables import emit_latency
 from lab.cli.output import Json, announce, emit_folded, emit_json
 from lab.cli.replay_options import LABELLED, asks
 
@@ -84,7 +84,7 @@ def latency(
     if as_json:
         emit_json(found | {"figures": [str(file) for file in files]})
         return
-    tell(found)
+    emit_latency(found)
     emit_folded(f"All of it: {out / 'latency.json'}; samples in {out / 'samples'}. Charts: {out / 'figures'}")
 
 

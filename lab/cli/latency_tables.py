@@ -13,7 +13,7 @@ MEGA = 1e6
 SHOWN_FROM = 0.01
 
 
-def tell(found: Mapping[str, Any]) -> None:
+def emit_latency(found: Mapping[str, Any]) -> None:
     """Print a summary of :func:`lab.latency.summary.summarise`."""
     for size in found["sizes"]:
         made = size["memories"] - size["real"]

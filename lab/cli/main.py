@@ -37,9 +37,9 @@ from lab.cli import (
     trec,
     view,
 )
-from lab.cli.output import ReaderLeft, complain
-from lab.errors import LabError, UnusableInput, unforeseen
-from lab.files import NO_ROOM
+from lab.cli.output import OutputClosed, complain
+from lab.errors import LabError, UnusableInput, describe_unexpected
+from lab.files import DISK_FULL
 from lab.processes import set_up
 
 INTERRUPTED = 130
@@ -128,18 +128,18 @@ def main() -> None:
         if error.errno in NO_NAME and error.filename:
             complain(f"{error.filename}: {error.strerror}")
             sys.exit(UnusableInput.exit_code)
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL:
             # Of output, or of a temporary file below us.
             complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
         else:
-            complain(f"{unforeseen(error)}; {_traced(error)}")
+            complain(f"{describe_unexpected(error)}; {_traced(error)}")
         sys.exit(LabError.exit_code)
     except typer.TyperException as error:
         # A usage error knows how to show itself, with the usage of its command; any other is a sentence.
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())
         sys.exit(error.exit_code)
-    except (ReaderLeft, BrokenPipeError):
+    except (OutputClosed, BrokenPipeError):
         # What is still in the buffer must go somewhere when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -147,7 +147,7 @@ def main() -> None:
         code = INTERRUPTED
     except Exception as error:
         # Never 1: to whoever asked a gate, that says that the candidate failed.
-        complain(f"{unforeseen(error)}: a defect of the lab, not of your input; {_traced(error)}")
+        complain(f"{describe_unexpected(error)}: a defect of the lab, not of your input; {_traced(error)}")
         sys.exit(LabError.exit_code)
     if code == INTERRUPTED:
         complain("interrupted; run the same command again to go on")

@@ -22,11 +22,11 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-class ReaderLeft(Exception):
+class OutputClosed(Exception):
     """Whoever read our output has closed it: there is nobody left to tell."""
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return ``text`` as a terminal and a CI log may show it: what either would obey is written as an escape.
 
     Ids, notes, labels and messages of other programs hold whatever their author put there. Line breaks and tabs stay;
@@ -44,15 +44,15 @@ def emit_json(value: Any) -> None:
 
 
 def emit(text: str = "") -> None:
-    """Print a line, made :func:`harmless`."""
-    _write(harmless(text))
+    """Print a line, made :func:`escape_controls`."""
+    _write(escape_controls(text))
 
 
 def _write(text: str) -> None:
     try:
         sys.stdout.write(text + "\n")
     except BrokenPipeError:
-        raise ReaderLeft from None
+        raise OutputClosed from None
 
 
 def emit_folded(text: str) -> None:
@@ -84,7 +84,7 @@ def emit_list(kind: str, lines: Sequence[str]) -> None:
 
 def announce(text: str) -> None:
     """Say something about progress, on stderr."""
-    sys.stderr.write(harmless(without_credentials(text)) + "\n")
+    sys.stderr.write(escape_controls(without_credentials(text)) + "\n")
     sys.stderr.flush()
 
 
@@ -96,7 +96,7 @@ def command_ci(command: str) -> None:
 
 def complain(text: str) -> None:
     """Say what went wrong, in one line, on stderr."""
-    sys.stderr.write(harmless(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
+    sys.stderr.write(escape_controls(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
 
 
 def emit_table(

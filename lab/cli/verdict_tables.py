@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
 
 
-def tell(verdict: Verdict) -> None:
+def emit_verdict(verdict: Verdict) -> None:
     """The verdict first, then what to do and why it is no pass, and then all figures."""
     from lab.gate.outputs import by_reason, gravest_first, headline, rollback
 

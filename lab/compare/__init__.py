@@ -1,5 +1,5 @@
 """``lab.compare`` is a package, and called it is :func:`lab.api.compare`."""
 
-from lab.callable_package import let_call
+from lab.callable_package import make_callable
 
-let_call(__name__)
+make_callable(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.shape import named
+from lab.shape import json_type
 
 
 class Form(NamedTuple):
@@ -172,7 +172,7 @@ def checked(value: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> di
     for key, one in value.items():
         form = keys[key].form
         if not form.holds(one):
-            shown = repr(one) if _plain(one) else named(one)
+            shown = repr(one) if _plain(one) else json_type(one)
             raise UnusableInput(f"{where}: {key}: expected {form.words}, found {shown}")
         if form.schema.get("type") == "number":
             found[key] = float(one)

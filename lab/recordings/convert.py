@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import holds_exactly, whole_folder, write_atomically
+from lab.files import atomic_folder, folder_matches, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
@@ -49,9 +49,9 @@ def convert(
     if not re.fullmatch(r"[\w-][\w.-]*", called):
         raise UnusableInput(f"name {called!r} is no name of a folder: letters, digits, dot, dash and underscore")
     files = _files(library, called)
-    there = holds_exactly(out, {place: sha256(data).hexdigest() for place, data in files.items()})
+    there = folder_matches(out, {place: sha256(data).hexdigest() for place, data in files.items()})
     if not there:
-        with whole_folder(out) as folder:
+        with atomic_folder(out) as folder:
             for place, data in files.items():
                 write_atomically(folder / place, data)
             try:

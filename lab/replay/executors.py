@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.processes import helpers, set_up
+from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.processes import set_up, worker_pool
 from lab.recordings.model import Recording
 from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
 from lab.replay.loop import Wrote, replay
@@ -95,7 +95,7 @@ def run_task(task: Task) -> Replayed | str:
     except LabError as error:
         return str(error)
     except Exception as error:  # a fault nobody foresaw ends its conversation, not the run
-        return unforeseen(error)
+        return describe_unexpected(error)
 
 
 def replay_each(
@@ -157,7 +157,7 @@ def _ended(running: dict[Future[Replayed | str], str]) -> Iterator[tuple[str, Re
         except BrokenProcessPool:
             yield conversation, "its process was killed"
         except Exception as error:  # of the executor: a task tells its own as a sentence
-            yield conversation, unforeseen(error)
+            yield conversation, describe_unexpected(error)
 
 
 class Here(Executor):
@@ -184,7 +184,7 @@ def _here() -> Iterator[Workers]:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Workers]:
-    with helpers(count) as pool:
+    with worker_pool(count) as pool:
         yield Workers(pool, count)
 
 

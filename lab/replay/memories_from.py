@@ -27,7 +27,7 @@ from lab.golden.model import GoldenSet
 from lab.recordings.model import UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.shape import expect, field, named
+from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Rows:
         """
         score = row.get("importance")
         if score is not None and (isinstance(score, bool) or not isinstance(score, int | float | str)):
-            raise UnusableInput(f"{at}: field 'importance': expected a number, found {named(score)}")
+            raise UnusableInput(f"{at}: field 'importance': expected a number, found {json_type(score)}")
         if "importance_label" not in row:
             return resolve_label(None, score)
         if not label:
@@ -236,7 +236,7 @@ def _created(row: dict[str, Any], at: str) -> int | None:
         return None
     # Beyond it no date exists in JavaScript, and NaN is not within it.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LAST_DATE:
-        raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {named(value)}")
+        raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {json_type(value)}")
     return math.floor(value)
 
 

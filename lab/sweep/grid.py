@@ -23,7 +23,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import parse_json, read_text, read_toml
 from lab.formatting import free_of_credentials
-from lab.shape import laid_over, named
+from lab.shape import deep_merge, json_type
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
 
@@ -105,7 +105,7 @@ def read_grid(path: Path | None) -> Grid:
 def grid_of(value: Any, where: str) -> Grid:
     """A grid out of parsed values."""
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected an object with 'grid', found {named(value)}")
+        raise UnusableInput(f"{where}: expected an object with 'grid', found {json_type(value)}")
     unknown = sorted(set(value) - {"arm", "config", "grid"})
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
@@ -115,13 +115,13 @@ def grid_of(value: Any, where: str) -> Grid:
     shared = value.get("config", {})
     config = config_in(shared, f"{where}: config")
     if not isinstance(config, Mapping):
-        raise UnusableInput(f"{where}: config: expected an object, found {named(config)}")
+        raise UnusableInput(f"{where}: config: expected an object, found {json_type(config)}")
     axes = value.get("grid")
     if not isinstance(axes, Mapping) or not axes:
-        raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {named(axes)}")
+        raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {json_type(axes)}")
     for path, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {named(values)}")
+            raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {json_type(values)}")
         told = [json.dumps(one, sort_keys=True) for one in values]
         twice = next((one for one in told if told.count(one) > 1), None)
         if twice:
@@ -141,11 +141,11 @@ def merged(config: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any
         for key in above:
             place = place.get(key, {})
             if not isinstance(place, Mapping):
-                raise UnusableInput(f"grid: {path}: {key} is {named(place)} in config, and holds nothing")
+                raise UnusableInput(f"grid: {path}: {key} is {json_type(place)} in config, and holds nothing")
         nested: dict[str, Any] = {last: value}
         for key in reversed(above):
             nested = {key: nested}
-        found = laid_over(found, nested)
+        found = deep_merge(found, nested)
     return found
 
 

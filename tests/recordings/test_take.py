@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.files import whole_folder
+from lab.files import atomic_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.readers import FORMATS, read_library
 from lab.recordings.take import take
@@ -132,7 +132,7 @@ def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sampl
 
 
 def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
-    with whole_folder(place) as part:
+    with atomic_folder(place) as part:
         (part / "a").write_text("a", "utf-8")
         if end_with:
             raise end_with

@@ -36,9 +36,9 @@ def test_helpers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     """Whoever is killed cannot tell its helpers; they would wait for work for ever."""
     program = (
         "import os, signal, sys\n"
-        "from lab.processes import helpers\n"
+        "from lab.processes import worker_pool\n"
         "if __name__ == '__main__':\n"
-        "    with helpers(1) as pool:\n"
+        "    with worker_pool(1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -138,7 +138,7 @@ def test_a_frame_that_was_changed_is_whole_when_it_is_asked_for_again(run: Run) 
 def test_a_comparison_shows_the_table_that_lab_compare_prints(run: Run, directory: RunDirectory) -> None:
     compared = run.compare(FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
     found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
-    assert compared.found == found
+    assert compared.comparison == found
     shown = repr(compared)
     assert shown.startswith(f"{folded(TRIAL)}\n{QUOTA} minus {FIRST}\nmeasure")
     assert "R@6 by slice, the worst first" in shown
@@ -201,7 +201,7 @@ def test_a_text_that_is_markup_is_shown_as_text(run: Run) -> None:
     from lab.notebook import Explained
 
     probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
-    found = run.explain(probe, QUOTA).found
+    found = run.explain(probe, QUOTA).explanation
     texts = dict.fromkeys(found.texts, f"</pre>{MARKUP}")
     page = Tags(Explained(replace(found, texts=texts), with_text=True, full=False)._repr_html_())
     assert MARKUP in page.text

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.shape import laid_over
+from lab.shape import deep_merge
 from lab.systems.openclaw.config.missing import only_here
 
 ARM = "recommended"
@@ -39,4 +39,4 @@ CONFIG: dict[str, Any] = {
 
 def recommended(own: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recommended configuration; where an operator's says something else, that holds."""
-    return laid_over(CONFIG, only_here(own or {}))
+    return deep_merge(CONFIG, only_here(own or {}))
