@@ -63,7 +63,7 @@ def test_a_full_disk_is_told_in_one_line_with_the_path(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     with pytest.raises(CannotMeasure) as caught, atomic_file(path):
         raise OSError(28, "No space left on device")
-    assert str(caught.value) == f"cannot write {path}: No space left on device; the old state is kept"
+    assert str(caught.value) == f"cannot write {path}: No space left on device; the old file is kept"
 
 
 def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
@@ -276,9 +276,9 @@ def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
     write_atomically(place / "in" / "two", b"in/two")
     assert folder_matches(place, sums)
     for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
-        with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):
+        with pytest.raises(UnusableInput, match="set: already holds other files; choose a new folder"):
             folder_matches(place, others)
-    with pytest.raises(UnusableInput, match="one: exists and is no folder"):
+    with pytest.raises(UnusableInput, match="one: exists and is not a folder"):
         folder_matches(place / "one", sums)
 
 
@@ -307,6 +307,6 @@ def test_a_folder_is_whole_and_what_a_killed_process_left_of_it_goes(tmp_path: P
         assert not (tmp_path / name).exists()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}
     assert _contents(tmp_path / name) == {"one": b"1"}
-    with pytest.raises(CannotMeasure, match="nothing is left of it"), atomic_folder(tmp_path / "none") as part:
+    with pytest.raises(CannotMeasure, match="nothing was written"), atomic_folder(tmp_path / "none") as part:
         (part / "below" / "one").touch()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}

@@ -28,5 +28,5 @@ def test_shipped_sets_are_named_and_another_is_refused() -> None:
     assert [recordings_at(f"shipped:{name}") for name in shipped_sets()] == [
         shipped("datasets", name) for name in shipped_sets()
     ]
-    with pytest.raises(UnusableInput, match=r"shipped:none: no such set is shipped; there are: shipped:"):
+    with pytest.raises(UnusableInput, match=r"shipped:none: no such shipped set; known: shipped:"):
         recordings_at("shipped:none")

@@ -106,7 +106,7 @@ def test_shared_options_have_one_wording() -> None:
 def test_help_says_what_it_climbs(lab: Lab, tmp_path: Path) -> None:
     done = lab("ablate", "--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "what each phase adds" in " ".join(done.stdout.split())
+    assert "Shows what each step adds" in " ".join(done.stdout.split())
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 

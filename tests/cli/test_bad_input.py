@@ -292,7 +292,7 @@ def test_a_golden_set_that_does_not_fit_is_refused_at_replay(
 
 def test_a_golden_set_without_its_recordings_asks_for_them(refused: Refused, here: Path) -> None:
     shutil.copytree(here / "golden" / "tiny", here / "lone")
-    assert "lone: no recordings found beside it; name them with --recordings" in refused("golden", "lint", "lone")
+    assert "lone: no recordings found beside it; give them with --recordings" in refused("golden", "lint", "lone")
 
 
 def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"autoRecall": ', "arm.json:1: not JSON"),
+        ('{"autoRecall": ', "arm.json:1: neither JSON nor JSON5"),
         ("[]", "arm.json"),
         ('{"autoRecall": {"maxItem": 4}}', "arm.json: autoRecall.maxItem: unknown key; known:"),
         ('{"autoRecall": {"maxItems": "4"}}', "arm.json: autoRecall.maxItems: expected a number, found '4'"),
@@ -374,7 +374,7 @@ def test_half_a_character_in_a_text_breaks_no_verb(lab: Lab, here: Path) -> None
 
 def test_a_shipped_set_is_named_as_a_path_is_and_an_unknown_one_is_refused(refused: Refused) -> None:
     said = refused("recordings", "validate", "shipped:trap", "--format", "lab")
-    assert "shipped:trap: no such set is shipped; there are: shipped:operators, shipped:traps" in said
+    assert "shipped:trap: no such shipped set; known: shipped:operators, shipped:traps" in said
     found = CliRunner().invoke(app, ["recordings", "validate", "shipped:traps", "--format", "lab", "--json"])
     assert found.exit_code == 0, found.output
     # Its golden set is found beside it, as for any path.

@@ -75,7 +75,7 @@ def test_gc_merges_and_removes_leftovers_and_says_what_it_freed(cache: Path, pla
     dead.write_bytes(b"x" * 1000)
     before = sorted(path for path in cache.rglob("*") if path.is_file())
     dry = lab("cache", "gc", "--dry-run", cwd=place)
-    assert "would be removed: 1 file left behind by killed processes" in dry.stdout
+    assert "would be removed: 1 file of killed processes" in dry.stdout
     assert f"would be merged: 2 chunks of vectors/{HASHING} into 1" in dry.stdout
     assert sorted(path for path in cache.rglob("*") if path.is_file()) == before
     done = lab("cache", "gc", cwd=place)
@@ -142,7 +142,7 @@ def test_verify_embeds_the_texts_of_a_recording_again(cache: Path, place: Path, 
     assert _json(lab, place, "verify")["damaged"] == []
     wrong = _json(lab, place, "verify", *recording, code=1)
     assert wrong["recomputed"] == {"compared": 5, "lacking": len(_texts(place)) - 5}
-    assert [one["problem"] for one in wrong["damaged"]] == ["5 of its vectors are not those of their texts"]
+    assert [one["problem"] for one in wrong["damaged"]] == ["5 of its vectors differ from those computed again"]
 
 
 def test_an_empty_cache_is_no_fault(tmp_path: Path, place: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

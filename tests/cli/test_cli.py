@@ -332,7 +332,7 @@ def test_a_conversation_that_fails_ends_with_4_and_the_others_go_on(lab: Lab, co
     assert json.loads(done.stdout)["conversations"] == {"done": 0, "skipped": 1, "failed": 1}
     failures = [json.loads(line) for line in (copied / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
     assert [(one["conversation"], one["phase"]) for one in failures] == [("den", "replay")]
-    assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; reasons are in run/failures.jsonl"
+    assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; see run/failures.jsonl"
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("score",), ("score", "run", "--no-such-option")])
@@ -365,7 +365,7 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_pa
             running.kill()
             running.wait()
     assert (running.returncode, out) == (130, "")
-    assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to go on\n", err)
+    assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to continue\n", err)
 
 
 def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
@@ -391,4 +391,4 @@ def test_replay_can_score_at_once_as_score_does(lab: Lab, place: Path) -> None:
     assert "".join([trial, *scores]) == lab("score", "scored", cwd=place).stdout
     part = lab(*words, "--out", "part", "--shard", "1/2", cwd=place)
     assert (part.returncode, part.stderr.count("\n")) == (2, 1)
-    assert "--score needs a whole run" in part.stderr
+    assert "--score does not work with --shard" in part.stderr

@@ -36,7 +36,7 @@ def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, p
 def test_a_measure_that_a_run_lacks_is_told_with_near_ones(lab: Lab, place: Path) -> None:
     for name, said in (
         ("nDGC@6", "--measure: unknown measure 'nDGC@6'; near: nDCG@6; see lab measures"),
-        ("GoldNice@7", "--measure GoldNice@7: nothing of it is measured in this run; --json shows what is"),
+        ("GoldNice@7", "--measure GoldNice@7: has no values in this run; --json lists the measures that have"),
     ):
         done = lab("score", "run", "-m", name, cwd=place)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")

@@ -121,12 +121,12 @@ def test_a_configuration_is_read_from_standard_input(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, b"error: stdin: not UTF-8 text (byte 0)\n")
 
 
-@pytest.mark.parametrize("verb", ["show", "check"])
+@pytest.mark.parametrize("command", ["show", "check"])
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
         (None, (), "error: my.json: no such file"),
-        ('{"a": ', (), "error: my.json:1: not JSON, nor JSON5: Unexpected end of input"),
+        ('{"a": ', (), "error: my.json:1: neither JSON nor JSON5: Unexpected end of input"),
         ("{}", ("--profile", "default"), "error: unknown profile 'default'; known: seed, upstream"),
         ('{"plugins": {"entries": {}}}', (), "error: my.json: plugins.entries has no 'openclaw-mem-engine'"),
     ],

@@ -53,7 +53,7 @@ def test_the_exit_code_is_the_verdict(
     # What a job is told is one thing, what was found another.
     assert found["status"] == {0: "pass", 1: "fail", 3: "inconclusive", 4: "error"}[3 if more else code]
     told = (
-        f"exit code {code}, not 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
+        f"exit code {code} instead of 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
         if more
         else ""
     )
@@ -79,7 +79,7 @@ def test_the_exit_code_is_the_verdict(
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (
             ("policies", "--show", "mine"),
-            "error: --show 'mine': there are: nightly, rollout, stage-b\n",
+            "error: --show: unknown policy 'mine'; known: nightly, rollout, stage-b\n",
         ),
     ],
 )
@@ -113,8 +113,8 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
     assert lines[:4] == [
         "PASS: mine, tier_quota_v1 against tier_first_v1 [trial: embedder hashing, which",
         "is for tests]",
-        "Every rule that decides holds: Success@6, R@6.",
-        "Advisory rules, which decide nothing:",
+        "Every critical rule passes: Success@6, R@6.",
+        "Advisory rules, which do not affect the verdict:",
     ]
     assert lines[4].startswith("- (fail): Success@6: ")
     assert lines[6].split()[-3:] == ["90", "%", "interval"]
@@ -138,7 +138,7 @@ def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -
     assert alone.returncode == 4
     assert alone.stderr == (
         "policy nightly is meant for --against DIR2; without it tier_quota_v1 is compared with tier_first_v1, another "
-        "arm of the same run\npolicies: replaces the verdict of policy other; --out keeps them apart\n"
+        "arm of the same run\npolicies: replaced the verdict of policy other; give --out to keep both\n"
     )
     copied = lab("gate", "policies", "--show", "nightly", cwd=place)
     (tmp_path / "own.toml").write_text(copied.stdout.replace('"nightly"', '"own"').replace("= 6", "= 2"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lab.cli.golden_tables import tell_run
+from lab.cli.golden_tables import emit_run
 from lab.cli.main import app
 from lab.errors import UnusableInput
 from lab.golden.judging import Decision, open_judging
@@ -119,9 +119,9 @@ def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Pat
 
 
 def test_a_difference_that_no_rate_can_reach_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    for detectable, said in ((1.2, "no difference could have"), (0.5, "a difference of ±0.500 could have")):
+    for detectable, said in ((1.2, "(80 % power): none"), (0.5, "(80 % power): ±0.500")):
         measured = {"measure": "Success@6", "changed": 0.5, "probes": 9, "conversations": 2, "detectable": detectable}
-        tell_run({"measured": measured})
+        emit_run({"measured": measured})
         assert said in " ".join(capsys.readouterr().out.split())
 
 
@@ -140,7 +140,7 @@ def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
     assert found["measured"]["conversations"] == 2
     assert 0 < found["measured"]["changed"] < 1
     text = _run("lint", gold, "--run", run, *arms)
-    assert "could have been found" in text
+    assert "minimum detectable effect" in text
     assert "Judged@6" in text
     with pytest.raises(UnusableInput, match="give all three"):
         _run("lint", gold, "--run", run, "--baseline", "recency")
@@ -176,7 +176,7 @@ def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
     # itself, which would hold every probe twice.
     for folder in (tmp_path / "halves", place / "golden" / "mine"):
         names = sorted(path.name for path in folder.iterdir())
-        with pytest.raises(UnusableInput, match="holds something else already"):
+        with pytest.raises(UnusableInput, match="already holds other files"):
             _run("split", place / "golden" / "mine", "--out", folder)
         assert sorted(path.name for path in folder.iterdir()) == names
 
@@ -194,7 +194,7 @@ def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None
         (len(probes) - 1, [1, 0]),
     ]
     assert [one["agreement"][0]["kappa"] for one in found] == [1, 1, 1]
-    with pytest.raises(UnusableInput, match="the same golden set twice"):
+    with pytest.raises(UnusableInput, match="the same golden set was given twice"):
         _run("agree", gold, gold)
 
 
@@ -202,7 +202,7 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     other = tmp_path / "other.jsonl"
     other.write_bytes(golden_bytes(read_golden(place / "gold.jsonl").probes[::-1]))
     text = _run("agree", place / "gold.jsonl", other, "--pool", place / "pool.jsonl")
-    assert "4 probes that both judged" in text
+    assert "4 probes judged by both" in text
     assert "Pairs: the memories of" in " ".join(text.split())
     assert "more not in the pool" not in text
     copy = tmp_path / "copy.jsonl"
@@ -218,9 +218,9 @@ def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, p
     history.write_text("# aider chat started at 2024-08-05 19:33:02\n\n#### hello\n", "utf-8")
     other = tmp_path / "other.jsonl"
     other.write_bytes((place / "gold.jsonl").read_bytes())
-    with pytest.raises(UnusableInput, match=r"not JSON.*need --format"):
+    with pytest.raises(UnusableInput, match=r"not JSON.*give --format"):
         _run("agree", place / "gold.jsonl", other, "--recordings", history)
-    with pytest.raises(UnusableInput, match="name them with --recordings, and their --format"):
+    with pytest.raises(UnusableInput, match="give them with --recordings and --format"):
         _run("agree", other, place / "gold.jsonl")
 
 

@@ -74,7 +74,7 @@ def test_grades_move_on_and_the_last_one_asks_for_the_type(desk: Desk) -> None:
     assert (desk.cursor, desk.mode) == (3, "list")
     _press(desk, "1")
     assert desk.mode == "type"
-    assert any("what does this turn try?" in line for line in _screen(desk))
+    assert any("what does this turn test?" in line for line in _screen(desk))
     _press(desk, "f")
     assert desk.sheet.turn == "c/s/t6"
     (probe,) = read_golden(desk.judging.out).probes
@@ -88,7 +88,7 @@ def test_rest_nothing_and_skip(desk: Desk) -> None:
     assert desk.judging.sheet("c/s/t4").marks == {PORT: "2", OLD: "0", WICKED: "0", CHINESE: "0"}
     assert desk.judging.sheet("c/s/t6").state == "skipped"
     _press(desk, "x")
-    assert desk.message.startswith("a memory is graded as wanted here")
+    assert desk.message.startswith("a memory is graded relevant here")
     assert desk.judging.sheet("c/s/t4").marks[PORT] == "2"
     _press(desk, "up", "up", "up", "0", "escape", "x")
     assert desk.message.startswith("every turn is judged or skipped")
@@ -114,19 +114,19 @@ def test_notes_reasons_and_undo(desk: Desk) -> None:
     _press(desk, "u")
     assert (desk.sheet.turn, desk.sheet.marks, desk.cursor) == ("c/s/t4", {}, 2)
     _press(desk, "u", "u", "u")
-    assert (desk.judging.decisions, desk.message) == ([], "there is nothing to undo")
+    assert (desk.judging.decisions, desk.message) == ([], "nothing to undo")
 
 
 def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
     _press(desk, "/")
     assert any("5 of 5 memories visible at the turn" in line for line in _screen(desk))
     _press(desk, *"FOOD cat")
-    assert [memory.key for memory in desk.found] == [HOME]
+    assert [memory.key for memory in desk.matches] == [HOME]
     assert any("[house] Cat food" in line for line in _screen(desk))
     _press(desk, "enter", "f")
     assert desk.sheet.marks == {HOME: "f"}
     _press(desk, "/", *"zebra", "enter")
-    assert (desk.message, desk.mode) == ("nothing found, so nothing added", "list")
+    assert (desk.message, desk.mode) == ("no match; nothing was added", "list")
     at = desk.cursor
     _press(desk, "/", "down", "down", "escape")
     assert (len(desk.sheet.items), desk.cursor) == (5, at)
@@ -142,7 +142,7 @@ def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
 )
 def test_what_the_recordings_do_not_have_is_named(tmp_path: Path, turn: PooledTurn) -> None:
     judging = open_judging(replace(POOL, turns=(POOL.turns[0], turn)), tmp_path / "gold.jsonl", "ann")
-    with pytest.raises(UnusableInput, match="the recordings do not have it"):
+    with pytest.raises(UnusableInput, match="but not in the recordings"):
         Desk(judging, {"c": RECORDING})
 
 
@@ -179,7 +179,7 @@ def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
     _press(desk, "2", "enter", "u")
     assert (desk.mode, desk.sheet.marks) == ("list", {})
     _press(desk, "2", "enter", "enter")
-    assert desk.message.startswith("a letter from a to j")
+    assert desk.message.startswith("press a letter from a to j")
     _press(desk, "b")
     assert desk.judging.progress()["unjudged"] == 3
 
@@ -187,7 +187,7 @@ def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
 def test_enter_alone_judges_nothing(desk: Desk) -> None:
     _press(desk, "enter", "enter", "0", "enter")
     assert (desk.mode, desk.sheet.state) == ("list", "open")
-    assert desk.message == "3 memories without a grade: r refuses them, x says that nothing is needed"
+    assert desk.message == "3 memories without a grade; r grades them 0, x if nothing is needed"
     _press(desk, "2", "enter")
     assert desk.mode == "type"
 
@@ -211,14 +211,14 @@ def test_a_memory_tells_its_time_and_session_and_a_note_the_memory_that_it_is_fo
 def test_the_space_bar_reads_on_in_a_long_memory_and_comes_back(desk: Desk) -> None:
     def read() -> list[str]:
         screen = [text for _, text in desk.lines(80, 24)]
-        (at,) = [place for place, text in enumerate(screen) if ", space: on" in text]
+        (at,) = [place for place, text in enumerate(screen) if ", space: more" in text]
         return screen[at : at + 5]
 
     longer = tuple(replace(one, text=LONG * 2) if one.key == CHINESE else one for one in RECORDING.memories)
     desk = Desk(desk.judging, {"c": replace(RECORDING, memories=longer)})
     _press(desk, "j", "j", "j")
     first = read()
-    assert "lines 1-4 of 7, space: on" in first[0]
+    assert "lines 1-4 of 7, space: more" in first[0]
     _press(desk, " ")
     second = read()
     assert ("lines 4-7 of 7" in second[0], second[1]) == (True, first[4])

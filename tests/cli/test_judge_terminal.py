@@ -96,7 +96,7 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     first.press("2")
     first.wait_for("1 of 3 judged")
     first.press("r")
-    first.wait_for("what does this turn try?")
+    first.wait_for("what does this turn test?")
     first.press("a")
     screen = first.wait_for("2/2, 1 done")
     assert screen.count("\n") == 23

@@ -24,7 +24,7 @@ def test_tables_of_80_columns_and_the_same_numbers_as_json(lab: Callable[..., ob
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "n too small" in done.stdout
-    assert "of the recordings, 28 resampled from them" in " ".join(done.stdout.split())
+    assert "from the recordings, 28 resampled from them" in " ".join(done.stdout.split())
     assert "60 memories: building the lancedb store" in done.stderr
     again = lab(*command, "--json", cwd=home)
     assert (again.returncode, again.stderr) == (0, "")

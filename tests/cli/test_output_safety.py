@@ -108,4 +108,4 @@ def test_unexpected_exception_without_room_for_a_trace_still_ends_with_4(
         with pytest.raises(SystemExit) as end:
             cli.main()
     assert end.value.code == 4
-    assert "its traceback could not be kept" in capfd.readouterr().err
+    assert "the traceback could not be saved" in capfd.readouterr().err

@@ -87,7 +87,7 @@ def test_a_sound_log_at_80_columns(lab: Lab, folder: Path) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.startswith(
-        "6 lines of 1 log, 2 sound receipts of recall\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
+        "6 lines of 1 log, 2 valid recall receipts\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
     )
     rows = {tuple(line.rsplit(maxsplit=2)) for line in shown.stdout.splitlines()}
     rows = {(what.split(maxsplit=1)[-1].strip(), *of) for what, *of in (row for row in rows if len(row) == 3)}
@@ -125,7 +125,7 @@ def test_strict_fails_and_few_are_named(lab: Lab, folder: Path) -> None:
     assert shown.stdout.endswith(
         "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is cut off\n"
         "damaged: bad.log.gz:4: byte 200 of the line is no UTF-8\n"
-        "… and 12 more (--listed N names N)\n"
+        "… and 12 more (--listed N lists N)\n"
     )
 
 

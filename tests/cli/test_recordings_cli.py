@@ -35,9 +35,9 @@ def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
     source = ("recordings", "import", ".aider.chat.history.md", "--format", "aider", "--out", "taken")
     done = lab(*source, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "unknown version (newer, edited, or not that set): 1 file." in done.stdout
+    assert "unknown version (newer, edited, or another set): 1 file." in done.stdout
     assert done.stdout.endswith("taken: 1 conversation, 0 probes\n")
-    assert lab(*source, cwd=tmp_path).stdout.endswith("taken: 1 conversation, 0 probes, there already\n")
+    assert lab(*source, cwd=tmp_path).stdout.endswith("taken: 1 conversation, 0 probes, unchanged\n")
     refused = lab(*source[:-1], "other", "--strict", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert not (tmp_path / "other").exists()

@@ -30,7 +30,7 @@ def test_runs_rm_with_foreign_files_leaves_and_names_them(run: Path, tmp_path: P
     (run / "verdict.json").write_text("{}")
     done = lab("runs", "rm", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "removed run, but for 5 files that the lab did not write:"
+    assert done.stdout.splitlines()[0] == "removed run, except 5 files that the lab did not write:"
     assert sorted(done.stdout.splitlines()[1:]) == sorted(f"run/{name}" for name in foreign)
     there = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert there == set(foreign)

@@ -36,7 +36,7 @@ def test_the_faults_are_listed_with_what_they_edit(lab: Lab, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
-    [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no Python any more")],
+    [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no longer valid Python")],
 )
 def test_a_patch_that_cannot_be_tried_is_told_in_one_line(
     lab: Lab, tmp_path: Path, old: str, new: str, told: str

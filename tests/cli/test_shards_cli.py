@@ -51,7 +51,7 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
     }, merged.stderr
     assert results(parts / "merged") == results(parts / "whole")
     again = lab("merge", "merged", "part1", "part2", cwd=parts)
-    assert again.stdout == "merged: 0 copied, 3 there already. Next: lab score merged\n"
+    assert again.stdout == "merged: 0 conversations copied, 3 already present. Next: lab score merged\n"
     listed = {one["run"]: one for one in json.loads(lab("runs", "list", ".", "--json", cwd=parts).stdout)["runs"]}
     assert [listed["part1"][name] for name in ("shard", "status")] == ["1/2", "complete"]
     assert listed["part1"]["conversations"] + listed["part2"]["conversations"] == 3

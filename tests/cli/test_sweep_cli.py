@@ -70,8 +70,8 @@ def test_the_table_keeps_to_80_columns(swept: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--saturated", "--labels", "sampled"), "--saturated draws the labels itself"),
-        (("--seeds", "2"), "--seeds counts the draws of --saturated"),
+        (("--saturated", "--labels", "sampled"), "--saturated samples the labels itself"),
+        (("--seeds", "2"), "--seeds needs --saturated"),
         (("--grid", "nothing.json"), "nothing.json: no such file"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_configuration_that_the_engine_refuses_is_named(swept: Callable[..., A
 def test_one_configuration_draw_by_draw(swept: Callable[..., Any]) -> None:
     found = swept("--saturated", "--by-draw", "3", "--hard-rules", "1", "--limit", "1")
     assert found.returncode == 0, found.stderr
-    table = found.stdout.partition("#3, draw by draw")[2].splitlines()
+    table = found.stdout.partition("#3, by label sample")[2].splitlines()
     drawn = [line for line in table if line.startswith(("distractors ", "independent "))]
     assert len(drawn) > 12
     assert drawn[-1].startswith("independent 1.00")

@@ -45,7 +45,7 @@ def test_what_is_exported_is_imported_with_the_same_means(lab: Lab, place: Path,
     assert found[files[-1]]["missing"] == scored["none"]["n"]
     shown = lab("import", "--qrels", files[0], "--run", files[1], "--run", files[4], "-m", "hit@5", cwd=tmp_path)
     assert shown.stdout.splitlines()[0].split() == ["run", "n", "Success@5"]
-    assert "none: 6 queries without a line" in shown.stdout
+    assert "none: 6 queries without results" in shown.stdout
 
 
 def test_a_beir_folder_goes_out_and_comes_in(lab: Lab, place: Path, tmp_path: Path) -> None:

@@ -30,12 +30,12 @@ FINDS = {
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
     "receipts audit": r"^error: .*: (\d+ damaged lines?|no receipt of recall in \d+ lines?)\b",
-    "baseline list": r"^error: .*: not as they were approved: ",
+    "baseline list": r"^error: .*: changed since the approval: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",
 }
 # A fault that nobody foresaw, in whatever words it is told.
-UNEXPECTED = re.compile(r"Traceback|a defect of the lab|\b\w+(?:Error|Exception|Warning) in \S+\.py, line \d+|HUNG")
+UNEXPECTED = re.compile(r"Traceback|a bug in the lab|\b\w+(?:Error|Exception|Warning) in \S+\.py, line \d+|HUNG")
 # What a terminal or a CI log would obey.
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|^\s*::|##\[", re.MULTILINE)
 

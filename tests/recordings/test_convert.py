@@ -264,7 +264,7 @@ def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample
     assert convert(source, "hermes", out).already_there is True
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(UnusableInput, match="holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="already holds other files; choose a new folder"):
         convert(source, "hermes", out)
     assert (out / "mine.txt").is_file()
     with pytest.raises(UnusableInput, match="is no name of a folder"):

@@ -103,10 +103,10 @@ def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sa
     # The copy can be taken itself.
     assert take(out, "realtalk", tmp_path / "third").files == take(source, "realtalk", out).files
     (out / "README.md").write_text("my own card\n", "utf-8")
-    with pytest.raises(UnusableInput, match="out: holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="out: already holds other files; choose a new folder"):
         take(source, "realtalk", out)
     assert (out / "README.md").read_text("utf-8") == "my own card\n"
-    with pytest.raises(UnusableInput, match="exists and is no folder"):
+    with pytest.raises(UnusableInput, match="exists and is not a folder"):
         take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
 
 
@@ -148,7 +148,7 @@ def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
     (tmp_path / f".set.{dead.pid}.part").mkdir()
     _make(place)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
-    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
+    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing was written"):
         _make(place)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]
 

@@ -98,7 +98,7 @@ def test_a_folder_that_was_removed_meanwhile_is_not_written_into(
 def test_what_can_be_no_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(UnusableInput, match="exists and is no folder, or lies below a file"), only_writer(path):
+        with pytest.raises(UnusableInput, match="exists and is not a folder, or is below a file"), only_writer(path):
             pytest.fail("a file was held as a folder")
 
 

@@ -245,7 +245,7 @@ def test_the_command_ends_with_4_where_a_conversation_failed(
     said = capsys.readouterr()
     assert ended.value.code == CannotMeasure.exit_code == 4
     assert json.loads(said.out)["conversations"] == {"done": 1, "skipped": 0, "failed": 1}
-    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; reasons are in ")
+    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; see ")
     assert "Traceback" not in said.err
 
 

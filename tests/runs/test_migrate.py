@@ -169,4 +169,4 @@ def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
     assert (ended.code, json.loads(ended.out)["kind"]) == (0, "run")
     shutil.rmtree(tmp_path / "old" / "objects")
     ended = lab("migrate", tmp_path / "old", tmp_path / "none")
-    assert (ended.code, "not brought forward: bad:" in ended.out) == (4, True)
+    assert (ended.code, "not migrated: bad:" in ended.out) == (4, True)

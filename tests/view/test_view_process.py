@@ -36,7 +36,7 @@ def address(walked: RunDirectory) -> Iterator[str]:
     process.send_signal(signal.SIGINT)
     rest, complaints = process.communicate(timeout=10)
     assert (process.returncode, rest) == (0, "")
-    assert complaints == f"ended; {walked.path} was at {said['address']}\n"
+    assert complaints == f"stopped; {walked.path} was at {said['address']}\n"
 
 
 def test_it_answers_and_on_the_loopback_address_alone(address: str, walked: RunDirectory) -> None:
