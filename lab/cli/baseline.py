@@ -140,7 +140,10 @@ def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_jso
 
 
 def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """Remove a baseline, and the copies of its runs unless another baseline uses them."""
+    """Remove a baseline.
+
+    Also removes the copies of its runs, unless another baseline uses them.
+    """
     from lab.nightly.baselines import remove as remove_baseline
 
     objects = remove_baseline(folder, name)

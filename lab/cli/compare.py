@@ -152,7 +152,7 @@ def explain(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Explain one turn: why each memory has its rank, or was dropped."""
+    """Explain one turn: why memories were injected or dropped."""
     from lab.replay.explain import explain as explain_turn
     from lab.report.explanation import explanation_json, explanation_text
     from lab.runs.directory import open_run

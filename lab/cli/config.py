@@ -15,7 +15,7 @@ from lab.errors import CheckFailed, UnusableInput
 
 STDIN = "-"
 File = Annotated[str, typer.Argument(help="A configuration, an openclaw.json with one in it, or - for standard input.")]
-Profile = Annotated[str, typer.Option(help="seed or upstream.")]
+Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
 HostVersion = Annotated[
     str | None,
     typer.Option(

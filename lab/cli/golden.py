@@ -241,7 +241,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="Another.")],
     as_json: Json = False,
 ) -> None:
-    """List the differences between two golden sets: probes, grades, types. Exit code 1 if there are any."""
+    """List the differences between two golden sets. Exit code 1 if there are any."""
     from lab.golden.changes import differences as compare_sets
     from lab.golden.read import read_golden
 
@@ -262,7 +262,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Split a golden set by conversation into a development and a test set.
+    """Split a golden set by conversation into dev and test sets.
 
     Tune on dev.jsonl, and use test.jsonl once, at the end.
     """

@@ -32,9 +32,9 @@ def list_sets(
     format: Annotated[str | None, typer.Argument(metavar="[FORMAT]", help="Show this format in detail.")] = None,  # noqa: A002 - the name of the argument
     as_json: Json = False,
 ) -> None:
-    """List the formats that can be read, with the licence of their public set.
+    """List the formats that can be read.
 
-    For one format: its kinds of memory, its origin and the known checksums.
+    Shows the licence of each public set, or with FORMAT its kinds of memory, its origin and the known checksums.
     """
     from lab.recordings.catalogue import CATALOGUE
     from lab.recordings.readers import FORMATS, VARIANTS, format_named
@@ -193,7 +193,10 @@ def convert(
 
 
 def schema(as_json: Json = False) -> None:
-    """Print the JSON Schema (2020-12) of a line of the lab's format, recording or golden set."""
+    """Print the JSON Schema (2020-12) of the lab's format.
+
+    It describes one line of a recording or of a golden set.
+    """
     import json
 
     from lab.recordings.schema import line_schema

@@ -46,11 +46,11 @@ def self_test(
     listed: Annotated[bool, typer.Option("--list", help="List the faults and run nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Test the gate: inject faults into copies of the engine and list which are caught.
+    """Test the gate: inject faults and list which are caught.
 
-    Each faulty copy replays the shipped sets in its own process, and the unchanged code compares the results. Then A/A
-    draws swap arm labels at random by conversation, and no draw may fail. Exit codes: 0 if 95 % of the faults are
-    caught and no draw fails, else 1.
+    Faults are injected into copies of the engine. Each faulty copy replays the shipped sets in its own process, and the
+    unchanged code compares the results. Then A/A draws swap arm labels at random by conversation, and no
+    draw may fail. Exit codes: 0 if 95 % of the faults are caught and no draw fails, else 1.
     """
     from lab.files import dump_json, write_atomically
     from lab.gate.policy import read_policy

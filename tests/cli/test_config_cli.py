@@ -33,7 +33,7 @@ def test_show_prints_a_table_of_eighty_columns(lab: Lab, gateway: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert rows[0] == ["key", "value", "decided", "by"]
+    assert rows[0] == ["key", "value", "set", "by"]
     assert ["autoRecall.maxItems", "6", "clamped", "from", "9"] in rows
     assert ["autoRecall.repeatPenalty", "0.35", "profile", "default"] in rows
     assert ["embedding.apiKey", "(hidden)", "config"] in rows

@@ -210,7 +210,7 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     pooled = {turn.turn for turn in read_pool(place / "pool.jsonl").turns}
     others = sum(probe.id not in pooled for probe in read_golden(copy).probes)
     text = _run("agree", place / "golden" / "mine", copy, "--pool", place / "pool.jsonl")
-    assert f"(0 and 0 by one alone, {others} more not in the pool)" in " ".join(text.split())
+    assert f"(by one only: 0 and 0; not in the pool: {others})" in " ".join(text.split())
 
 
 def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, place: Path) -> None:

@@ -218,7 +218,7 @@ def test_what_was_wanted_and_not_injected_is_shown_with_its_words(
     address = next(one for one in addresses if heading in client.get(one).text)
     silent, said = (one.get(address).text.split(heading)[1].split("</ul>")[0] for one in (client, telling))
     lost = [unescape(key) for key in re.findall(r'<bdi class="key">([^<]+)</bdi>', silent)]
-    texts = Recorded(walked).told(lost[0].split("/")[0]).texts
+    texts = Recorded(walked).conversation(lost[0].split("/")[0]).texts
     for key in lost:
         assert texts[key] in unescape(said)
         assert texts[key] not in unescape(silent)

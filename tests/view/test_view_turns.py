@@ -75,13 +75,13 @@ def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Inde
         for side, keys in zip(view.sides, own, strict=True):
             if view.key in gold:
                 wanted = gold[view.key].grades
-                assert {one.key: one.grade for one in side.lost} == {
+                assert {one.key: one.grade for one in side.missed} == {
                     key: grade for key, grade in wanted.items() if key not in keys
                 }
                 assert {one.key: one.grade for one in side.items if one.grade} == {
                     key: grade for key, grade in wanted.items() if key in keys
                 }
-            lost += len(side.lost)
+            lost += len(side.missed)
             for key in keys:
                 assert view.alone(key) == (not all(key in some for some in own))
                 alone += view.alone(key)
@@ -105,8 +105,8 @@ def test_items_of_another_scope_are_those_of_the_measure(index: Index, views: di
 def test_what_was_said_before_ends_before_the_turn(views: dict[str, TurnView]) -> None:
     view = views["plain/s03/t3"]
     assert [who for who, _ in view.before] == ["user", "assistant"]
-    assert view.said == "which note 2 1 was it?"
-    assert view.said not in [text for _, text in view.before]
+    assert view.text == "which note 2 1 was it?"
+    assert view.text not in [text for _, text in view.before]
 
 
 def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views: dict[str, TurnView]) -> None:
