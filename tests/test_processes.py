@@ -1,4 +1,4 @@
-"""Helpers end with what they help."""
+"""Worker processes end with the block that uses them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def end_early() -> None:
         raise ValueError("early")
 
 
-def test_what_ends_the_block_early_ends_helpers_in_the_middle_of_what_they_do() -> None:
+def test_worker_pool_with_error_kills_its_workers() -> None:
     started = time.monotonic()
     with pytest.raises(ValueError, match="early"):
         end_early()

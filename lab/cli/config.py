@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
-    """Show every value of a resolved configuration and where it comes from."""
+    """Show every value of a resolved configuration and its source."""
     from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
 

@@ -1,4 +1,4 @@
-"""``lab latency`` in a terminal: its tables, its JSON, its files, and how it is refused."""
+"""``lab latency`` as a command: tables, JSON, files and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, make_set: Callable[..., Path]
     return folder
 
 
-def test_tables_of_80_columns_and_the_same_numbers_as_json(lab: Callable[..., object], home: Path) -> None:
+def test_latency_tables_fit_80_columns_and_match_json(lab: Callable[..., object], home: Path) -> None:
     command = ("latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
     done = lab(*command, cwd=home)
     assert done.returncode == 0, done.stderr
@@ -41,7 +41,7 @@ def test_tables_of_80_columns_and_the_same_numbers_as_json(lab: Callable[..., ob
     assert "choose another --out, or remove the folder" in other.stderr
 
 
-def test_arm_without_a_part_in_the_shared_table_is_told(lab: Callable[..., object], home: Path) -> None:
+def test_latency_notes_arm_outside_the_shared_table(lab: Callable[..., object], home: Path) -> None:
     few = (
         "--memories",
         "20",

@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline approve`` as processes: two nightly runs, and what is read of them."""
+"""``lab nightly`` and ``lab baseline`` as processes: two nightly runs and their results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ changed = "fail"
 """
 
 
-def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nightly_runs_end_to_end(
+    lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_set(tmp_path, "a", "b")
     (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
     (tmp_path / "exact.toml").write_text(POLICY, encoding="utf-8")
