@@ -254,7 +254,7 @@ def test_compare_prints_commands_that_work(
     assert explained.stdout.startswith(f"{candidate.rpartition(':')[2]} at {conversation}/")
 
 
-def test_compare_without_a_difference_shows_power(lab: Lab, place: Path) -> None:
+def test_compare_of_few_conversations_says_so(lab: Lab, place: Path) -> None:
     text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
     assert "2 conversations" in text
     assert "So few conversations cannot give an adjusted p below" in text

@@ -274,7 +274,7 @@ def test_server_is_read_only_and_checks_the_host(client: Any) -> None:
         ("/?page=0", "no page '0'"),
         ("/?page=0000000012", "no page '0000000012'"),
         (f"/?page=000000001{'0' * 5000}", "no page"),
-        ("/?sort=odd", "cannot be sorted by 'odd'"),
+        ("/?sort=odd", "cannot sort conversations by 'odd'"),
     ],
 )
 def test_unknown_page_gives_a_clear_message(client: Any, address: str, said: str) -> None:
@@ -356,7 +356,7 @@ def unquoted(text: str) -> str:
 
 
 @pytest.mark.parametrize("hosts", [[], [b"127.0.0.1:8642", b"evil.example"], [b"127.0.0.1:8642", b"127.0.0.1:8642"]])
-def test_request_with_two_hosts_is_refused(hosts: list[bytes]) -> None:
+def test_request_without_exactly_one_host_is_refused(hosts: list[bytes]) -> None:
     """Which of two names a browser was led to by, nobody can tell."""
     said: list[Any] = []
 
