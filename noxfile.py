@@ -12,6 +12,11 @@ nox.options.reuse_existing_virtualenvs = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 # No session reaches a model hub: the model comes from a package, and nothing else is ever fetched.
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
+# What people read. Recordings and judgements are left out: they are data.
+PROSE = ["lab", "docs", *sorted(str(path) for path in Path().glob("*.md"))]
+PROSE += sorted(str(path) for folder in ("datasets", "golden", "reports") for path in Path(folder).rglob("README.md"))
+# Words that tests misspell to see what a command answers.
+MISSPELT = "abd,atempts,caf,gaurd,hybird,importence,lokal,relevent,scroe,serach,succes,sucess,tpye"
 
 
 def install(session: nox.Session, *groups: str) -> None:
@@ -22,11 +27,13 @@ def install(session: nox.Session, *groups: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, import layers, and no file over 400 lines."""
+    """Style, import layers, spelling, and no file over 400 lines."""
     install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports", env={"PYTHONPATH": "."})
+    session.run("codespell", *PROSE)
+    session.run("codespell", "--ignore-words-list", MISSPELT, "tests")
 
 
 @nox.session
@@ -56,6 +63,15 @@ def tests(session: nox.Session) -> None:
     install(session, "tests")
     session.install("-c", "constraints.txt", "-e", ".")
     session.run("pytest", "-n", "auto", "--dist", "worksteal", *session.posargs, env=OFFLINE)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Unit and property tests, on all cores: no process, no model, no browser."""
+    install(session, "tests")
+    session.install("-c", "constraints.txt", "-e", ".")
+    chosen = "not slow and not process and not model and not browser"
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", "-m", chosen, *session.posargs, env=OFFLINE)
 
 
 @nox.session

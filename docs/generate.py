@@ -1,6 +1,6 @@
-"""Writes the pages that say what the code says: commands, measures, knobs, exit codes.
+"""Write the reference pages from the code: commands with their exit codes, measures, knobs.
 
-``python docs/generate.py`` from anywhere; a test fails where a page that is committed says something else.
+Run ``python docs/generate.py`` from any folder. A test fails if a committed page differs from what this writes.
 """
 
 from __future__ import annotations
@@ -16,41 +16,44 @@ sys.path.insert(0, str(ROOT))
 
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by docs/generate.py: change the code, not this page. -->"
-CLI = f"""# Commands
+CLI = f"""# Options of every command
 
 {NOTE}
 
-Every command has `--json` (one object on stdout, progress on stderr) and `--help`.
+Every command has `--json` (one object on stdout, progress on stderr) and `--help`. [Commands](../commands.md) says in
+one line what each command does.
 
 ## Exit codes
 
-What a command ends with, and the exception of `lab.errors` behind it. A message is one line that says what is wrong,
-where, and what would mend it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3 inconclusive, 4
+Each exit code with the exception of `lab.errors` that causes it. An error message is one line that says what is wrong,
+where, and what would fix it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3 inconclusive, 4
 error.
 """
 MEASURES = f"""# Measures
 
 {NOTE}
 
-`lab measures` prints the same; [Statistics](../statistics.md) says how two arms are compared by them. A measure with
-`@k` looks at the first k memories and is named with its number: `Success@6`. `(rel=2)` counts memories of grade 2
-alone, where that says something else. `lab score -m` and `lab compare --primary` take rank measures at any cutoff and
-level of relevance: `R@7`, `"P(rel=2)@6"`; a cutoff beyond what an arm can return is null, not a number. *Missing* is
-what an arm without a value counts as beside one that has a value; a dash: the place is left out of both.
+`lab measures` prints the same tables. [Statistics](../statistics.md) explains how two arms are compared by these
+measures, and the [glossary](../glossary.md) explains the terms. A measure with `@k` uses the first k memories and is
+written with the number: `Success@6`. `(rel=2)` counts only memories of grade 2. `lab score -m` and `lab compare
+--primary` take rank measures at any cutoff and level of relevance: `R@7`, `"P(rel=2)@6"`. Beyond the number of memories
+that an arm can return, the value is null. *Missing* is the value used for an arm without a value if the other arm has
+one; with a dash, the probe or turn is left out of both arms.
 """
 KNOBS = f"""# Knobs
 
 {NOTE}
 
-Every key of an engine configuration, as the plugin spells it, and the lab's own below `lab`. [Engine](../engine.md)
-says what the stages do with them; `lab config show FILE` what a configuration comes to. A number out of range is
-clamped; a key that is not here is refused. *Seed alone*: the public plugin has no such key. *Not implemented here*:
-nothing of the lab reads it ([what is told, and what is refused](../engine.md#not-implemented-here)).
+Every key of an engine configuration, as the plugin spells it, and the lab's own keys below `lab`.
+[Engine](../engine.md) describes the stages that use them; `lab config show FILE` prints what a configuration resolves
+to. A number out of range is clamped; an unknown key is refused. *Seed alone*: the public plugin has no such key. *Not
+implemented here*: nothing in the lab reads the key ([what is ignored and what is
+refused](../engine.md#not-implemented-here)).
 """
 
 
 def commands() -> Iterator[tuple[str, Any, Any]]:
-    """Every command with its command and the context of its help: ``gate judge``, ``replay``."""
+    """Yield the name of every command (``gate judge``, ``replay``), the command and the context of its help."""
     import typer
 
     from lab.cli.main import app
@@ -68,16 +71,16 @@ def commands() -> Iterator[tuple[str, Any, Any]]:
 
 
 def cli_page() -> str:
-    """Every command: what it does, its arguments and options; what exit codes say."""
+    """Return the page of commands: help, arguments and options, exit codes."""
     from lab.errors import LabError
 
     codes = [*_codes(LabError), ("0", "", "Done.")]
     lines = [CLI, _table(("code", "raised", "when"), codes, sort=True), ""]
     for name, command, context in commands():
         lines += [f"## lab {name}", "", f"    {_usage(context)}", "", *_help(command.help or "")]
-        records = [record for one in command.params if (record := one.get_help_record(context))]
+        records = [record for option in command.params if (record := option.get_help_record(context))]
         rows = [(f"`{' '.join(left.split())}`", " ".join(right.split())) for left, right in records]
-        lines += [_table(("argument or option", "what it says"), rows), ""]
+        lines += [_table(("argument or option", "meaning"), rows), ""]
     return "\n".join(lines)
 
 
@@ -93,52 +96,52 @@ def _help(text: str) -> list[str]:
 def _codes(root: type) -> Iterator[tuple[str, str, str]]:
     yield str(root.exit_code), f"`{root.__name__}`", _first(root)
     for below in root.__subclasses__():
-        # Of the tree alone: others may have grown one of their own.
+        # Only classes of lab.errors: other modules may define subclasses.
         if below.__module__ == root.__module__:
             yield from _codes(below)
     if root.__name__ == "LabError":
         from lab.cli.main import INTERRUPTED
 
-        yield str(INTERRUPTED), "", "Interrupted; the same command goes on where it stopped."
+        yield str(INTERRUPTED), "", "Interrupted; the same command continues where it stopped."
 
 
 def _first(thing: type) -> str:
     text = (thing.__doc__ or "").strip().split("\n\n")[0]
     if thing.__name__ == "LabError":
-        return "What is none of those below it: a fault while measuring."
+        return "Any other fault while measuring."
     return " ".join(text.split())
 
 
 def measures_page() -> str:
-    """The catalogue of measures."""
+    """Return the page of measures."""
     from lab.measures.catalogue import CATALOGUE
 
     units = {
-        "probe": "Of a probe: a turn that the golden set judges",
-        "turn": "Of a recall turn, judged or not",
-        "conversation": "Of a conversation",
+        "probe": "Per probe: a turn that the golden set judges",
+        "turn": "Per recall turn, judged or not",
+        "conversation": "Per conversation",
     }
     lines = [MEASURES]
     for unit, title in units.items():
         rows = [
             (
-                f"`{one.title}`",
-                {"higher": "high", "lower": "low", "neither": "–"}[one.better],
-                one.range,
-                "–" if one.missing is None else f"{one.missing:g}",
-                one.definition,
-                one.source,
+                f"`{measure.title}`",
+                {"higher": "high", "lower": "low", "neither": "–"}[measure.better],
+                measure.range,
+                "–" if measure.missing is None else f"{measure.missing:g}",
+                measure.definition,
+                measure.source,
             )
-            for one in CATALOGUE
-            if one.unit == unit
+            for measure in CATALOGUE
+            if measure.unit == unit
         ]
-        lines += [f"## {title}", "", _table(("measure", "better", "range", "missing", "what it says", "source"), rows)]
+        lines += [f"## {title}", "", _table(("measure", "better", "range", "missing", "definition", "source"), rows)]
         lines.append("")
     return "\n".join(lines)
 
 
 def knobs_page() -> str:
-    """Every knob of the engine with its default in each profile."""
+    """Return the page of knobs: every key with its default in each profile."""
     from lab.systems.openclaw.config.table import LAB, PLUGIN
 
     lines = [KNOBS]
@@ -146,7 +149,7 @@ def knobs_page() -> str:
     sections = {name: knob for name, knob in PLUGIN.items() if name not in alone}
     for name, section in {**sections, "lab": LAB}.items():
         lines += [f"## {name}", "", _knobs(name, section.keys, here=section.here), ""]
-    lines += ["## By themselves", "", _knobs("", alone), ""]
+    lines += ["## Outside of sections", "", _knobs("", alone), ""]
     return "\n".join(lines)
 
 
@@ -174,7 +177,7 @@ def _values(knob: Any) -> str:
     words = {"flag": "true or false", "whole": "whole number", "positive": "positive number", "args": "list of words"}
     words |= {"texts": "list of texts", "scopes": "list of scopes", "map": "object", "secret": "text, never shown"}
     if knob.choices:
-        return ", ".join(f"`{one}`" for one in knob.choices)
+        return ", ".join(f"`{choice}`" for choice in knob.choices)
     if knob.kind not in ("whole", "number"):
         return words.get(knob.kind, knob.kind)
     high, most = knob.high_in("upstream"), knob.high_in("seed")
@@ -188,7 +191,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (tuple, list)):
-        return ", ".join(f"`{one}`" for one in value) or "none"
+        return ", ".join(f"`{item}`" for item in value) or "none"
     return f"`{value}`" if isinstance(value, str) else "none" if value == {} else f"{value:g}"
 
 
@@ -203,10 +206,10 @@ def _cell(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text whose < > are no markup, outside of code."""
+    """Return the text with < and > escaped outside of code."""
     parts = text.split("`")
     return "`".join(
-        part if place % 2 else part.replace("<", "&lt;").replace(">", "&gt;") for place, part in enumerate(parts)
+        part if index % 2 else part.replace("<", "&lt;").replace(">", "&gt;") for index, part in enumerate(parts)
     )
 
 

@@ -83,12 +83,15 @@ def replay(
     from lab.recordings.readers import Library
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
+    from lab.set_registry import golden_at, recordings_at
 
     library = recordings if isinstance(recordings, Library) else None
     if library is not None:
         options.setdefault("memories", library.memories)
         format = library.format.name  # noqa: A001 - the name of the parameter
-    path = str(library.path if library is not None else recordings)
+    path = str(library.path if library is not None else recordings_at(str(recordings)))
+    if golden := options.get("golden"):
+        options["golden"] = str(golden_at(golden))
     names = tuple(arm if isinstance(arm, str) else arm.name for arm in arms)
     made = {arm.name: arm for arm in arms if not isinstance(arm, str)}
     request = ReplayRequest(path, format, names, **options)

@@ -83,6 +83,14 @@ def p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time in the units that people say it in: ``31 s``, ``2 min 4 s``, from ten minutes on ``63 min``."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{round(whole / 60)} min"
+
+
 def milliseconds(value: float) -> str:
     """Return a time in milliseconds, with at least two significant digits and at most three decimals."""
     return f"{value:,.{0 if value >= 100 else 1 if value >= 1 else 2 if value >= 0.1 else 3}f}"

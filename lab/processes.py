@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ def set_up() -> None:
     # A replay keeps many small records without reference cycles; collecting at the default rate takes a tenth of its
     # time.
     gc.set_threshold(200_000, 20, 20)
+    # Python looks for cycles once more when it ends: up to two seconds after a replay, to free what ends anyway.
+    atexit.register(gc.freeze)
 
 
 @contextmanager

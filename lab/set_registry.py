@@ -7,6 +7,14 @@ from pathlib import Path
 from lab.errors import CannotMeasure, UnusableInput
 
 SHIPPED = "shipped:"
+# What `lab demo` replays of shipped:operators: the 24 conversations of version 0.1. The list is fixed, so that the time
+# and the figures of the demo stay the same when conversations are added.
+DEMO = (
+    *("choir-tour", "data-steward", "farm-irrigation", "ferry-timetable", "game-patch", "harbor-release"),
+    *("juniper-clinic", "lantern-shop", "mountain-rescue-kit", "museum-move", "night-bakery", "night-market"),
+    *("observatory-queue", "orchid-lab", "port-broker", "print-shop", "radio-drama", "river-school"),
+    *("solar-coop", "tea-mountain", "trail-marathon", "translator-desk", "two-desks", "ward-roster"),
+)
 
 
 def recordings_at(text: str) -> Path:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.guard import pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
+
+__all__ = ("pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect")
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 SIX = ("harbor-release", "juniper-clinic", "lantern-shop", "orchid-lab", "tea-mountain", "two-desks")

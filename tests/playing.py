@@ -63,7 +63,7 @@ def play(
     said = [one.text for one in asked] + [one.index_text for one in recording.memories]
     said += [turn.index_text or turn.said or turn.text for turn in recording.turns]
     tools = tools_for(said, store=store, scoping=scoping)
-    tools.keeping, tools.live = make(tools.live), make(tools.live)
+    tools.cached, tools.live = make(tools.live), make(tools.live)
     return Play(recording, recording.memories, asked, tools, source)
 
 

@@ -16,6 +16,8 @@ from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
 from lab.systems.fixed import FixedArm, saying
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 TRAPS = ROOT / "datasets" / "traps"
 ARMS = ["tier_first_v1", "tier_quota_v1", "hybrid"]
@@ -70,6 +72,16 @@ def test_replay_accepts_arm_objects(tmp_path: Path) -> None:
 def test_options_have_one_list_of_names() -> None:
     asked = {field.name for field in fields(ReplayRequest)} - {"path", "format", "arms"}
     assert set(lab.Options.__annotations__) == asked
+
+
+def test_shipped_set_is_read_by_its_name(tmp_path: Path) -> None:
+    read = lab.recordings.read("shipped:traps")
+    (first, second) = (
+        lab.replay(given, arms=["none"], out=tmp_path / str(number), embedder="hashing", golden="shipped:traps")
+        for number, given in enumerate((read, "shipped:traps"))
+    )
+    assert first.directory.manifest.run_key == second.directory.manifest.run_key
+    assert lab.score(first).means["none"]["Success@6"] == 0.0
 
 
 def test_unreadable_input_is_one_line(tmp_path: Path) -> None:

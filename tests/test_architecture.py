@@ -57,13 +57,14 @@ def test_commands_lists_commands_and_groups() -> None:
 
 
 @pytest.mark.parametrize("command", _commands())
-def test_readme_names_every_command(command: str) -> None:
-    assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "README.md").read_text("utf-8"))
+def test_docs_list_every_command(command: str) -> None:
+    assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "docs/commands.md").read_text("utf-8"))
 
 
-def test_readme_names_no_unknown_command() -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
+def test_docs_name_no_unknown_command(page: str) -> None:
     # Between backticks, or at the start of an indented example.
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
     # `lab gate DIR` is short for `lab gate judge DIR`.
     known = {*_commands(), "gate"}
@@ -74,11 +75,13 @@ def test_readme_names_no_unknown_command() -> None:
 def test_every_command_has_json() -> None:
     from lab.cli.main import app
 
+    group = typer.main.get_command(app)
     for name in _commands():
-        command: Any = typer.main.get_command(app)
+        command = group
         for word in name.split():
             command = command.commands[word]
-        assert "--json" in {option for parameter in command.params for option in parameter.opts}, name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options, name
 
 
 def test_command_lists_are_not_truncated_at_80_columns() -> None:

@@ -49,6 +49,7 @@ def test_codes_round_trip() -> None:
     assert text_column(codes, texts).to_pylist() == ["b", None, "a", "b"]
 
 
+@pytest.mark.process
 def test_columns_do_not_import_pandas() -> None:
     program = (
         "import sys, pyarrow; from lab.columns import *; "

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 CONVERSATIONS = ("harbor-release", "tea-mountain")
 # Every stage that keeps sets or maps has something to do.
 BUSY = {

@@ -78,6 +78,7 @@ def test_atomic_file_shows_old_content_until_renamed(tmp_path: Path) -> None:
     assert _contents(tmp_path) == {"scores.json": b"new"}
 
 
+@pytest.mark.process
 def test_atomic_file_of_killed_writer_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_bytes(b"old")

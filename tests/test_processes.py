@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -17,8 +19,32 @@ def end_early() -> None:
         raise ValueError("early")
 
 
+@pytest.mark.process
 def test_worker_pool_with_error_kills_its_workers() -> None:
     started = time.monotonic()
     with pytest.raises(ValueError, match="early"):
         end_early()
     assert time.monotonic() - started < 60
+
+
+CYCLE = """
+import sys
+from lab.processes import set_up
+
+class Loud:
+    def __del__(self):
+        print("collected")
+
+if sys.argv[1] == "set up":
+    set_up()
+held = Loud()
+held.held = held
+del held
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("how", "said"), [("bare", "collected\n"), ("set up", "")])
+def test_set_up_process_when_it_ends_collects_no_cycles(how: str, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CYCLE, how], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (said, "")

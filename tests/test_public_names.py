@@ -46,6 +46,7 @@ def test_package_that_hides_its_function_is_callable(name: str, monkeypatch: pyt
     assert getattr(lab, name)("run", baseline="a") == (name, ("run",), {"baseline": "a"})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PACKAGES)
 def test_function_works_before_its_package_is_imported(name: str) -> None:
     code = f"import sys, lab; print(lab.{name}.__module__, 'lab.{name}' in sys.modules)"
@@ -65,6 +66,7 @@ def test_unknown_name_raises_attribute_error() -> None:
         _ = lab.nothing
 
 
+@pytest.mark.process
 def test_name_is_imported_on_first_use() -> None:
     code = (
         "import sys, lab; before = [name for name in sys.modules if name.startswith('lab.')]; lab.open_run; "

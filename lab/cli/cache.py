@@ -31,7 +31,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stat(embedder: Models = None, as_json: Json = False) -> None:
-    """Show the size of the cache by kind of entry and by the model or version that made it."""
+    """Show the size of the cache by kind of entry and maker.
+
+    The maker is a model or a version of the lab or of a library.
+    """
     from lab.embedding.cache import cache_folder
     from lab.embedding.housekeeping import stat as measure
 
@@ -60,9 +63,9 @@ def collect(
     embedder: Models = None,
     as_json: Json = False,
 ) -> None:
-    """Remove temporary files of killed processes, and merge small chunks.
+    """Remove temporary files, and merge small chunks.
 
-    This is safe while runs are using the cache.
+    The files are those of killed processes. This is safe while runs are using the cache.
     """
     from lab.embedding.cache import cache_folder
     from lab.embedding.housekeeping import collect as collect_garbage

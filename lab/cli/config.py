@@ -68,7 +68,7 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     """
     from lab.replay.embedders import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
-    from lab.systems.openclaw.config.resolve import check_config, known_profile
+    from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of
 
     value, where = _parsed(file)
@@ -76,7 +76,7 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     if checked_host is None:
         report, by = check_config(locate(value, where), profile, where=where), f"under profile {profile}"
     else:
-        known_profile(profile)
+        require_profile(profile)
         report, by = check_host(value, checked_host, where=where), f"that host {checked_host.version} refuses"
         if not report.problems:
             locate(value, where)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_json, emit_table, emit_trial
-from lab.formatting import interval, signed
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.formatting import counted, duration, interval, signed
+
+if TYPE_CHECKING:
+    from lab.compare.paired import Comparison
+    from lab.runs.directory import RunDirectory
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
+BASELINE, CANDIDATE = "tier_first_v1", "tier_quota_v1"
+STEPS = ("replay", "scores", "saturation", "report")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,11 +32,20 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The run directory.")] = Path("reports/demo"),
+    everything: Annotated[
+        bool, typer.Option("--all", help="Replay every shipped conversation, also those added since version 0.1.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The run directory. [default: reports/demo; with --all reports/demo-all]"),
+    ] = None,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay, score and chart the shipped conversations."""
+    """Replay, score and chart the shipped conversations.
+
+    Without --all these are the 24 of version 0.1, however many are added: time and figures stay the same.
+    """
     from lab.compare.paired import compare_arms
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.replay.plan import ReplayRequest
@@ -32,24 +53,29 @@ def demo(
     from lab.report.build import build_report
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.set_registry import shipped
+    from lab.set_registry import DEMO, shipped
     from lab.sweep.saturation import saturation, write_points
 
+    out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
-    asked = ReplayRequest(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded")
-    outcome = run_replay(asked, out, jobs=jobs, announce=announce)
-    run = outcome.run
-    scores = score_and_write(run)
-    summary = summarise(scores, read_gold(run), run.arms)
-    if not (run.path / "saturation.parquet").exists():
-        announce("growing the must pool")
-        write_points(
-            saturation(recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded"),
-            run.path / "saturation.parquet",
-        )
-    announce("drawing")
-    files = build_report(run, "tier_first_v1", "tier_quota_v1")
-    comparison = compare_arms(run, "tier_first_v1", "tier_quota_v1")
+    others = {path.stem for path in recordings.glob("*.jsonl")} - set(DEMO)
+    chosen = DEMO if others and not everything else ()
+    request = ReplayRequest(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded", conversation=chosen)
+    took: dict[str, float] = {}
+    with _step("replay", took):
+        run = run_replay(request, out, jobs=jobs, announce=announce).run
+    with _step("scores", took):
+        scores = score_and_write(run)
+        summary = summarise(scores, read_gold(run), run.arms)
+        comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
+    with _step("saturation", took):
+        if not (run.path / "saturation.parquet").exists():
+            points = saturation(
+                recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
+            )
+            write_points(points, run.path / "saturation.parquet")
+    with _step("report", took):
+        files = build_report(run, BASELINE, CANDIDATE)
     reasons = trial(run.manifest)
     if as_json:
         emit_json(
@@ -59,14 +85,13 @@ def demo(
                 "scores": summary,
                 "comparison": comparison.as_json(),
                 "files": [str(file) for file in files],
+                "seconds": {name: round(spent, 1) for name, spent in took.items()},
             }
         )
         return
     emit_trial(reasons)
-    emit(
-        f"{len(run.conversations)} hand-written conversations, {summary['arms']['none']['n']} probes with gold, "
-        "labels and scopes as recorded"
-    )
+    n = summary["arms"]["none"]["n"]
+    emit(f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded")
     first = headlines(run.cutoff)
     emit_table(
         ["arm", *first],
@@ -78,4 +103,33 @@ def demo(
                 f"quota minus first  {one.measure:<11} {signed(one.estimate.mean)}"
                 f"  (95 % interval {interval(one.estimate.low, one.estimate.high)})"
             )
-    emit(f"Open {files[0]}")
+    spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
+    emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
+    _emit_next(run, comparison, files[0], more=len(others) if chosen else 0)
+
+
+@contextmanager
+def _step(name: str, took: dict[str, float]) -> Iterator[None]:
+    """Announce a step and the time that it took, and keep that in ``took``, in seconds."""
+    place = f"step {STEPS.index(name) + 1} of {len(STEPS)}, {name}"
+    announce(place)
+    started = time.perf_counter()
+    yield
+    took[name] = time.perf_counter() - started
+    announce(f"{place}: {duration(took[name])}")
+
+
+def _emit_next(run: RunDirectory, comparison: Comparison, page: Path, *, more: int) -> None:
+    """Print what to do next: the page, one turn whose hit was gained or lost, and the conversations left out."""
+    emit("Next:")
+    emit(f"  open {page}")
+    if turn := next(iter((*comparison.gained, *comparison.lost)), None):
+        emit(f"  {_command('explain', str(run.path), turn, '--with-text')}")
+    if more:
+        emit(f"  {_command('demo', '--all')}   (with {counted(more, 'more conversation')})")
+
+
+def _command(*words: str) -> str:
+    """A command of ours as it can be typed here: ``lab`` where that is on the path, else as it was called."""
+    called = sys.argv[0] if Path(sys.argv[0]).name == "lab" and shutil.which("lab") is None else "lab"
+    return shlex.join([called, *words])

@@ -1,4 +1,4 @@
-"""``lab.compare`` is a package, and called it is :func:`lab.api.compare`."""
+"""Comparisons of two arms or two runs. Calling the package calls :func:`lab.api.compare`."""
 
 from lab.callable_package import make_callable
 

@@ -1,4 +1,4 @@
-"""What each step of the ablation does: means of every step, and its paired difference from the step below."""
+"""Ablation results: the means of every step, and its paired differences from the previous step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.systems.openclaw.ablation import ABLATION
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One step: the means of its arm, and differences from the step below by measure (none at the foot)."""
+    """One ablation step: the means of its arm, and differences from the previous step by measure, if any."""
 
     arm: str
     adds: str
@@ -20,17 +20,17 @@ class StepResult:
     changes: dict[str, Difference]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "arm": self.arm,
             "adds": self.adds,
             "means": self.means,
-            "changes": {name: one.estimate._asdict() | {"p": one.p} for name, one in self.changes.items()},
+            "changes": {name: change.estimate._asdict() | {"p": change.p} for name, change in self.changes.items()},
         }
 
 
 def measures_shown(cutoff: int) -> dict[str, str]:
-    """The measures of an ablation with their short headings."""
+    """Return the measures of an ablation with their short column headings."""
     return {
         f"Success@{cutoff}": f"hit@{cutoff}",
         "Present": "present",
@@ -44,18 +44,21 @@ def measures_shown(cutoff: int) -> dict[str, str]:
 
 
 def ablation(scores: Scores, means: dict[str, Any], cutoff: int) -> list[StepResult]:
-    """The ablation of a scored run. ``means`` is ``summarise(...)["arms"]``; steps without an arm are left out."""
+    """Return the ablation of a scored run; steps whose arm is not in the run are left out.
+
+    ``means`` is ``summarise(...)["arms"]``.
+    """
     shown = measures_shown(cutoff)
     steps = [step for step in ABLATION if step.arm in means]
     results = []
-    for place, step in enumerate(steps):
-        below = paired_differences(scores, steps[place - 1].arm, step.arm, ()) if place else {}
+    for index, step in enumerate(steps):
+        changes = paired_differences(scores, steps[index - 1].arm, step.arm, ()) if index else {}
         results.append(
             StepResult(
                 step.arm,
                 step.adds,
                 {name: means[step.arm]["measures"].get(name) for name in shown},
-                {name: below[name] for name in shown if name in below},
+                {name: changes[name] for name in shown if name in changes},
             )
         )
     return results

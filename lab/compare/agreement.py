@@ -1,10 +1,10 @@
-"""How far two judges agree beyond chance.
+"""Agreement of two judges beyond chance.
 
-The universe is a set of pairs (probe, memory), each with a grade by either judge: 0 where a judge did not list the
-memory, or forbids it. Cohen's kappa (Educational and Psychological Measurement 20, 1960) is over relevant or not;
-weighted kappa (Cohen, Psychological Bulletin 70, 1968) over the grades, with the squared distance as weight. Of
-universes in which little is relevant the positive agreement says more: of what either judge lists, how much both do
-(Dice). Intervals are jackknifed over conversations: pairs of one conversation are not independent.
+The universe is a set of (probe, memory) pairs, each graded by both judges: 0 if a judge did not list the memory, or
+forbids it. Cohen's kappa (Educational and Psychological Measurement 20, 1960) compares relevant with not relevant;
+weighted kappa (Cohen, Psychological Bulletin 70, 1968) compares grades, weighted by squared distance. If few pairs are
+relevant, positive agreement says more: the share of listed memories that both judges list (the Dice coefficient).
+Intervals are jackknifed over conversations, because pairs of one conversation are not independent.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lab.golden.changes import by_id
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings.model import GLOBAL, Recording
 
-# Pairs of grades, and how often each occurs.
+# How often each pair of grades occurs.
 Table = Counter[tuple[int, int]]
 ALL = "all"
 
 
 class Pair(NamedTuple):
-    """One memory at one probe: a grade by either judge, and whether either forbids it."""
+    """One memory at one probe: each judge's grade, and whether each judge forbids it."""
 
     probe: str
     conversation: str
@@ -38,10 +38,11 @@ class Pair(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Two judges over some pairs.
+    """Agreement of two judges over some pairs.
 
-    ``low`` and ``high`` bound the 95 % interval of ``kappa``. None where there is nothing to compute: a kappa of judges
-    who gave everything the same grade, an interval of one conversation.
+    ``both``, ``first`` and ``second`` count the pairs that both judges or only one judge listed; ``raw`` is the share
+    of pairs on which they agree. ``low`` and ``high`` bound the 95 % interval of ``kappa``. A figure is None if it is
+    undefined: kappa if a judge gave every pair the same grade, the interval for a single conversation.
     """
 
     name: str
@@ -59,11 +60,12 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """Two judges over the probes that both judged.
+    """Agreement of two judges over the probes that both judged.
 
-    ``rows`` are all pairs, then each type of the first judge's probes; ``forbidden`` is over the same pairs, forbidden
-    or not; ``silent`` over probes, needing nothing or not. ``outside`` pairs were judged though the universe does not
-    have them, and count. ``alone`` are how many probes each judged alone; ``unpooled`` both judged, and no pool has.
+    ``rows`` holds the agreement over all pairs, then over each probe type of the first judge; ``forbidden`` compares
+    forbidden with not forbidden; ``silent`` compares probes, needing no memory or some. ``outside`` counts judged pairs
+    that are not in the universe; they are included. ``alone`` counts the probes that only one judge judged,
+    ``unpooled`` those that both judged and no pool contains.
     """
 
     probes: int
@@ -76,40 +78,40 @@ class Agreements:
     disagreements: tuple[Pair, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "probes": self.probes,
             "alone": list(self.alone),
             "unpooled": self.unpooled,
             "outside": self.outside,
-            "agreement": [one._asdict() for one in self.rows],
+            "agreement": [row._asdict() for row in self.rows],
             "forbidden": self.forbidden._asdict(),
             "needs_nothing": self.silent._asdict(),
-            "disagreements": [one._asdict() for one in self.disagreements],
+            "disagreements": [pair._asdict() for pair in self.disagreements],
         }
 
 
 def kappa(table: Mapping[tuple[int, int], int], *, squared: bool = False) -> float | None:
-    """Cohen's kappa of a table of pairs of grades; None where a judge gave everything one grade.
+    """Return Cohen's kappa of a table of grade pairs; None if a judge gave every pair the same grade.
 
-    Whoever never tells one thing from another agrees as chance does, whatever the other says: 0 would blame both.
+    Such a judge agrees exactly as chance does, whatever the other one says, and a kappa of 0 would blame both.
 
-    ``1 - sum(w o) / sum(w e)``: o what is observed, e what independent judges with these margins would give, w the
-    weight of a disagreement, 1 or the ``squared`` distance of the grades.
+    Kappa is ``1 - sum(w o) / sum(w e)``: o the observed counts, e those expected of independent judges with the same
+    margins, w the weight of a disagreement, which is 1 or the ``squared`` distance of the grades.
     """
     first, second = Counter[int](), Counter[int]()
-    for (one, other), times in table.items():
-        first[one] += times
-        second[other] += times
+    for (left, right), times in table.items():
+        first[left] += times
+        second[right] += times
 
-    def weight(one: int, other: int) -> int:
-        return (one - other) ** 2 if squared else int(one != other)
+    def weight(left: int, right: int) -> int:
+        return (left - right) ** 2 if squared else int(left != right)
 
     if min(len(first), len(second)) < 2:
         return None
     total = sum(table.values())
     observed = sum(times * weight(*pair) for pair, times in table.items())
-    expected = sum(first[one] * second[other] * weight(one, other) for one in first for other in second)
+    expected = sum(first[left] * second[right] * weight(left, right) for left in first for right in second)
     return 1 - observed * total / expected
 
 
@@ -119,41 +121,48 @@ def agree(
     recordings: Mapping[str, Recording],
     pooled: Mapping[str, Collection[str]] | None = None,
 ) -> Agreements:
-    """Agreement over the probes that both judged.
+    """Return the agreement of two judges over the probes that both judged.
 
-    The universe of a probe is what was ``pooled`` for it, by probe; else all memories that its turn can see and that
-    are of its scope or global. What a judge listed beyond it counts, too. Raises :class:`UnusableInput` where no probe
-    is in both, or a recording is not among those given.
+    The universe of a probe is what ``pooled`` holds for it; without a pool, all memories that its turn can see and that
+    are of its scope or global. Memories that a judge listed outside the universe are included. Raises
+    :class:`UnusableInput` if no probe is in both sets, or a probe names a conversation without a recording.
     """
-    one, other = by_id(first), by_id(second)
-    both = [name for name in one if name in other]
+    by_first, by_second = by_id(first), by_id(second)
+    both = [name for name in by_first if name in by_second]
     shared = [name for name in both if pooled is None or name in pooled]
     if not shared:
         where = "both golden sets and the pool" if both else "both golden sets"
-        raise UnusableInput(f"no probe is in {where}: nothing that two judges could agree on")
+        raise UnusableInput(f"no probe is in {where}: agreement needs at least one probe that both judges judged")
     pairs: list[Pair] = []
     outside = 0
     for name in shared:
-        universe = list(pooled[name] if pooled is not None else _reachable(one[name], recordings))
+        universe = list(pooled[name] if pooled is not None else _reachable(by_first[name], recordings))
         listed = [
-            judgement.memory for probe in (one[name], other[name]) for judgement in (*probe.relevant, *probe.forbidden)
+            judgement.memory
+            for probe in (by_first[name], by_second[name])
+            for judgement in (*probe.relevant, *probe.forbidden)
         ]
         beyond = [key for key in dict.fromkeys(listed) if key not in universe]
         outside += len(beyond)
-        pairs += _pairs(one[name], other[name], [*universe, *beyond])
+        pairs += _pairs(by_first[name], by_second[name], [*universe, *beyond])
     types = list(dict.fromkeys(pair.type for pair in pairs))
     relevant = [_agreement(ALL, pairs, lambda pair: pair.grades)]
     if len(types) > 1:
-        relevant += [_agreement(kind, [one for one in pairs if one.type == kind], _grades) for kind in sorted(types)]
+        relevant += [_agreement(kind, [pair for pair in pairs if pair.type == kind], _grades) for kind in sorted(types)]
     silent = [
         Pair(
-            name, one[name].conversation, "", "", (int(not one[name].relevant), int(not other[name].relevant)), NEITHER
+            name,
+            by_first[name].conversation,
+            "",
+            "",
+            (int(not by_first[name].relevant), int(not by_second[name].relevant)),
+            NEITHER,
         )
         for name in shared
     ]
     return Agreements(
         len(shared),
-        (len(one) - len(both), len(other) - len(both)),
+        (len(by_first) - len(both), len(by_second) - len(both)),
         len(both) - len(shared),
         outside,
         tuple(relevant),
@@ -171,13 +180,13 @@ def _grades(pair: Pair) -> tuple[int, int]:
 
 
 def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:
-    """The memories that a probe can see, of its scope or global; one from outside sees all."""
+    """Return the memories that a probe can see, of its scope or global; a probe without a turn sees all."""
     if probe.conversation not in recordings:
         raise UnusableInput(f"probe {probe.id} names conversation {probe.conversation!r}, which no recording has")
     recording = recordings[probe.conversation]
     if probe.turn is None:
         return [memory.key for memory in recording.memories]
-    turn = next((one for one in recording.turns if one.key == probe.turn), None)
+    turn = next((turn for turn in recording.turns if turn.key == probe.turn), None)
     if turn is None:
         raise UnusableInput(f"probe {probe.id} names turn {probe.turn!r}, which the recording does not have")
     return [
@@ -187,15 +196,15 @@ def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:
     ]
 
 
-def _pairs(one: Probe, other: Probe, universe: Iterable[str]) -> list[Pair]:
-    forbids = [{judgement.memory for judgement in probe.forbidden} for probe in (one, other)]
+def _pairs(first: Probe, second: Probe, universe: Iterable[str]) -> list[Pair]:
+    forbids = [{judgement.memory for judgement in probe.forbidden} for probe in (first, second)]
     return [
         Pair(
-            one.id,
-            one.conversation,
-            one.slices.get("type", ""),
+            first.id,
+            first.conversation,
+            first.slices.get("type", ""),
             key,
-            (one.grades.get(key, 0), other.grades.get(key, 0)),
+            (first.grades.get(key, 0), second.grades.get(key, 0)),
             (key in forbids[0], key in forbids[1]),
         )
         for key in universe
@@ -206,11 +215,11 @@ def _agreement(name: str, pairs: Sequence[Pair], grades: Callable[[Pair], tuple[
     by_conversation: dict[str, Table] = {}
     for pair in pairs:
         by_conversation.setdefault(pair.conversation, Counter())[grades(pair)] += 1
-    whole = _sum(by_conversation.values())
-    yes = _yes_or_no(whole)
-    both, first, second, total = yes[1, 1], yes[1, 0], yes[0, 1], yes.total()
-    found = kappa(yes)
-    low, high = _jackknife(by_conversation, found)
+    table = _sum(by_conversation.values())
+    binary = _binary(table)
+    both, first, second, total = binary[1, 1], binary[1, 0], binary[0, 1], binary.total()
+    estimate = kappa(binary)
+    low, high = _jackknife(by_conversation, estimate)
     listed = 2 * both + first + second
     return Agreement(
         name,
@@ -218,38 +227,38 @@ def _agreement(name: str, pairs: Sequence[Pair], grades: Callable[[Pair], tuple[
         both,
         first,
         second,
-        (both + yes[0, 0]) / total if total else math.nan,
+        (both + binary[0, 0]) / total if total else math.nan,
         2 * both / listed if listed else None,
-        found,
+        estimate,
         low,
         high,
-        kappa(whole, squared=True),
+        kappa(table, squared=True),
     )
 
 
-def _yes_or_no(table: Table) -> Table:
-    found: Table = Counter()
-    for (one, other), times in table.items():
-        found[int(one > 0), int(other > 0)] += times
-    return found
+def _binary(table: Table) -> Table:
+    binary: Table = Counter()
+    for (first, second), times in table.items():
+        binary[int(first > 0), int(second > 0)] += times
+    return binary
 
 
 def _sum(tables: Iterable[Table]) -> Table:
-    found: Table = Counter()
+    total: Table = Counter()
     for table in tables:
-        found.update(table)
-    return found
+        total.update(table)
+    return total
 
 
-def _jackknife(tables: Mapping[str, Table], found: float | None) -> tuple[float | None, float | None]:
-    """The 95 % interval of kappa: each conversation left out once, t with one degree less than there are of them."""
-    if found is None or len(tables) < 2:
+def _jackknife(tables: Mapping[str, Table], estimate: float | None) -> tuple[float | None, float | None]:
+    """Return the 95 % jackknife interval of kappa: t with one degree of freedom fewer than there are conversations."""
+    if estimate is None or len(tables) < 2:
         return None, None
-    left = [kappa(_yes_or_no(_sum(table for other, table in tables.items() if other != name))) for name in tables]
-    known = [one for one in left if one is not None]
-    if len(known) < len(left):
+    leave_one_out = [kappa(_binary(_sum(table for other, table in tables.items() if other != name))) for name in tables]
+    known = [value for value in leave_one_out if value is not None]
+    if len(known) < len(leave_one_out):
         return None, None
     n, mean = len(known), math.fsum(known) / len(known)
-    error = math.sqrt((n - 1) / n * math.fsum((one - mean) ** 2 for one in known))
-    reach = t_quantile(0.975, n - 1) * error
-    return max(-1.0, found - reach), min(1.0, found + reach)
+    error = math.sqrt((n - 1) / n * math.fsum((value - mean) ** 2 for value in known))
+    half_width = t_quantile(0.975, n - 1) * error
+    return max(-1.0, estimate - half_width), min(1.0, estimate + half_width)

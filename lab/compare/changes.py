@@ -1,7 +1,6 @@
-"""Whether anything changed between two runs: their receipts, compared exactly.
+"""Exact comparison of two runs: every column of their receipts, bit for bit.
 
-A replay is a function of its inputs, so this needs no statistics: every column of every turn of every arm is equal, bit
-for bit, or it is told.
+A replay is a function of its inputs, so this needs no statistics: any difference is reported.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHOWN = 5
-# What of a receipt is what the model is told; the rest says how it came about.
+# The columns that hold what is injected; the others say how it was chosen.
 RECALLED = frozenset({"item_key", "pinned", "block"})
 
 
 class Changed(NamedTuple):
-    """One turn whose receipts differ, and in which columns."""
+    """One turn whose receipts differ, and the columns that differ."""
 
     conversation: str
     turn: str
@@ -36,7 +35,7 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArmChanges:
-    """One arm of both runs: turns, those that changed in the order of the run, and turns changed by column."""
+    """One arm of both runs: turns compared, changed turns in the order of the run, and changed turns by column."""
 
     arm: str
     turns: int
@@ -46,10 +45,10 @@ class ArmChanges:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that an exact comparison found.
+    """The result of an exact comparison.
 
-    ``arms`` are those of both runs, ``only_before`` and ``only_after`` those of one; ``moved`` what could explain a
-    change, see :func:`lab.compare.moved.moved`.
+    ``arms`` are in both runs, ``only_before`` and ``only_after`` in one. ``moved`` lists manifest differences that
+    could explain a change, see :func:`lab.compare.moved.moved`.
     """
 
     before: str
@@ -61,37 +60,39 @@ class Changes:
 
     @property
     def turns(self) -> int:
-        """Turns compared, each once an arm."""
+        """Return the number of turns compared, each counted once per arm."""
         return sum(arm.turns for arm in self.arms)
 
     @property
     def changed(self) -> int:
-        """Turns whose receipts differ, each once an arm."""
+        """Return the number of turns whose receipts differ, each counted once per arm."""
         return sum(len(arm.changed) for arm in self.arms)
 
     def first(self, count: int = SHOWN) -> list[dict[str, Any]]:
-        """The first changed turns, each with the command that explains it in either run; see :func:`foremost`."""
+        """Return the first changed turns, each with the commands that explain it in both runs; see :func:`foremost`."""
         return [
             {
                 "arm": arm,
-                "conversation": one.conversation,
-                "turn": one.turn,
-                "columns": list(one.columns),
-                "explain": [join(["lab", "explain", run, one.turn, "--arm", arm]) for run in (self.before, self.after)],
+                "conversation": change.conversation,
+                "turn": change.turn,
+                "columns": list(change.columns),
+                "explain": [
+                    join(["lab", "explain", run, change.turn, "--arm", arm]) for run in (self.before, self.after)
+                ],
             }
-            for arm, one in foremost(self.arms)[:count]
+            for arm, change in foremost(self.arms)[:count]
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; of changed turns the first few."""
+        """Return plain values for JSON, with the first few changed turns."""
         return {
             "before": self.before,
             "after": self.after,
             "turns": self.turns,
             "changed": self.changed,
             "arms": {
-                one.arm: {"turns": one.turns, "changed": len(one.changed), "columns": dict(one.columns)}
-                for one in self.arms
+                arm.arm: {"turns": arm.turns, "changed": len(arm.changed), "columns": dict(arm.columns)}
+                for arm in self.arms
             },
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
@@ -101,16 +102,16 @@ class Changes:
 
 
 def foremost(arms: Iterable[ArmChanges]) -> list[tuple[str, Changed]]:
-    """The changed turns of some arms: those that recall something else before those told otherwise alone."""
-    found = [(arm.arm, one) for arm in arms for one in arm.changed]
-    return sorted(found, key=lambda one: RECALLED.isdisjoint(one[1].columns))
+    """Return the changed turns of some arms, those whose injected memories or text changed first."""
+    changed = [(arm.arm, change) for arm in arms for change in arm.changed]
+    return sorted(changed, key=lambda pair: RECALLED.isdisjoint(pair[1].columns))
 
 
 def changes(before: RunDirectory, after: RunDirectory) -> Changes:
-    """Compare the receipts of two runs exactly, all columns, arm by arm.
+    """Compare the receipts of two runs exactly, in all columns, arm by arm.
 
-    Raises :class:`NotComparable` where the runs differ in recordings, gold or turns, have no arm in common, or their
-    receipts are of different versions, and :class:`lab.errors.CannotMeasure` for a file that is damaged.
+    Raises :class:`NotComparable` if the runs differ in recordings, gold or turns, share no arm, or have receipts of
+    different versions, and :class:`lab.errors.CannotMeasure` for a damaged file.
     """
     require_comparable(before, after)
     for run in (before, after):
@@ -118,13 +119,13 @@ def changes(before: RunDirectory, after: RunDirectory) -> Changes:
     both = [arm for arm in before.arms if arm in after.arms]
     if not both:
         raise NotComparable(f"{before.path} and {after.path} cannot be compared: they have no arm in common")
-    turns, found = Counter[str](), {arm: list[Changed]() for arm in both}
+    turns, changed = Counter[str](), {arm: list[Changed]() for arm in both}
     for conversation in before.conversations:
         for arm, turn, columns in _of_conversation(before, after, conversation, both, turns):
-            found[arm].append(Changed(conversation, turn, columns))
+            changed[arm].append(Changed(conversation, turn, columns))
     arms = tuple(
-        ArmChanges(arm, turns[arm], tuple(some), dict(Counter(column for one in some for column in one.columns)))
-        for arm, some in found.items()
+        ArmChanges(arm, turns[arm], tuple(rows), dict(Counter(column for row in rows for column in row.columns)))
+        for arm, rows in changed.items()
     )
     return Changes(
         str(before.path),
@@ -139,17 +140,17 @@ def changes(before: RunDirectory, after: RunDirectory) -> Changes:
 def _of_conversation(
     before: RunDirectory, after: RunDirectory, conversation: str, arms: Sequence[str], turns: Counter[str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Arm, turn and columns of each row that differs; ``turns`` counts the rows of each arm."""
+    """Return the arm, turn and columns of each row that differs; adds the rows of each arm to ``turns``."""
     paths = [run.receipts(conversation) for run in (before, after)]
     left, right = (_rows_of(run.read_receipts(conversation), arms) for run in (before, after))
     versions = [(table.schema.metadata or {}).get(b"schema_version", b"none").decode() for table in (left, right)]
     if versions[0] != versions[1] or left.schema.names != right.schema.names:
         raise NotComparable(
             f"{before.path} and {after.path} cannot be compared: their receipts are of versions {versions[0]} and "
-            f"{versions[1]}, with other columns; replay the older one again"
+            f"{versions[1]}, which have different columns; replay the older run again"
         )
     if not (left["arm"].equals(right["arm"]) and left["turn"].equals(right["turn"])):
-        raise CannotMeasure(f"{paths[0]} and {paths[1]}: do not hold the same turns; replay one of them again")
+        raise CannotMeasure(f"{paths[0]} and {paths[1]}: do not hold the same turns; replay one of the runs again")
     codes, names = codes_of(left["arm"])
     turns.update(names[code] or "" for code in codes.tolist())
     differs: dict[int, list[str]] = {}
@@ -163,7 +164,7 @@ def _of_conversation(
 
 
 def _rows_of(table: pa.Table, arms: Sequence[str]) -> pa.Table:
-    """The rows of some arms, arm by arm in this order, each arm's in the order of the file."""
+    """Return the rows of some arms, arm by arm in this order, each arm's rows in the order of the file."""
     import numpy as np
 
     codes, names = codes_of(table["arm"])
@@ -173,23 +174,23 @@ def _rows_of(table: pa.Table, arms: Sequence[str]) -> pa.Table:
 
 
 def _differing(left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[int]:
-    """Rows in which two columns differ. Numbers with a fraction are compared by their bits, so that NaN is NaN."""
+    """Return the rows in which two columns differ. Floats are compared by their bits, so that NaN equals NaN."""
     if left.type != right.type:
         return list(range(len(left)))
     ours, theirs = _bits(left), _bits(right)
     if ours.equals(theirs):
         return []
     return [
-        row for row, (one, other) in enumerate(zip(ours.to_pylist(), theirs.to_pylist(), strict=True)) if one != other
+        row for row, (mine, other) in enumerate(zip(ours.to_pylist(), theirs.to_pylist(), strict=True)) if mine != other
     ]
 
 
 def _bits(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
-    whole = column.combine_chunks()
-    if pa.types.is_float64(whole.type):
-        return whole.view(pa.int64())
-    if pa.types.is_list(whole.type) and pa.types.is_float64(whole.type.value_type):
-        return whole.view(pa.list_(pa.int64()))
-    return whole
+    array = column.combine_chunks()
+    if pa.types.is_float64(array.type):
+        return array.view(pa.int64())
+    if pa.types.is_list(array.type) and pa.types.is_float64(array.type.value_type):
+        return array.view(pa.list_(pa.int64()))
+    return array

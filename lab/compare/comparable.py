@@ -1,4 +1,4 @@
-"""Whether two runs judged the same things, and in what they differ where they did not."""
+"""Check that two runs judged the same things; if not, say how they differ."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from lab.errors import NotComparable
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 
-# What two runs must share, in the order in which differences are told.
+# What two runs must share, in the order in which differences are reported.
 COMPARABLE = (
     *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
     *("labels", "hard_rules", "categories", "scope", "recall_turns"),
 )
 
 
-def require_comparable(one: RunDirectory, other: RunDirectory) -> None:
-    """Refuse two runs that did not judge the same things."""
-    if one.manifest.comparable_key == other.manifest.comparable_key:
+def require_comparable(before: RunDirectory, after: RunDirectory) -> None:
+    """Raise :class:`NotComparable` if two runs did not judge the same things."""
+    if before.manifest.comparable_key == after.manifest.comparable_key:
         return
-    left, right = to_json(one.manifest.resolved), to_json(other.manifest.resolved)
+    left, right = to_json(before.manifest.resolved), to_json(after.manifest.resolved)
     reasons = [
         f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
     ]
-    told = ", ".join(reasons) or "what is not told here: they were made by different versions of the lab"
-    raise NotComparable(f"{one.path} and {other.path} cannot be compared: they differ in {told}")
+    differences = ", ".join(reasons) or "a setting not listed here; different versions of the lab made them"
+    raise NotComparable(f"{before.path} and {after.path} cannot be compared: they differ in {differences}")
 
 
 def _both(left: object, right: object) -> str:
-    """Two values that differ, briefly: what differs within them, and the first places of a hash."""
+    """Return a short text of two values that differ: their differing keys, with hashes abbreviated."""
     if isinstance(left, dict) and isinstance(right, dict):
         names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-        told = [f"{name} {_brief(left.get(name))} / {_brief(right.get(name))}" for name in names[:3]]
-        return ", ".join(told + [f"{len(names) - 3} more"] * (len(names) > 3))
+        differences = [f"{name} {_brief(left.get(name))} / {_brief(right.get(name))}" for name in names[:3]]
+        return ", ".join(differences + [f"{len(names) - 3} more"] * (len(names) > 3))
     return f"{_brief(left)} / {_brief(right)}"
 
 

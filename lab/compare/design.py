@@ -1,4 +1,4 @@
-"""What a golden set could detect, before anything is replayed: its probes and conversations put into a formula."""
+"""The minimum detectable effect of a golden set, computed from its probes and conversations before any replay."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 from lab.compare.statistics import t_quantile
 from lab.golden.model import GoldenSet
 
-# Assumed of any two policies where none has been measured: how alike the probes of one conversation are, and for which
-# shares of probes whose hit changes the answer is given.
-ALIKE = 0.05
-CHANGED = (0.1, 0.25, 0.4)
+# Assumptions, because no two policies have been measured yet: the intra-cluster correlation of the probes of one
+# conversation, and the shares of probes whose hit changes for which the effect is computed.
+INTRA_CLUSTER_CORRELATION = 0.05
+CHANGED_SHARES = (0.1, 0.25, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """The probes with gold that a set has, and by share of probes that change the smallest difference it would find.
+    """The statistical power of a golden set's design.
 
-    ``detectable`` is the true difference of a hit rate that a two-sided test at 5 % finds four times in five; empty
-    where there is one conversation or none. ``design_effect`` is what the probes of one conversation being alike costs.
+    ``probes`` counts the probes with relevant memories. ``detectable`` maps a share of probes whose hit changes to the
+    minimum detectable effect: the true difference in hit rate that a two-sided test at 5 % detects with 80 % power. It
+    is empty for fewer than two conversations. ``design_effect`` is the factor by which correlation within conversations
+    inflates the variance.
     """
 
     probes: int
@@ -30,22 +32,24 @@ class Power:
     detectable: dict[float, float]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; shares are keys in percent."""
-        found = {f"{share:.0%}": value for share, value in self.detectable.items()}
-        return asdict(self) | {"alike": ALIKE, "detectable": found}
+        """Return plain values for JSON; shares become keys in percent."""
+        by_percent = {f"{share:.0%}": effect for share, effect in self.detectable.items()}
+        return asdict(self) | {"alike": INTRA_CLUSTER_CORRELATION, "detectable": by_percent}
 
 
 def power(golden: GoldenSet) -> Power:
-    """The power of a set's design.
+    """Return the power of a golden set's design.
 
-    Over ``n`` probes in ``C`` conversations of sizes ``m``, each probe's difference -1, 0 or 1 and a share ``d`` of
-    them not 0: ``(t(.975) + t(.8)) sqrt(d deff / n)``, t with C - 1 degrees of freedom, and the design effect of Kish
-    ``deff = 1 + (sum m² / n - 1) ALIKE``.
+    For ``n`` probes in ``C`` conversations of sizes ``m``, with differences of -1, 0 or 1 per probe and a share ``d``
+    of them not 0, the effect is ``(t(.975) + t(.8)) sqrt(d deff / n)``: t with C - 1 degrees of freedom, and Kish's
+    design effect ``deff = 1 + (sum m² / n - 1) INTRA_CLUSTER_CORRELATION``.
     """
     sizes = Counter(probe.conversation for probe in golden.probes if probe.relevant)
     n, conversations = sizes.total(), len(sizes)
     if conversations < 2:
         return Power(n, conversations, None, {})
-    effect = 1 + (sum(size * size for size in sizes.values()) / n - 1) * ALIKE
-    reach = t_quantile(0.975, conversations - 1) + t_quantile(0.8, conversations - 1)
-    return Power(n, conversations, effect, {share: reach * math.sqrt(share * effect / n) for share in CHANGED})
+    effect = 1 + (sum(size * size for size in sizes.values()) / n - 1) * INTRA_CLUSTER_CORRELATION
+    quantiles = t_quantile(0.975, conversations - 1) + t_quantile(0.8, conversations - 1)
+    return Power(
+        n, conversations, effect, {share: quantiles * math.sqrt(share * effect / n) for share in CHANGED_SHARES}
+    )

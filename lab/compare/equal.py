@@ -1,4 +1,4 @@
-"""Conversations of a run that say the same under several names: they are one cluster, however many copies."""
+"""Conversations of a run with identical content under several names; together they form one cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from lab.runs.directory import RunDirectory
 
 
 def equal_in(run: RunDirectory) -> dict[str, str]:
-    """Each conversation of a run that says what another one says, with the name under which both count, once."""
+    """Map each conversation that has an identical copy in the run to the first name of its group."""
     return {name: group[0] for group in run.manifest.resolved.equal_conversations or () for name in group}
 
 
 def equal_notes(run: RunDirectory) -> tuple[str, ...]:
-    """A sentence a group of conversations that say the same."""
+    """Return one sentence for each group of identical conversations."""
     groups = (", ".join(group) for group in run.manifest.resolved.equal_conversations or ())
-    return tuple(f"conversations {names} say the same, turn by turn, and count as one" for names in groups)
+    return tuple(f"conversations {names} are identical turn by turn and count as one" for names in groups)

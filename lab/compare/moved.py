@@ -1,4 +1,4 @@
-"""What moved between two runs: all in their manifests that could explain different receipts, in a fixed order."""
+"""Manifest differences between two runs that could explain different receipts, in a fixed order."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from lab.runs.manifest import Environment, Manifest
 from lab.runs.records import to_json
 from lab.systems.contract import ArmInfo
 
-# Of what a run was resolved to, what comes after the versions and before the arms; any other key comes last.
-ASKED = ("store", "profile", "depth", "faults", "format", "memories", "memories_from")
+# Keys of the resolved settings, listed after the versions and before the arms; any other key comes last.
+SETTINGS = ("store", "profile", "depth", "faults", "format", "memories", "memories_from")
 DATA = ("recordings", "golden", "documents", "conversations")
 SHOWN_DIGITS = 12
 
 
 def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
-    """What could explain that two runs differ, out of their manifests, each as ``numpy 2.3.1 -> 2.3.2``.
+    """Return the manifest differences that could explain different receipts, each as ``numpy 2.3.1 -> 2.3.2``.
 
-    The lab first, then its source, the packages, Python and the machine, the embedder, what was asked, the arms knob by
-    knob, and the data file by file. Empty where nothing that a manifest knows has moved.
+    The order is: the lab, its source, the packages, Python and the machine, the embedder, the settings, the arms knob
+    by knob, and the data file by file. Empty if the manifests agree.
     """
     old, new = to_json(before.resolved), to_json(after.resolved)
-    here, there = before.environment, after.environment
-    told = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(here, there)]
-    told += _mapping("", here.packages, there.packages)
+    old_environment, new_environment = before.environment, after.environment
+    differences = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(old_environment, new_environment)]
+    differences += _mapping("", old_environment.packages, new_environment.packages)
     for name in ("python", "platform", "machine"):
-        told += _value(name, getattr(here, name), getattr(there, name))
-    told += _mapping("embedder ", old.get("embedder"), new.get("embedder"))
-    rest = sorted((old.keys() | new.keys()) - {"lab", "embedder", "arms", *ASKED, *DATA})
-    for name in (*ASKED, *rest):
-        told += _mapping(f"{name} ", {"": old.get(name)}, {"": new.get(name)})
-    told += _arms(before.resolved.arms, after.resolved.arms)
+        differences += _value(name, getattr(old_environment, name), getattr(new_environment, name))
+    differences += _mapping("embedder ", old.get("embedder"), new.get("embedder"))
+    rest = sorted((old.keys() | new.keys()) - {"lab", "embedder", "arms", *SETTINGS, *DATA})
+    for name in (*SETTINGS, *rest):
+        differences += _mapping(f"{name} ", {"": old.get(name)}, {"": new.get(name)})
+    differences += _arms(before.resolved.arms, after.resolved.arms)
     for name in DATA:
-        told += _mapping(f"{name} ", old.get(name), new.get(name))
-    return tuple(told)
+        differences += _mapping(f"{name} ", old.get(name), new.get(name))
+    return tuple(differences)
 
 
 def _source(before: Environment, after: Environment) -> Iterator[str]:
-    """The commit, whether the tree had been edited, and the code itself."""
+    """Yield differences in the commit, in uncommitted changes, and in the digest of the code."""
     yield from _value("git", before.commit, after.commit)
-    dirty = [bool(one.git and one.git.dirty) for one in (before, after)]
-    # Equal code explains nothing, whatever git says about it.
+    dirty = [bool(environment.git and environment.git.dirty) for environment in (before, after)]
+    # If the code is equal, uncommitted changes explain nothing.
     if any(dirty) and (before.code is None or before.code != after.code):
         yield "git uncommitted changes " + ("in both" if all(dirty) else f"{_flag(dirty[0])} -> {_flag(dirty[1])}")
     yield from _value("code", before.code, after.code)
@@ -52,11 +52,11 @@ def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:
         if name in old and name in new:
             yield from _mapping(f"arm {name}: ", old[name], new[name])
         else:
-            yield f"arm {name}: " + ("there -> gone" if name in old else "none -> there")
+            yield f"arm {name}: " + ("present -> absent" if name in old else "absent -> present")
 
 
 def _mapping(title: str, before: object, after: object) -> Iterator[str]:
-    """The leaves of two values that differ, under their dotted names."""
+    """Yield the leaves in which two values differ, under their dotted names."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     for name in sorted(old.keys() | new.keys()):
         yield from _value(f"{title}{name}".strip(), old.get(name), new.get(name))
@@ -71,19 +71,19 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _value(title: str, before: object, after: object) -> Iterator[str]:
-    # A manifest has lists where what has just been resolved has tuples.
-    if _text(before, whole=True) != _text(after, whole=True):
+    # Compared as text, because a manifest read back holds lists where freshly resolved settings hold tuples.
+    if _text(before, full=True) != _text(after, full=True):
         yield f"{title} {_text(before)} -> {_text(after)}"
 
 
-def _text(value: object, *, whole: bool = False) -> str:
+def _text(value: object, *, full: bool = False) -> str:
     if value is None:
         return "none"
     if isinstance(value, list | tuple):
-        return ", ".join(_text(one, whole=whole) for one in value) or "nothing"
+        return ", ".join(_text(element, full=full) for element in value) or "nothing"
     text = str(value)
     is_hash = len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
-    return text[:SHOWN_DIGITS] if is_hash and not whole else text
+    return text[:SHOWN_DIGITS] if is_hash and not full else text
 
 
 def _flag(value: bool) -> str:

@@ -1,4 +1,4 @@
-"""Two arms over the same probes and turns: differences, their uncertainty, and the turns that flipped."""
+"""Paired comparison of two arms: differences, their uncertainty, and the probes whose hit changed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from lab.runs.gold import read_gold
 from lab.runs.scores import Scores, Values
 from lab.runs.trial import trial_of
 
-# With more measures declared, Holm's correction leaves little to be shown.
+# With more primary measures than this, Holm's correction leaves too little power.
 MOST_PRIMARY = 5
 
 
 class Pairs(NamedTuple):
-    """The places at which two arms are compared by a measure, with its conversation and both values.
+    """The probes or turns at which a measure compares two arms, with their conversation and both values.
 
-    Of these, ``filled_baseline`` and ``filled_candidate`` have a value in the other arm alone, and count as the
-    catalogue says; ``left_out`` places have a value in one arm alone and are not among them.
+    ``at`` holds the key of each probe or turn. ``filled_baseline`` and ``filled_candidate`` count those whose value in
+    that arm is missing and replaced by the one that the catalogue gives; ``left_out`` counts those with a value in one
+    arm only, which are not in the lists.
     """
 
     measure: str
@@ -46,10 +47,10 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One measure, candidate minus baseline, over the places where either has a value: one denominator.
+    """The difference of one measure, candidate minus baseline; both means share one denominator, ``n``.
 
-    ``relative`` is the mean difference over the baseline's mean, ``standardised`` over the spread of differences; None
-    where that is nothing. For the last three see :class:`Pairs`.
+    ``relative`` is the mean difference divided by the baseline's mean, ``standardised`` divided by the standard
+    deviation of the differences; None if the divisor is 0. For the last three fields see :class:`Pairs`.
     """
 
     measure: str
@@ -70,14 +71,14 @@ class Difference:
     left_out: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, those of the estimate among them."""
+        """Return plain values for JSON, with the fields of the estimate inlined."""
         values = asdict(self)
         del values["measure"], values["estimate"]
         return values | self.estimate._asdict()
 
 
 class Slice(NamedTuple):
-    """A primary measure over a part of the probes or turns. It was looked for afterwards: nothing is adjusted."""
+    """The difference of a primary measure over a subgroup of probes or turns: exploratory, its p is not adjusted."""
 
     name: str
     value: str
@@ -86,13 +87,14 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that a comparison found. ``gained`` and ``lost`` are the probes whose hit at the cutoff changed.
+    """The result of a paired comparison.
 
-    ``primary`` are the measures that were declared beforehand: Holm's correction covers these and no others.
-    ``probes`` is how many had a hit to gain or lose, ``unmeasured`` what only one arm has values of, with the arm that
-    has none, ``slices`` the primary measures by subgroup, the worst first, ``drawn_labels`` how labels were drawn,
-    where they were not recorded. ``embedder`` holds notes on arms whose configuration names another embedder, and on
-    conversations that count as one; ``trial`` what makes their runs a trial.
+    ``gained`` and ``lost`` are the probes whose hit at the cutoff changed. ``primary`` names the measures declared
+    beforehand; Holm's correction covers these and no others. ``probes`` counts the probes compared at the cutoff.
+    ``unmeasured`` pairs each measure that only one arm has values of with the arm that lacks it. ``slices`` holds the
+    primary measures by subgroup, worst first; ``sampled_labels`` says how labels were sampled, if they were not
+    recorded. ``embedder`` holds notes on arms whose configuration names another embedder and on conversations that
+    count as one; ``trial`` holds the reasons why the runs are a trial.
     """
 
     baseline: str
@@ -111,26 +113,26 @@ class Comparison:
 
     @property
     def family(self) -> int:
-        """How many measures Holm's correction is over: the primary ones that were measured."""
-        return sum(one.p_holm is not None for one in self.differences)
+        """Return the size of Holm's family: the number of primary measures that were measured."""
+        return sum(difference.p_holm is not None for difference in self.differences)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "trial": list(self.trial),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
             "primary": list(self.primary),
-            "differences": {one.measure: one.as_json() for one in self.differences},
+            "differences": {difference.measure: difference.as_json() for difference in self.differences},
             "gained": list(self.gained),
             "lost": list(self.lost),
             "probes": self.probes,
             "sampled_labels": self.sampled_labels,
             "unmeasured": dict(self.unmeasured),
             "slices": [
-                {"slice": name, "value": value, "measure": one.measure, **one.as_json()}
-                for name, value, one in self.slices
+                {"slice": name, "value": value, "measure": difference.measure, **difference.as_json()}
+                for name, value, difference in self.slices
             ],
             **({"embedder": list(self.embedder)} if self.embedder else {}),
         }
@@ -146,12 +148,12 @@ def compare_arms(
     tested_slices: bool = True,
     scores: Scores | None = None,
 ) -> Comparison:
-    """Compare two arms of one run, or of two (``DIR:ARM``).
+    """Compare two arms of one run, or of two runs (``DIR:ARM``).
 
-    ``primary`` are the measures that decide, five at most; by default the headlines of the run. ``scores`` are those
-    of ``run``, where they are at hand. Slices that are not tested have NaN for p, and are found sooner. Raises
-    :class:`NotComparable` where two runs differ in recordings, gold, labels, scopes or turns, and
-    :class:`UnusableInput` for an unknown arm, and for a primary measure that cannot be compared.
+    ``primary`` names the measures that decide, at most five; the default is the headlines of the run. ``scores`` are
+    those of ``run``, if already computed. With ``tested_slices`` false, slices have NaN for p and take less time.
+    Raises :class:`NotComparable` if two runs differ in recordings, gold, labels, scopes or turns, and
+    :class:`UnusableInput` for an unknown arm or a primary measure that cannot be compared.
     """
     base_run, base_arm = locate(run, baseline)
     cand_run, cand_arm = locate(run, candidate)
@@ -160,23 +162,25 @@ def compare_arms(
     require_comparable(base_run, cand_run)
     declared = tuple(dict.fromkeys(canonical(name) for name in primary))
     if len(declared) > MOST_PRIMARY:
-        raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name those that would decide")
+        raise UnusableInput(f"{len(declared)} primary measures: {MOST_PRIMARY} at most; name only those that decide")
     for name in declared:
         require_measure(name, "--primary")
     cutoff = min(base_run.max_items[base_arm], cand_run.max_items[cand_arm])
-    also = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
-    base_scores = scores if scores is not None and base_run is run and not also else score_run(base_run, also)
-    cand_scores = base_scores if cand_run is base_run else score_run(cand_run, also)
+    extra = more_measures(declared, [*base_run.max_items.values(), *cand_run.max_items.values()])
+    base_scores = scores if scores is not None and base_run is run and not extra else score_run(base_run, extra)
+    cand_scores = base_scores if cand_run is base_run else score_run(cand_run, extra)
     pairs, lacking = pairs_by_measure(base_scores, base_arm, cand_scores, cand_arm, equal_in(base_run))
     by_measure = {pair.measure: pair for pair in pairs}
     for name in declared:
         if name not in by_measure:
             arms = {"baseline": baseline, "candidate": candidate}
-            none = (
-                f"{arms[lacking[name]]} has no value of it" if name in lacking else "no place has a value in both arms"
+            no_value = (
+                f"{arms[lacking[name]]} has no value of it"
+                if name in lacking
+                else "no probe or turn has a value in both arms"
             )
-            short = _too_short(name, {baseline: (base_run, base_arm), candidate: (cand_run, cand_arm)})
-            raise UnusableInput(f"--primary {name}: {short or none}; `lab score` lists what a run has")
+            too_short = _too_short(name, {baseline: (base_run, base_arm), candidate: (cand_run, cand_arm)})
+            raise UnusableInput(f"--primary {name}: {too_short or no_value}; `lab score` lists a run's measures")
     chosen = declared or headlines(cutoff)
     hits = by_measure.get(f"Success@{cutoff}", Pairs("", [], [], [], []))
     changes = list(zip(hits.at, hits.baseline, hits.candidate, strict=True))
@@ -198,35 +202,35 @@ def compare_arms(
 
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
-    """Which configurations of the two arms name another embedder than their run used; which conversations are one."""
-    same = equal_notes(base_run)
+    """Return notes on arms configured for another embedder than their run used, and on identical conversations."""
+    equal = equal_notes(base_run)
     if base_run is cand_run:
-        return (*embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *same)
+        return (*embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)
     both = ((base_run, base_arm), (cand_run, cand_arm))
     notes = dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,)))
-    return (*notes, *same)
+    return (*notes, *equal)
 
 
-def _too_short(name: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
-    """Where a cutoff is beyond what the arms return: how far they go. None where it is not, or there is none."""
-    stem, _, cutoff = name.partition("@")
+def _too_short(measure: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
+    """Return how many items the arms return, if the measure's cutoff exceeds that; else None."""
+    stem, _, cutoff = measure.partition("@")
     of_ranking = stem.partition("(rel=")[0] in RANKED
-    most = {told: (run.depths if of_ranking else run.max_items)[arm] for told, (run, arm) in arms.items()}
-    short = {told: places for told, places in most.items() if cutoff and int(cutoff) > places}
-    if not short:
+    lengths = {name: (run.depths if of_ranking else run.max_items)[arm] for name, (run, arm) in arms.items()}
+    too_short = {name: length for name, length in lengths.items() if cutoff and int(cutoff) > length}
+    if not too_short:
         return None
-    who = "these arms return" if len(short) == len(arms) else f"{next(iter(short))} returns"
-    return f"{who} at most {max(short.values())}"
+    subject = "these arms return" if len(too_short) == len(arms) else f"{next(iter(too_short))} returns"
+    return f"{subject} at most {max(too_short.values())} items"
 
 
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
-    """Differences of two arms of one run by measure."""
+    """Return the differences of two arms of one run by measure."""
     pairs, _ = pairs_by_measure(scores, baseline, scores, candidate)
-    return {one.measure: one for one in _differences(pairs, primary)}
+    return {difference.measure: difference for difference in _differences(pairs, primary)}
 
 
 def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
-    """``ARM`` of this run, or ``DIR:ARM`` of another."""
+    """Resolve ``ARM`` in this run, or ``DIR:ARM`` in another run; raise :class:`UnusableInput` if there is none."""
     if name in run.arms:
         return run, name
     folder, _, arm = name.rpartition(":")
@@ -234,80 +238,82 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
         raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
     other = run if Path(folder).resolve() == run.path.resolve() else open_run(Path(folder))
     if other is not run and run.left_out:
-        raise UnusableInput(f"{run.path}: --allow-failed leaves turns out of its arms, and {folder} has them")
+        raise UnusableInput(f"{run.path}: --allow-failed leaves out turns that {folder} includes")
     if arm not in other.arms:
         raise UnusableInput(f"{other.path}: has no arm {arm!r}; it has: {', '.join(other.arms)}")
     return other, arm
 
 
-NOTHING = Values([], [], [])
+NO_VALUES = Values([], [], [])
 
 
 def pairs_by_measure(
     base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[Pairs], dict[str, str]]:
-    """By measure, in the order in which the baseline has them; and the side that alone has no value of a measure.
+    """Return the pairs by measure, in the baseline's order, and the side that lacks each one-sided measure.
 
-    Conversations that ``equal`` names are those that it maps them to: what is measured in both is one cluster.
+    ``equal`` maps each copy of a conversation to the name of the cluster that both belong to.
     """
     befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
-    found, lacking = [], {}
+    paired, lacking = [], {}
     for measure in {**befores, **afters}:
-        before, after = befores.get(measure, NOTHING), afters.get(measure, NOTHING)
-        sides = [side for side, one in (("baseline", before), ("candidate", after)) if all(map(math.isnan, one.value))]
+        before, after = befores.get(measure, NO_VALUES), afters.get(measure, NO_VALUES)
+        sides_of = {"baseline": before, "candidate": after}
+        sides = [side for side, values in sides_of.items() if all(map(math.isnan, values.value))]
         if len(sides) == 1:
             lacking[measure] = sides[0]
         elif not sides and (pairs := pairs_of(measure, before, after)).at:
-            found.append(pairs._replace(conversation=[equal.get(one, one) for one in pairs.conversation]))
-    return found, lacking
+            paired.append(pairs._replace(conversation=[equal.get(name, name) for name in pairs.conversation]))
+    return paired, lacking
 
 
 def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
-    """The places of ``before`` beside the same ones of ``after``.
+    """Pair the values of ``before`` with those of ``after`` at the same probe or turn.
 
-    One that a single side has no value of gets what the catalogue says of missing ones, or is left out.
+    A value missing on one side only is replaced by the catalogue's value for missing ones; if it has none, the pair is
+    left out.
     """
     entry = entry_of(measure)
     missing = entry.missing if entry else None
-    others = dict(zip(after.at, after.value, strict=True))
+    after_values = dict(zip(after.at, after.value, strict=True))
     pairs = Pairs(measure, [], [], [], [])
     filled_baseline = filled_candidate = left_out = 0
-    for at, conversation, one in zip(*before, strict=True):
-        other = others.get(at, math.nan)
-        # What is not a number does not equal itself.
-        if one != one or other != other:
-            if one != one and other != other:
+    for at, conversation, old in zip(*before, strict=True):
+        new = after_values.get(at, math.nan)
+        # NaN does not equal itself.
+        if old != old or new != new:
+            if old != old and new != new:
                 continue
             if missing is None:
                 left_out += 1
                 continue
-            filled_baseline += one != one
-            filled_candidate += other != other
-            one, other = (missing if value != value else value for value in (one, other))
+            filled_baseline += old != old
+            filled_candidate += new != new
+            old, new = (missing if value != value else value for value in (old, new))
         pairs.at.append(at)
         pairs.conversation.append(conversation)
-        pairs.baseline.append(one)
-        pairs.candidate.append(other)
+        pairs.baseline.append(old)
+        pairs.candidate.append(new)
     return pairs._replace(filled_baseline=filled_baseline, filled_candidate=filled_candidate, left_out=left_out)
 
 
 def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
-    found = _each(pairs)
-    adjusted = holm({one.measure: one.p for one in found if one.measure in primary})
-    return tuple(replace(one, p_holm=adjusted.get(one.measure)) for one in found)
+    differences = _each(pairs)
+    adjusted = holm({difference.measure: difference.p for difference in differences if difference.measure in primary})
+    return tuple(replace(difference, p_holm=adjusted.get(difference.measure)) for difference in differences)
 
 
 def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
-    """A difference each; their p are found together, and are NaN where nothing is tested."""
+    """Return one difference for each; p-values are computed together, and are NaN unless ``tested``."""
     groups = [by_conversation(pair) for pair in pairs]
     p_values = [math.nan] * len(pairs)
     if tested:
-        p_values = sign_flips([[sum(values) for values in one.values()] for one in groups])
-    return [_difference(*one) for one in zip(pairs, groups, p_values, strict=True)]
+        p_values = sign_flips([[sum(values) for values in group.values()] for group in groups])
+    return [_difference(pair, group, p) for pair, group, p in zip(pairs, groups, p_values, strict=True)]
 
 
 def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
-    """What changed at the places of each conversation."""
+    """Return the differences of each conversation, candidate minus baseline."""
     groups: dict[str, list[float]] = {}
     for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
         groups.setdefault(conversation, []).append(after - before)
@@ -340,15 +346,15 @@ def _difference(pairs: Pairs, groups: Mapping[str, Sequence[float]], p: float) -
 
 
 def _slices(run: RunDirectory, pairs: Sequence[Pairs], tested: bool) -> tuple[Slice, ...]:
-    """The measures by every subgroup of the golden set, and by conversation; the worst of each measure first.
+    """Return the differences by every subgroup of the golden set and by conversation, worst first for each measure.
 
-    What is the same for all, or different for nearly each, is no subgroup.
+    A slice with one value, or with more than ``MAX_SLICE_VALUES``, is skipped.
     """
     gold = read_gold(run)
-    names = sorted({name for one in gold.values() for name in one.slices})
-    found: list[Slice] = []
+    names = sorted({name for probe in gold.values() for name in probe.slices})
+    slices: list[Slice] = []
     for pair in pairs:
-        own: list[Slice] = []
+        of_measure: list[Slice] = []
         for name in (*names, "conversation"):
             values = (
                 pair.conversation
@@ -358,13 +364,13 @@ def _slices(run: RunDirectory, pairs: Sequence[Pairs], tested: bool) -> tuple[Sl
             distinct = sorted({value for value in values if value is not None})
             if 1 < len(distinct) <= MAX_SLICE_VALUES:
                 parts = _each([_part(pair, values, value) for value in distinct], tested=tested)
-                own += [Slice(name, value, one) for value, one in zip(distinct, parts, strict=True)]
-        found += sorted(own, key=_badness)
-    return tuple(found)
+                of_measure += [Slice(name, value, part) for value, part in zip(distinct, parts, strict=True)]
+        slices += sorted(of_measure, key=_badness)
+    return tuple(slices)
 
 
 def _part(pairs: Pairs, values: Sequence[str | None], value: str) -> Pairs:
-    rows = [place for place, one in enumerate(values) if one == value]
+    rows = [row for row, row_value in enumerate(values) if row_value == value]
     return Pairs(
         pairs.measure,
         [pairs.at[row] for row in rows],
@@ -374,7 +380,7 @@ def _part(pairs: Pairs, values: Sequence[str | None], value: str) -> Pairs:
     )
 
 
-def _badness(one: Slice) -> float:
-    """Less is worse; of a measure that has no better side, what changes most."""
-    mean = one.difference.estimate.mean
-    return {"higher": mean, "lower": -mean, "neither": -abs(mean)}[direction(one.difference.measure)]
+def _badness(part: Slice) -> float:
+    """Return a sort key, worst first; if neither direction is better, the largest change comes first."""
+    mean = part.difference.estimate.mean
+    return {"higher": mean, "lower": -mean, "neither": -abs(mean)}[direction(part.difference.measure)]

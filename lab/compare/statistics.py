@@ -1,9 +1,9 @@
-"""The statistics of a paired comparison.
+"""Statistics of paired comparisons.
 
-The conversation is the unit of inference: probes of one conversation are not independent.
+The conversation is the unit of inference, because probes of one conversation are not independent.
 
-Sources: ratio-type clustered t interval and sign-flip randomisation by cluster (Smucker, Allan and Carterette, CIKM
-2007, for randomisation; Miller, arXiv 2411.00640, for clustered errors), Holm's step-down correction.
+Methods: a t interval with clustered standard errors of a ratio estimator (Miller, arXiv 2411.00640), a sign-flip
+randomisation test by cluster (Smucker, Allan and Carterette, CIKM 2007), and Holm's step-down correction.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ BLOCK = 4_096
 
 
 class Estimate(NamedTuple):
-    """A mean difference with its clustered uncertainty.
+    """A mean difference with clustered uncertainty.
 
-    ``low`` and ``high`` bound the 95 % interval; None where one cluster gives no spread.
+    ``low`` and ``high`` bound the 95 % interval. All fields but the mean are None for a single cluster.
     """
 
     mean: float
@@ -36,12 +36,11 @@ class Estimate(NamedTuple):
 
 
 def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
-    """Mean of all differences.
+    """Return the mean of all differences with its clustered uncertainty; ``differences`` maps a cluster to its values.
 
-    Variance ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, t with C - 1 degrees of freedom.
-
-    ``design_effect`` is that variance over the one that would hold were all differences independent. ``detectable``
-    is the smallest true difference that a test at 5 % would find with power 80 %.
+    The variance is ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, with t of C - 1 degrees of freedom.
+    ``design_effect`` is that variance divided by the one of independent differences. ``detectable`` is the minimum
+    detectable effect: the smallest true difference that a test at 5 % detects with 80 % power.
     """
     sizes = [len(values) for values in differences.values()]
     sums = [math.fsum(values) for values in differences.values()]
@@ -56,13 +55,13 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
         / n**2
     )
     error = math.sqrt(variance)
-    spread = t_quantile(0.975, clusters - 1)
+    quantile = t_quantile(0.975, clusters - 1)
     independent = math.fsum((value - mean) ** 2 for values in differences.values() for value in values) / (n - 1) / n
-    detectable = (spread + t_quantile(0.8, clusters - 1)) * error
+    detectable = (quantile + t_quantile(0.8, clusters - 1)) * error
     return Estimate(
         mean,
-        mean - spread * error,
-        mean + spread * error,
+        mean - quantile * error,
+        mean + quantile * error,
         error,
         variance / independent if independent > 0 else None,
         detectable,
@@ -70,51 +69,51 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
 
 
 def t_quantile(share: float, freedom: int) -> float:
-    """A quantile of Student's t."""
-    # scipy.stats takes twice as long to import, and computes the same.
+    """Return a quantile of Student's t distribution."""
+    # scipy.stats gives the same value and takes twice as long to import.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, share))
 
 
 def sign_flip(sums: Sequence[float], seed: int = 0, *, one_sided: bool = False) -> float:
-    """The p-value of the sum of cluster sums under random signs: exact up to 16 clusters, else 99,999 seeded draws.
+    """Return the p-value of the total of cluster sums under random signs.
 
-    Never 0. ``one_sided``: against sums above 0 alone.
+    Exact up to 16 clusters, else from 99,999 seeded draws; never 0. ``one_sided`` tests against totals above 0 only.
     """
     return sign_flips([sums], seed, one_sided=one_sided)[0]
 
 
 def sign_flips(measures: Sequence[Sequence[float]], seed: int = 0, *, one_sided: bool = False) -> list[float]:
-    """The p-value of each of several lists of cluster sums, as :func:`sign_flip` gives it.
+    """Return the p-value of each of several lists of cluster sums, as :func:`sign_flip` gives it.
 
-    Those with equally many clusters are held against the same draws, all at once.
+    Lists with the same number of clusters share their draws and are computed together.
     """
     import numpy as np
 
-    found = [math.nan] * len(measures)
-    alike: dict[int, list[int]] = {}
-    for place, sums in enumerate(measures):
-        alike.setdefault(len(sums), []).append(place)
-    for clusters, places in alike.items():
-        values = np.array([measures[place] for place in places], np.float64).T
+    results = [math.nan] * len(measures)
+    by_size: dict[int, list[int]] = {}
+    for index, sums in enumerate(measures):
+        by_size.setdefault(len(sums), []).append(index)
+    for clusters, indices in by_size.items():
+        values = np.array([measures[index] for index in indices], np.float64).T
         observed = values.sum(axis=0) if one_sided else np.abs(values.sum(axis=0))
-        # A tie with the observed sum must count as one in spite of rounding.
+        # The tolerance makes a tie with the observed sum count as one in spite of rounding.
         reach = observed - 1e-12 * np.maximum(1.0, np.abs(values).sum(axis=0))
         exact = clusters <= EXACT_UP_TO
         signs = _all_signs(clusters) if exact else _drawn_signs(clusters, seed)
-        as_far = np.zeros(len(places), np.int64)
-        # Block by block: as floats, the signs of a thousand clusters would be 800 MB.
-        for at in range(0, len(signs), BLOCK):
-            drawn = signs[at : at + BLOCK].astype(np.float64) @ values
-            as_far += np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= reach, axis=0)
-        p_values = as_far / len(signs) if exact else (1 + as_far) / (DRAWS + 1)
-        for place, p in zip(places, p_values.tolist(), strict=True):
-            found[place] = p
-    return found
+        extreme = np.zeros(len(indices), np.int64)
+        # In blocks: as floats, the signs of a thousand clusters would take 800 MB.
+        for start in range(0, len(signs), BLOCK):
+            drawn = signs[start : start + BLOCK].astype(np.float64) @ values
+            extreme += np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= reach, axis=0)
+        p_values = extreme / len(signs) if exact else (1 + extreme) / (DRAWS + 1)
+        for index, p in zip(indices, p_values.tolist(), strict=True):
+            results[index] = p
+    return results
 
 
-# Every measure of a comparison has the same clusters, and is held against the same draws.
+# Every measure of a comparison has the same clusters and shares the draws.
 @lru_cache(maxsize=2)
 def _drawn_signs(clusters: int, seed: int) -> np.ndarray:
     import numpy as np
@@ -127,7 +126,7 @@ def _drawn_signs(clusters: int, seed: int) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _all_signs(clusters: int) -> np.ndarray:
-    """Every combination, a row each."""
+    """Return every combination of signs, one per row."""
     import numpy as np
 
     bits = np.arange(2**clusters)[:, None] >> np.arange(clusters)
@@ -135,7 +134,7 @@ def _all_signs(clusters: int) -> np.ndarray:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down adjusted p-values over one family."""
+    """Return the p-values of one family, adjusted by Holm's step-down method."""
     adjusted: dict[str, float] = {}
     highest = 0.0
     for position, (name, p) in enumerate(sorted(p_values.items(), key=lambda pair: (pair[1], pair[0]))):
@@ -145,5 +144,5 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def smallest_p(clusters: int, family: int) -> float:
-    """The least Holm-adjusted p that an exact sign-flip over ``clusters`` can give in a family of measures."""
+    """Return the smallest Holm-adjusted p of an exact sign-flip test over ``clusters`` in a family of measures."""
     return min(1.0, family * 2.0 / 2.0**clusters)

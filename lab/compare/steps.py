@@ -1,24 +1,24 @@
-"""Where a series of numbers stepped from one level to another.
+"""Step detection: where a series of numbers changes from one level to another.
 
-A piecewise constant fit, as in asv's step detection: the Potts functional with absolute deviations,
+The method is a piecewise constant fit, as in asv's step detection: the Potts functional with absolute deviations,
 
     sum |y_i - level of i's segment|  +  penalty * number of steps,
 
-with the penalty chosen by an information criterion. For every number of segments the best fit is found exactly, by
-dynamic programming over all places (Friedrich, Kempe, Liebscher and Winkler, J. Comput. Graph. Stat. 17, 2008); a level
-is the median of its segment. Of these fits the one is taken that minimises
+with the penalty chosen by an information criterion. For each number of segments, dynamic programming finds the best fit
+exactly (Friedrich, Kempe, Liebscher and Winkler, J. Comput. Graph. Stat. 17, 2008); a level is the median of its
+segment. The chosen fit minimises
 
     log(deviation) + beta * segments,      beta = 4 log(n) / n,
 
-the criterion of Schwarz for deviations of a Laplace distribution whose width is estimated, four times as strict, which
-is asv's choice: there are many nightly runs, and people stop reading false alarms. Noise of any size pays for itself:
-a step must shrink the deviation of the *whole* series by a factor. Segments have :data:`SHORTEST` values or more, for a
-fit to single values has no deviation left and proves nothing.
+which is Schwarz's criterion for Laplace-distributed deviations of unknown width, with a penalty four times as strict.
+That is asv's choice: there are many nightly runs, and people stop reading reports with false alarms. The criterion does
+not depend on the size of the noise, because a step must reduce the deviation of the *whole* series by a factor. Each
+segment has at least :data:`SHORTEST` values; a fit to single values would leave no deviation to compare.
 
-Where there is no noise, there is nothing to estimate: a deterministic replay of unchanged code gives exactly equal
-numbers, the deviation of the true fit is nothing, and any finite penalty is paid. So a series in which most values
-repeat the one before exactly steps wherever it changes, on the first night, and nowhere else; a value that goes back at
-once is two steps. Differences up to ``least`` are none: what another machine's rounding does to a mean is no news.
+A series without noise needs another rule: a deterministic replay of unchanged code gives exactly equal numbers, so the
+true fit has no deviation and would outweigh any finite penalty. If most values equal the previous one exactly, there is
+a step at every change, on the first nightly run that shows it; a change that is reverted at once counts as two steps.
+Differences up to ``least`` are ignored, because they come from another machine's rounding.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST = 1e-9
-# Values of a segment where there is noise.
+# Fewest values of a segment in a noisy series.
 SHORTEST = 4
-# Segments looked for at most where there is noise.
+# Most segments in a noisy series.
 MOST = 32
-# Share of values that repeat the one before, from which on there is no noise.
+# Share of values equal to the previous one from which a series counts as noise-free.
 EXACT = 2 / 3
 
 
 class Step(NamedTuple):
-    """A step: the first place of the new level, and the levels before and after."""
+    """A step: the index of the first value at the new level, and the levels before and after."""
 
     at: int
     before: float
@@ -51,17 +51,17 @@ class Step(NamedTuple):
 
 
 def steps(values: Sequence[float], *, least: float = LEAST, exact: bool = False) -> list[Step]:
-    """The steps of a series of finite numbers, in order; none for fewer than two values.
+    """Return the steps of a series of finite numbers, in order; none for fewer than two values.
 
-    ``exact`` says that each value would come again as it is, as one that was measured twice: then a series too short
-    for a fit steps wherever it changes.
+    ``exact`` says that the values are reproducible, as after a repeated run: a series too short for a fit then has a
+    step at every change. Raises ValueError for numbers that are not finite.
     """
     if not all(map(math.isfinite, values)):
-        raise ValueError("steps of numbers that are not finite")
+        raise ValueError("step detection needs finite numbers")
     changes = [at for at in range(1, len(values)) if abs(values[at] - values[at - 1]) > least]
-    repeats = len(values) - 1 - len(changes) >= EXACT * (len(values) - 1)
-    certain = repeats or (exact and len(values) < 2 * SHORTEST)
-    firsts = [0, *changes] if certain else _best(values, least)
+    is_noise_free = len(values) - 1 - len(changes) >= EXACT * (len(values) - 1)
+    use_changes = is_noise_free or (exact and len(values) < 2 * SHORTEST)
+    firsts = [0, *changes] if use_changes else _best(values, least)
     levels = [median(values[first:end]) for first, end in zip(firsts, [*firsts[1:], len(values)], strict=True) if end]
     return [
         Step(at, before, after)
@@ -71,14 +71,14 @@ def steps(values: Sequence[float], *, least: float = LEAST, exact: bool = False)
 
 
 def _best(values: Sequence[float], least: float) -> list[int]:
-    """Where the segments of the best fit begin."""
-    many = len(values)
-    if many < 2 * SHORTEST:
+    """Return the indices at which the segments of the best fit begin."""
+    count = len(values)
+    if count < 2 * SHORTEST:
         return [0]
     fits = _fits(_deviations(values))
-    beta = 4 * math.log(many) / many
+    beta = 4 * math.log(count) / count
     scores = [math.log(least + deviation) + beta * number for number, (deviation, _) in enumerate(fits, 1)]
-    firsts, end = [], many
+    firsts, end = [], count
     for number in range(scores.index(min(scores)), -1, -1):
         end = int(fits[number][1][end - 1])
         firsts.append(end)
@@ -86,47 +86,47 @@ def _best(values: Sequence[float], least: float) -> list[int]:
 
 
 def _deviations(values: Sequence[float]) -> NDArray[np.float64]:
-    """``[first, last]``: the sum of absolute deviations from the median of a segment, both ends included.
+    """Return the matrix ``[first, last]`` of the sum of absolute deviations from the median of each segment.
 
-    Infinite where a segment is too short. Two heaps hold the lower and the upper half of what has come in; the
-    deviation is the sum above the median less the sum below it.
+    Both ends are inclusive; too short a segment has infinity. Two heaps hold the lower and the upper half of the values
+    so far; the deviation is the sum above the median minus the sum below it.
     """
     import numpy as np
 
-    many = len(values)
-    found = np.full((many, many), np.inf)
-    for first in range(many - SHORTEST + 1):
+    size = len(values)
+    matrix = np.full((size, size), np.inf)
+    for first in range(size - SHORTEST + 1):
         low: list[float] = []
         high: list[float] = []
         below = above = 0.0
         for count, value in enumerate(values[first:], 1):
             if count % 2:
-                up = heappushpop(high, value)
-                heappush(low, -up)
-                above += value - up
-                below += up
+                smallest = heappushpop(high, value)
+                heappush(low, -smallest)
+                above += value - smallest
+                below += smallest
             else:
-                down = -heappushpop(low, -value)
-                heappush(high, down)
-                below += value - down
-                above += down
+                largest = -heappushpop(low, -value)
+                heappush(high, largest)
+                below += value - largest
+                above += largest
             if count >= SHORTEST:
-                # Of an odd number of values the median itself is in the lower half.
-                found[first, first + count - 1] = max(above - below - (low[0] if count % 2 else 0.0), 0.0)
-    return found
+                # With an odd number of values, the lower half includes the median.
+                matrix[first, first + count - 1] = max(above - below - (low[0] if count % 2 else 0.0), 0.0)
+    return matrix
 
 
 def _fits(deviations: NDArray[np.float64]) -> list[tuple[float, NDArray[np.int64]]]:
-    """With 1, 2 … segments: the least deviation, and by where the last segment ends where it begins."""
+    """Return, for 1, 2, … segments, the smallest deviation and where the last segment begins, by where it ends."""
     import numpy as np
 
-    many = len(deviations)
+    size = len(deviations)
     best = deviations[0]
-    found = [(float(best[-1]), np.zeros(many, np.int64))]
-    for _ in range(1, min(many // SHORTEST, MOST)):
-        # [first, last]: the best of what comes before ``first``, and one segment from there to ``last``.
-        with_one_more = np.concatenate([[np.inf], best[:-1]])[:, None] + deviations
-        starts = np.argmin(with_one_more, axis=0)
-        best = np.min(with_one_more, axis=0)
-        found.append((float(best[-1]), starts))
-    return found
+    fits = [(float(best[-1]), np.zeros(size, np.int64))]
+    for _ in range(1, min(size // SHORTEST, MOST)):
+        # [first, last]: the best fit of the values before ``first``, plus one segment from there to ``last``.
+        extended = np.concatenate([[np.inf], best[:-1]])[:, None] + deviations
+        starts = np.argmin(extended, axis=0)
+        best = np.min(extended, axis=0)
+        fits.append((float(best[-1]), starts))
+    return fits

@@ -156,7 +156,7 @@ def answer(turn: Turn) -> dict[str, Any]:
 
 def searched(tiers: Tiers) -> list[str]:
     """``scope|label|limit`` of every search."""
-    return [f"{where.scope}|{(where.labels or ('',))[0]}|{tiers.limit}" for where in tiers.asked]
+    return [f"{where.scope}|{(where.labels or ('',))[0]}|{tiers.limit}" for where in tiers.filters]
 
 
 def plugin_config(raw: Mapping[str, Any]) -> EngineConfig:

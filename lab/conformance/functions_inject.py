@@ -12,7 +12,7 @@ from lab.systems.openclaw.capture.receipt import capture_receipt
 from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
 from lab.systems.openclaw.memory import importance_score, label_of_score, normal_label, resolve_label
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
-from lab.systems.openclaw.recall.receipt import REASONS, Final, Found, lifecycle_receipt, prompt_comment, why_tier
+from lab.systems.openclaw.recall.receipt import REASONS, Final, LaneHit, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
 from lab.systems.openclaw.recall.working_set import normal_line, open_questions
 from lab.systems.openclaw.recall.wrap import escape, line, wrap
@@ -180,8 +180,8 @@ def _recall_receipt(given: Value) -> Any:
             TierCount(one["tier"], tuple(one["labels"]), one["candidates"], one["selected"])
             for one in given["tierCounts"]
         ],
-        fts=[Found(one["id"], one["score"], one["distance"]) for one in given["ftsResults"]],
-        vec=[Found(one["id"], one["score"], one["distance"]) for one in given["vecResults"]],
+        fts=[LaneHit(one["id"], one["score"], one["distance"]) for one in given["ftsResults"]],
+        vec=[LaneHit(one["id"], one["score"], one["distance"]) for one in given["vecResults"]],
         final=[Final(one["id"], one["importance_label"], one["scope"]) for one in given["fusedResults"]],
         injected=given["injectedCount"],
         parts={key: given[key] for key in ("fallback", "budget", "coldLane", "workingSet") if key in given},

@@ -11,7 +11,7 @@ from lab.conformance.functions_inject import unknown_function
 from lab.conformance.values import UNDEFINED
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp, clamp, is_too_long
-from lab.systems.openclaw.config.settle import normal_boolean, number_in_range, parse_env_boolean
+from lab.systems.openclaw.config.values import normal_boolean, number_in_range, parse_env_boolean
 from lab.systems.openclaw.docs.globs import glob_matches, read_tool_input
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
 from lab.systems.openclaw.upstream.js import js_text, text_or_blank

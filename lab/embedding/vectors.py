@@ -14,6 +14,7 @@ from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformer
 from lab.embedding.endpoint import EndpointEmbedder
 from lab.errors import InUse
 from lab.files import only_writer
+from lab.formatting import duration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -209,15 +210,14 @@ def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]
         done += count
         if not done:
             started = time.perf_counter()  # the rate is that of the model, once it is loaded
-            announce(f"embedded 0 of {total} texts ({_span(started - began)} so far, in which the model is loaded)")
+            announce(f"embedded 0 of {total} texts ({duration(started - began)} so far, in which the model is loaded)")
             return
         took = time.perf_counter() - started
         left = took * (all_characters / characters - 1)
         rate = f"{done / took:.0f} a second" if took else "at once"
-        announce(f"embedded {done} of {total} texts ({rate}{f', {_span(left)} left' if done < total else ''})")
+        if done < total:
+            announce(f"embedded {done} of {total} texts ({rate}, {duration(left)} left)")
+        else:
+            announce(f"embedded {done} of {total} texts in {duration(time.perf_counter() - began)} ({rate})")
 
     return progress
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

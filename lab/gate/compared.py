@@ -1,9 +1,9 @@
-"""Guards, claims and limits: what a scored run says of the candidate, alone and beside the baseline.
+"""Guard, improve and limit rules: judge a scored run, the candidate alone or against the baseline.
 
-A guarded measure passes where the interval of the difference lies above minus the margin, one-sided at the policy's
-level over conversations, and is inconclusive where it does not. It fails where that interval lies below at the policy's
-``fail_level`` and a one-sided sign-flip by conversation says the same, Holm-corrected over all that could fail.
-Rules that must all pass need no correction on that side; claims to be better do, and get Holm's.
+A guard is a non-inferiority test. It passes if the interval of the difference, clustered by conversation and one-sided
+at the policy's level, lies above minus the margin, and is inconclusive otherwise. It fails if the interval at
+``fail_level`` lies below minus the margin and a one-sided sign-flip test by conversation agrees, Holm-corrected over
+all rules that could fail. Guards must all pass, so passing needs no correction; improve rules are Holm-corrected.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Groups = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What there is to judge.
+    """The values of a scored run that the rules are judged by.
 
-    The candidate's values and both arms' pairs by measure, the slices of each probe, and how many places the arms
-    return at least.
+    ``candidate`` holds the candidate's values and ``pairs`` the paired values of both arms, by measure; ``slices`` the
+    slices of each probe; ``depth`` the length of the shorter ranking of the two arms.
     """
 
     candidate: Mapping[str, Sequence[float]]
@@ -43,17 +43,17 @@ class Evidence:
     depth: float = math.inf
 
     def why_nothing(self, measure: str) -> str:
-        """Why there is nothing of a measure."""
+        """Return why a measure has no values."""
         cutoff = measure.rpartition("@")[2]
         if cutoff.isdigit() and int(cutoff) > self.depth:
-            return f"nothing is measured at {cutoff} of an arm that returns {self.depth} places; ask for @{self.depth}"
+            return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}; use @{self.depth}"
         if not self.slices:
-            return "nothing of it was measured: the run has no golden set (lab golden pool begins one)"
-        return "nothing of it was measured"
+            return "not measured: the run has no golden set (`lab golden pool` starts one)"
+        return "not measured"
 
 
 class Compared(NamedTuple):
-    """A measure in both arms: means, and the differences by conversation."""
+    """A measure in both arms: means, differences by conversation, and their estimate."""
 
     baseline: float
     candidate: float
@@ -62,210 +62,226 @@ class Compared(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Places where both have a value."""
+        """Return the number of paired values."""
         return sum(map(len, self.groups.values()))
 
     def sums(self, sign: float, shift: float) -> list[float]:
-        """By conversation, the sum of ``sign * difference + shift``."""
+        """Return, by conversation, the sum of ``sign * difference + shift``."""
         return [sign * math.fsum(values) + shift * len(values) for values in self.groups.values()]
 
 
 def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory | None = None) -> Evidence:
-    """Score a run, and what it is compared with: its own baseline arm, or the candidate's arm of another run.
+    """Score a run and what it is compared with: its baseline arm, or the candidate's arm in the run ``against``.
 
-    Raises :class:`NotComparable` where two runs judged other things, :class:`UnusableInput` for an unknown arm.
+    Raises :class:`NotComparable` if the two runs judged different things, :class:`UnusableInput` for an unknown arm.
     """
     mine, arm = locate(run, policy.candidate)
-    asked = tuple(dict.fromkeys(rule.measure for rule in rules))
-    scores = score_run(mine, more_measures(asked, mine.max_items.values()))
+    measures = tuple(dict.fromkeys(rule.measure for rule in rules))
+    scores = score_run(mine, more_measures(measures, mine.max_items.values()))
     pairs: dict[str, Pairs] = {}
     depth = mine.depths[arm]
-    if any(map(_tests, rules)):
+    if any(map(_is_difference, rules)):
         theirs, base = locate(against or run, arm if against else policy.baseline)
         if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
             raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}: nothing to compare")
         require_comparable(theirs, mine)
-        others = scores if theirs is mine else score_run(theirs, more_measures(asked, mine.max_items.values()))
+        others = scores if theirs is mine else score_run(theirs, more_measures(measures, mine.max_items.values()))
         depth = min(depth, theirs.depths[base])
-        pairs = {one.measure: one for one in pairs_by_measure(others, base, scores, arm, equal_in(mine))[0]}
+        pairs = {pair.measure: pair for pair in pairs_by_measure(others, base, scores, arm, equal_in(mine))[0]}
     slices = (
         {probe: gold.slices for probe, gold in read_gold(mine).items()} if any(rule.slices for rule in rules) else {}
     )
-    values = {name: found.value for name, found in scores.of_arm(arm).items()}
+    values = {name: series.value for name, series in scores.of_arm(arm).items()}
     return Evidence(values, pairs, slices, depth)
 
 
 def compared(pairs: Pairs) -> Compared:
-    """Means, differences by conversation, and their estimate."""
+    """Return means, differences by conversation, and their estimate."""
     groups = by_conversation(pairs)
     n = len(pairs.at)
     return Compared(sum(pairs.baseline) / n, sum(pairs.candidate) / n, groups, clustered(groups))
 
 
-def judge_compared(policy: Policy, rules: Sequence[Rule], found: Evidence) -> Iterator[Line]:
-    """A line a rule, each followed by those of its slices."""
-    known = {
-        rule: compared(found.pairs[rule.measure]) for rule in rules if _tests(rule) and rule.measure in found.pairs
+def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Iterator[Line]:
+    """Yield one line per rule, each followed by the lines of its slices."""
+    comparisons = {
+        rule: compared(data.pairs[rule.measure])
+        for rule in rules
+        if _is_difference(rule) and rule.measure in data.pairs
     }
-    decisive = {rule: one for rule, one in known.items() if rule.critical and _enough(one, policy)}
-    worse = _holm({rule: one for rule, one in decisive.items() if _beyond(rule, one, policy)}, len(decisive), -1.0)
-    claims = {rule: one for rule, one in decisive.items() if rule.kind == "improve"}
+    decisive = {rule: result for rule, result in comparisons.items() if rule.critical and _has_enough(result, policy)}
+    failing = {rule: result for rule, result in decisive.items() if _is_beyond(rule, result, policy)}
+    worse = _holm(failing, len(decisive), -1.0)
+    claims = {rule: result for rule, result in decisive.items() if rule.kind == "improve"}
     better = _holm(claims, len(claims), 1.0)
     for rule in rules:
         if rule.kind == "limit":
-            values = found.candidate.get(rule.measure)
-            yield _limit(rule, values) if values else lacking(rule, found.why_nothing(rule.measure))
-        elif rule in known:
+            values = data.candidate.get(rule.measure)
+            yield _limit(rule, values) if values else lacking(rule, data.why_nothing(rule.measure))
+        elif rule in comparisons:
             families = (len(decisive), len(claims))
-            yield _difference(rule, known[rule], policy, worse.get(rule), better.get(rule), families)
+            yield _difference(rule, comparisons[rule], policy, worse.get(rule), better.get(rule), families)
         else:
-            yield lacking(rule, found.why_nothing(rule.measure))
-        yield from _slices(rule, found, policy)
+            yield lacking(rule, data.why_nothing(rule.measure))
+        yield from _slices(rule, data, policy)
 
 
-def _tests(rule: Rule) -> bool:
-    """Whether it is about a difference."""
+def _is_difference(rule: Rule) -> bool:
+    """Return whether a rule judges a difference of two arms."""
     return rule.kind in ("guard", "improve")
 
 
-def _holm(found: Mapping[Rule, Compared], family: int, side: float) -> dict[Rule, float]:
-    """Holm-adjusted p that the candidate is better (``side`` 1) or worse (-1) than the rule needs.
+def _holm(results: Mapping[Rule, Compared], family: int, side: float) -> dict[Rule, float]:
+    """Return Holm-adjusted p-values that the candidate is better (``side`` 1) or worse (-1) than the rule requires.
 
-    Members of the family that are not looked at count as if nothing spoke for them.
+    Members of the family that are not in ``results`` count with p = 1.
     """
-    p_values = {f"{place:04}": _p(rule, one, side) for place, (rule, one) in enumerate(found.items())}
-    p_values |= {f"other {place}": 1.0 for place in range(family - len(found))}
+    p_values = {f"{index:04}": _p(rule, result, side) for index, (rule, result) in enumerate(results.items())}
+    p_values |= {f"other {index}": 1.0 for index in range(family - len(results))}
     adjusted = holm(p_values)
-    return {rule: adjusted[f"{place:04}"] for place, rule in enumerate(found)}
+    return {rule: adjusted[f"{index:04}"] for index, rule in enumerate(results)}
 
 
-def _p(rule: Rule, one: Compared, side: float) -> float:
+def _p(rule: Rule, result: Compared, side: float) -> float:
     sign = -1.0 if rule.direction == "lower" else 1.0
-    return sign_flip([side * value for value in one.sums(sign, -_need(rule))], one_sided=True)
+    return sign_flip([side * value for value in result.sums(sign, -_threshold(rule))], one_sided=True)
 
 
-def _need(rule: Rule) -> float:
-    """What the difference must lie above, more being better."""
+def _threshold(rule: Rule) -> float:
+    """Return the threshold that the difference, oriented so that more is better, must exceed."""
     return -rule.margin if rule.kind == "guard" else rule.by
 
 
-def _enough(one: Compared, policy: Policy) -> bool:
-    return len(one.groups) >= policy.minimum_conversations and one.estimate.standard_error is not None
+def _has_enough(result: Compared, policy: Policy) -> bool:
+    return len(result.groups) >= policy.minimum_conversations and result.estimate.standard_error is not None
 
 
-def _reach(one: Compared, level: float) -> float:
-    return t_quantile(1 - level, len(one.groups) - 1) * (one.estimate.standard_error or 0.0)
+def _half_width(result: Compared, level: float) -> float:
+    return t_quantile(1 - level, len(result.groups) - 1) * (result.estimate.standard_error or 0.0)
 
 
-def _beyond(rule: Rule, one: Compared, policy: Policy) -> bool:
-    """Whether the interval lies wholly on the wrong side, at the level of a fail."""
+def _is_beyond(rule: Rule, result: Compared, policy: Policy) -> bool:
+    """Return whether the whole interval at ``fail_level`` lies on the wrong side of the threshold."""
     sign = -1.0 if rule.direction == "lower" else 1.0
-    return sign * one.estimate.mean + _reach(one, policy.fail_level) < _need(rule)
+    return sign * result.estimate.mean + _half_width(result, policy.fail_level) < _threshold(rule)
 
 
 def _difference(
     rule: Rule,
-    one: Compared,
+    result: Compared,
     policy: Policy,
     worse: float | None = None,
     better: float | None = None,
     families: tuple[int, int] = (1, 1),
 ) -> Line:
-    """The line of a guard or a claim.
+    """Return the line of a guard or an improve rule.
 
-    ``worse`` and ``better`` are its adjusted p, where it is in those families, of so many rules each.
+    ``worse`` and ``better`` are its adjusted p-values if it is in those families; ``families`` are their sizes.
     """
     numbers = {
-        "baseline": one.baseline,
-        "candidate": one.candidate,
-        "difference": one.estimate.mean,
-        "conversations": len(one.groups),
-        "n": one.n,
+        "baseline": result.baseline,
+        "candidate": result.candidate,
+        "difference": result.estimate.mean,
+        "conversations": len(result.groups),
+        "n": result.n,
     }
-    if not _enough(one, policy):
+    if not _has_enough(result, policy):
         least = policy.minimum_conversations
-        why = f"{counted(len(one.groups), 'conversation')}, and the policy decides over {least} or more"
-        return line(rule, INCONCLUSIVE, why, counted(max(least - len(one.groups), 1), "more conversation"), **numbers)
-    sign, need, reach = (-1.0 if rule.direction == "lower" else 1.0), _need(rule), _reach(one, policy.level)
-    seen = sign * one.estimate.mean
-    low, high, confidence = one.estimate.mean - reach, one.estimate.mean + reach, 1 - 2 * policy.level
+        reason = f"{counted(len(result.groups), 'conversation')}; the policy requires at least {least}"
+        return line(
+            rule, INCONCLUSIVE, reason, counted(max(least - len(result.groups), 1), "more conversation"), **numbers
+        )
+    sign, threshold, half_width = (
+        (-1.0 if rule.direction == "lower" else 1.0),
+        _threshold(rule),
+        _half_width(result, policy.level),
+    )
+    oriented = sign * result.estimate.mean
+    low, high, confidence = result.estimate.mean - half_width, result.estimate.mean + half_width, 1 - 2 * policy.level
     if rule.kind == "guard":
         name = f"worse by more than {rule.margin:g}"
-        told = {PASS: f"shown not to be {name}", FAIL: f"shown to be {name}", INCONCLUSIVE: f"may be {name}"}
+        conclusion = {PASS: f"shown not to be {name}", FAIL: f"shown to be {name}", INCONCLUSIVE: f"may be {name}"}
     else:
         name = f"better by more than {rule.by:g}"
-        told = {PASS: f"shown to be {name}", FAIL: f"shown not to be {name}", INCONCLUSIVE: f"not shown to be {name}"}
-    # What decides nothing is in no family, and goes by its interval.
-    shown = seen - reach >= need if rule.kind == "guard" else seen - reach > need
+        conclusion = {
+            PASS: f"shown to be {name}",
+            FAIL: f"shown not to be {name}",
+            INCONCLUSIVE: f"not shown to be {name}",
+        }
+    # An advisory rule is in no family: its interval decides its status.
+    shown = oriented - half_width >= threshold if rule.kind == "guard" else oriented - half_width > threshold
     if shown and (better is None or better <= policy.level):
         status = PASS
-    elif _beyond(rule, one, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
+    elif _is_beyond(rule, result, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
         status = FAIL
     else:
         status = INCONCLUSIVE
-    why = (
-        f"{number(one.candidate)} against {number(one.baseline)}, difference {signed(one.estimate.mean)} "
-        f"({100 * confidence:g} % interval {signed(low)} to {signed(high)} over {len(one.groups)} "
-        f"conversations): {told[status]}"
+    reason = (
+        f"{number(result.candidate)} against {number(result.baseline)}, difference {signed(result.estimate.mean)} "
+        f"({100 * confidence:g} % interval {signed(low)} to {signed(high)} over {len(result.groups)} "
+        f"conversations): {conclusion[status]}"
     )
     settles = None
     if status == INCONCLUSIVE:
-        if seen + reach < need:
-            why += f"; it seems so, and is not shown at the level of a fail, {policy.fail_level:g}"
-        # The least p of a sign-flip halves with each conversation.
-        if seen > need:
+        if oriented + half_width < threshold:
+            reason += f"; the interval suggests so, but it is not significant at the fail level, {policy.fail_level:g}"
+        # The smallest p of a sign-flip test halves with each conversation.
+        if oriented > threshold:
             least = 0 if better is None else math.ceil(math.log2(families[1] / policy.level))
-            settles = _settles(seen - need, reach, len(one.groups), least)
+            settles = _settles(oriented - threshold, half_width, len(result.groups), least)
         else:
             least = math.ceil(math.log2(families[0] / policy.fail_level))
-            settles = _settles(seen - need, _reach(one, policy.fail_level), len(one.groups), least)
-    return line(rule, status, why, settles, low=low, high=high, confidence=confidence, **numbers)
+            settles = _settles(oriented - threshold, _half_width(result, policy.fail_level), len(result.groups), least)
+    return line(rule, status, reason, settles, low=low, high=high, confidence=confidence, **numbers)
 
 
-def _settles(distance: float, reach: float, conversations: int, least: int = 0) -> str:
-    """What would settle it, were the difference as it seems: the interval shrinks with the root of conversations."""
+def _settles(distance: float, half_width: float, conversations: int, least: int = 0) -> str:
+    """Return what would decide the rule if the observed difference holds.
+
+    The interval shrinks with the square root of the number of conversations.
+    """
     if abs(distance) < 1e-9:
-        return "no number of conversations, were the difference just as it seems; choose another margin"
-    more = max(math.ceil(conversations * (reach / abs(distance)) ** 2) - conversations, least - conversations, 1)
-    return f"about {counted(more, 'more conversation')} like these, were the difference as it seems"
+        return "no number of conversations if the observed difference holds; choose another margin"
+    more = max(math.ceil(conversations * (half_width / abs(distance)) ** 2) - conversations, least - conversations, 1)
+    return f"about {counted(more, 'more conversation')} like these, if the observed difference holds"
 
 
 def _limit(rule: Rule, values: Sequence[float]) -> Line:
     value = math.fsum(values) / len(values)
     over = rule.at_most is not None and value > rule.at_most
     under = rule.at_least is not None and value < rule.at_least
-    why = f"{value:.4g} over {len(values)}, and the policy wants {bounds(rule)}"
+    why = f"mean {value:.4g} over {len(values)} values; the policy requires {bounds(rule)}"
     return line(rule, FAIL if over or under else PASS, why, candidate=value, n=len(values), limit=bounds(rule))
 
 
-def _slices(rule: Rule, found: Evidence, policy: Policy) -> Iterator[Line]:
-    """Every value of the rule's slices with enough conversations: exploratory, unadjusted, never critical."""
-    told = replace(rule, critical=False)
+def _slices(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
+    """Yield a line for each value of the rule's slices with enough conversations: exploratory, never critical."""
+    advisory = replace(rule, critical=False)
     for key in rule.slices:
-        places: dict[str, set[str]] = {}
-        for at, slices in found.slices.items():
+        members: dict[str, set[str]] = {}
+        for probe, slices in data.slices.items():
             if key in slices:
-                places.setdefault(slices[key], set()).add(at)
-        if not 0 < len(places) <= MAX_SLICE_VALUES:
-            known = sorted({name for slices in found.slices.values() for name in slices})
-            why = f"names no subgroups of this run ({len(places)} values); its slices are: {', '.join(known) or 'none'}"
-            yield replace(line(told, SKIPPED, f"slices: {key!r} {why}"), slice=key)
+                members.setdefault(slices[key], set()).add(probe)
+        if not 0 < len(members) <= MAX_SLICE_VALUES:
+            names = sorted({name for slices in data.slices.values() for name in slices})
+            why = f"not a slice of this run ({len(members)} values); its slices are: {', '.join(names) or 'none'}"
+            yield replace(line(advisory, SKIPPED, f"slices: {key!r} {why}"), slice=key)
             continue
-        for value, own in sorted(places.items()):
-            part = _part(found.pairs.get(rule.measure), own)
-            one = compared(part) if part else None
-            if one and _enough(one, policy):
-                judged = _difference(told, one, policy)
+        for value, probes in sorted(members.items()):
+            part = _part(data.pairs.get(rule.measure), probes)
+            result = compared(part) if part else None
+            if result and _has_enough(result, policy):
+                judged = _difference(advisory, result, policy)
                 reason = judged.reason.replace(":", f" [{key}={value}]:", 1)
                 yield replace(judged, reason=f"{reason} (exploratory)", slice=f"{key}={value}")
 
 
-def _part(pairs: Pairs | None, places: set[str]) -> Pairs | None:
-    """The pairs at some places; None where there are none."""
+def _part(pairs: Pairs | None, probes: set[str]) -> Pairs | None:
+    """Return the pairs at some probes; None if there are none."""
     if pairs is None:
         return None
     columns = (pairs.at, pairs.conversation, pairs.baseline, pairs.candidate)
     kept = [
-        list(column) for column in zip(*(row for row in zip(*columns, strict=True) if row[0] in places), strict=True)
+        list(column) for column in zip(*(row for row in zip(*columns, strict=True) if row[0] in probes), strict=True)
     ]
     return Pairs(pairs.measure, kept[0], kept[1], kept[2], kept[3]) if kept else None

@@ -1,4 +1,4 @@
-"""Every key of a policy: what it may hold, and what it says. Its JSON Schema is made of these, too."""
+"""Every key of a policy: its allowed values and its description. The policy's JSON Schema is built from these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.shape import json_type
 
 
 class Form(NamedTuple):
-    """What a value may be: in words, as JSON Schema, and as a check."""
+    """The allowed values: in words, as JSON Schema, and as a check."""
 
     words: str
     schema: Mapping[str, Any]
@@ -19,7 +19,7 @@ class Form(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key: its form and what it says."""
+    """A key: its allowed values and its description."""
 
     form: Form
     about: str
@@ -33,19 +33,19 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def _fact(value: Any) -> bool:
-    return _plain(value) or (isinstance(value, list) and all(map(_plain, value)))
+def _is_plain_or_list(value: Any) -> bool:
+    return _is_plain(value) or (isinstance(value, list) and all(map(_is_plain, value)))
 
 
 def _number(words: str, holds: Callable[[float], bool], **schema: Any) -> Form:
     return Form(words, {"type": "number"} | schema, lambda value: _is_number(value) and holds(value))
 
 
-def _whole(least: int) -> Form:
+def _whole_number(least: int) -> Form:
     return Form(
         f"a whole number from {least} to {MOST}",
         {"type": "integer", "minimum": least, "maximum": MOST},
@@ -59,7 +59,7 @@ def _one_of(*names: str) -> Form:
 
 TEXT = Form("text", {"type": "string", "pattern": r"\S"}, _is_text)
 FLAG = Form("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
-# No figure of a run, an audit or a turn comes near these: a bound beyond them would ask nothing.
+# No figure of a run, an audit or a turn comes near this: a limit beyond it would have no effect.
 MOST = 1_000_000
 NUMBER = _number(f"a number between -{MOST} and {MOST}", lambda value: abs(value) <= MOST, minimum=-MOST, maximum=MOST)
 FROM_0 = _number(f"a number from 0 to {MOST}", lambda value: 0 <= value <= MOST, minimum=0, maximum=MOST)
@@ -81,76 +81,79 @@ FACTS = Form(
         "minProperties": 1,
         "additionalProperties": {"type": [*_PLAIN, "array"], "items": {"type": _PLAIN}},
     },
-    lambda value: isinstance(value, Mapping) and bool(value) and all(map(_fact, value.values())),
+    lambda value: isinstance(value, Mapping) and bool(value) and all(map(_is_plain_or_list, value.values())),
 )
 
 HEAD = {
-    "name": Key(TEXT, "How outputs call the policy."),
-    "about": Key(TEXT, "What passing means, in a sentence."),
-    "rollback": Key(TEXT, "One line: what to do where the verdict is no pass."),
-    "minimum_conversations": Key(_whole(2), "Guards and claims decide over as many conversations or more."),
-    "minimum_receipts": Key(_whole(1), "Receipts rules pass over as many answered recalls or more."),
-    "level": Key(LEVEL, "One-sided level at which something counts as shown; .05."),
-    "fail_level": Key(LEVEL, "The level of a fail; as level. A smaller one makes false alarms rare."),
+    "name": Key(TEXT, "The policy's name in outputs."),
+    "about": Key(TEXT, "What passing means, in one sentence."),
+    "rollback": Key(TEXT, "One line: what to do unless the verdict is a pass."),
+    "minimum_conversations": Key(_whole_number(2), "Fewest conversations over which guard and improve rules decide."),
+    "minimum_receipts": Key(_whole_number(1), "Fewest answered recalls over which receipts rules pass."),
+    "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
+    "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
 }
-# The arms that are compared, where a policy names none.
+# The arms that are compared if a policy names none.
 ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
 _EVERY = {
-    "critical": Key(FLAG, "false: told, and decides nothing."),
-    "must_have_data": Key(FLAG, "false: nothing to judge by is no fault, and the rule is skipped."),
+    "critical": Key(FLAG, "false: advisory, does not affect the verdict."),
+    "must_have_data": Key(FLAG, "false: without data the rule is skipped, not an error."),
 }
 _OF_A_RUN = {
     "only_where": Key(
-        FACTS, "Ask only of runs whose manifest resolved these keys to these values; arm.… is of the candidate."
+        FACTS, "Apply only to runs whose manifest has these resolved values; arm.… reads the candidate's."
     ),
     **_EVERY,
 }
-_MEASURE = {"measure": Key(TEXT, "A measure of the run, as lab measures lists them.")}
+_MEASURE = {"measure": Key(TEXT, "A measure of the run; `lab measures` lists them.")}
 _DIRECTION = {
     "direction": Key(
-        _one_of("higher", "lower"), "Which way is better; the opposite of the measure's own direction is refused."
+        _one_of("higher", "lower"),
+        "Which direction is better; the opposite of the measure's own direction is an error.",
     )
 }
-_SLICES = {"slices": Key(NAMES, "Judge every value of these slices, too: exploratory, told.")}
+_SLICES = {"slices": Key(NAMES, "Also judge every value of these slices: exploratory, advisory.")}
 _BOUNDS = {
-    "at_most": Key(NUMBER, "What the figure may be at most."),
-    "at_least": Key(NUMBER, "What the figure must be at least."),
+    "at_most": Key(NUMBER, "The largest allowed value."),
+    "at_least": Key(NUMBER, "The smallest allowed value."),
 }
 RULES: dict[str, dict[str, Key]] = {
     "guard": {
         **_MEASURE,
-        "margin": Key(FROM_0, "How much worse the measure may be."),
+        "margin": Key(FROM_0, "How much worse the candidate may be."),
         **_DIRECTION,
         **_SLICES,
         **_OF_A_RUN,
     },
     "improve": {
         **_MEASURE,
-        "by": Key(NUMBER, "How much better the measure must be, more than this; 0."),
+        "by": Key(NUMBER, "The candidate must be better by more than this; default 0."),
         **_DIRECTION,
         **_SLICES,
         **_OF_A_RUN,
     },
     "limit": {**_MEASURE, **_BOUNDS, **_OF_A_RUN},
     "receipts": {
-        "measure": Key(TEXT, "A figure of the audit by its dotted path, as errors.rate."),
+        "measure": Key(TEXT, "A figure of the audit by its dotted path, such as errors.rate."),
         **_BOUNDS,
-        "of": Key(TEXT, "What the figure is a share of, by its path: then the exact bound of the share decides."),
+        "of": Key(
+            TEXT, "The path of the count that the figure is a share of; the exact bound of the share then decides."
+        ),
         **_EVERY,
     },
     "latency": {
-        "stage": Key(TEXT, "A stage of a turn; total, the default, is all of them."),
-        "quantile": Key(SHARE, "Which quantile of the warm turns."),
-        "at_most_ms": Key(ABOVE_0, "Milliseconds that it may take at most."),
-        "at_most_ratio": Key(ABOVE_0, "How many times that of the baseline it may be at most."),
+        "stage": Key(TEXT, "A stage of a turn; default total, the whole turn."),
+        "quantile": Key(SHARE, "The quantile of the warm turns."),
+        "at_most_ms": Key(ABOVE_0, "The largest allowed time in milliseconds."),
+        "at_most_ratio": Key(ABOVE_0, "The largest allowed ratio to the baseline's quantile."),
         **_OF_A_RUN,
     },
     "exact": {
-        "changed": Key(_one_of("fail", "tell"), "What a turn whose receipt changed makes of the verdict."),
+        "changed": Key(_one_of("fail", "tell"), "fail: a changed receipt fails the verdict; tell: it is advisory."),
         **_OF_A_RUN,
     },
 }
-# What a rule cannot do without, and of what it needs one at least.
+# The required keys of each rule, and the keys of which it needs at least one.
 REQUIRED = {
     "guard": ("measure", "margin"),
     "improve": ("measure",),
@@ -167,19 +170,21 @@ ONE_OF = {
 
 
 def checked(value: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> dict[str, Any]:
-    """The values of known keys, each of its form; numbers as floats, lists and tables as tuples."""
-    found: dict[str, Any] = {}
-    for key, one in value.items():
+    """Return the values of known keys, each checked; numbers become floats, lists and tables tuples."""
+    values: dict[str, Any] = {}
+    for key, given in value.items():
         form = keys[key].form
-        if not form.holds(one):
-            shown = repr(one) if _plain(one) else json_type(one)
+        if not form.holds(given):
+            shown = repr(given) if _is_plain(given) else json_type(given)
             raise UnusableInput(f"{where}: {key}: expected {form.words}, found {shown}")
         if form.schema.get("type") == "number":
-            found[key] = float(one)
+            values[key] = float(given)
         else:
-            found[key] = tuple(one) if form is NAMES else _facts(one) if form is FACTS else one
-    return found
+            values[key] = tuple(given) if form is NAMES else _facts(given) if form is FACTS else given
+    return values
 
 
 def _facts(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((key, tuple(one) if isinstance(one, list) else one) for key, one in sorted(value.items()))
+    return tuple(
+        (key, tuple(setting) if isinstance(setting, list) else setting) for key, setting in sorted(value.items())
+    )

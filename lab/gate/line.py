@@ -1,4 +1,4 @@
-"""One rule judged: what became of it, why, and what would settle it."""
+"""The result of one rule: its status, the reason, and what would settle it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from lab.gate.policy import Rule
 
 PASS, FAIL, INCONCLUSIVE, ERROR = "pass", "fail", "inconclusive", "error"
-# Of a rule that was not asked: it decides nothing, and is told.
+# The status of a rule that was not evaluated; it does not affect the verdict.
 SKIPPED = "skipped"
-# The gravest first; what the whole verdict is made of.
+# The statuses that decide a verdict, most severe first.
 GRAVITY = (ERROR, FAIL, INCONCLUSIVE, PASS)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One rule judged.
+    """The result of one rule.
 
-    Of a comparison, ``low`` and ``high`` bound the interval of the difference, candidate minus baseline, over so many
-    conversations. Of a receipts or latency rule they bound ``candidate``, the value itself. ``confidence`` is that of
-    the interval: each of its ends errs with half of the rest. ``n`` is what the rule stands on: places, receipts,
-    turns. ``more_recalls`` is what ``settles`` comes to in answered recalls, of a window
-    of live receipts. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
+    In a comparison, ``low`` and ``high`` bound the interval of the difference, candidate minus baseline, clustered over
+    ``conversations``. In a receipts or latency rule they bound ``candidate``, the value itself. ``confidence`` is the
+    two-sided level of the interval, in shares. ``n`` counts the evidence: probes, receipts or turns. ``settles`` says
+    what would decide an inconclusive rule, ``more_recalls`` the same as a number of answered recalls, for live
+    receipts. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
     """
 
     kind: str
@@ -45,22 +45,22 @@ class Line:
 
     @property
     def name(self) -> str:
-        """How other tools know it: one name a rule of a policy, the same every night."""
-        part = f" [{self.slice}]" if self.slice else "" if self.critical else " (told)"
-        return f"{self.kind} {self.measure}{part}"
+        """Return the rule's name in other tools: unique within a policy, and the same in every nightly run."""
+        suffix = f" [{self.slice}]" if self.slice else "" if self.critical else " (advisory)"
+        return f"{self.kind} {self.measure}{suffix}"
 
 
 def line(rule: Rule, status: str, reason: str, settles: str | None = None, **numbers: Any) -> Line:
-    """A line of a rule; ``numbers`` are further fields of :class:`Line`."""
+    """Return the line of a rule; ``numbers`` are further fields of :class:`Line`."""
     return Line(rule.kind, rule.measure, status, rule.critical, f"{rule.measure}: {reason}", settles, **numbers)
 
 
 def lacking(rule: Rule, why: str) -> Line:
-    """The line of a rule that there is nothing to judge by."""
+    """Return the line of a rule for which there is no data: an error, or skipped if the rule may lack data."""
     return line(rule, ERROR if rule.must_have_data else SKIPPED, why)
 
 
 def bounds(rule: Rule) -> str:
-    """The bounds of a rule in words."""
-    asked = (("at most", rule.at_most), ("at least", rule.at_least))
-    return " and ".join(f"{words} {bound:g}" for words, bound in asked if bound is not None)
+    """Return the bounds of a rule in words."""
+    limits = (("at most", rule.at_most), ("at least", rule.at_least))
+    return " and ".join(f"{words} {bound:g}" for words, bound in limits if bound is not None)

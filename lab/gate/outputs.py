@@ -1,4 +1,4 @@
-"""A verdict in the forms that machines read: JSON, JUnit XML, OpenMetrics text, and a GitHub step summary."""
+"""A verdict in machine-readable form: JSON, JUnit XML, OpenMetrics text, and a GitHub step summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.gate.verdict import SCHEMA, Verdict
 from lab.runs.trial import trial_line
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
-# What GitHub shows of a step, and what of a summary fits a comment as well.
+# GitHub shows this many annotations of a step; a summary of this many bytes fits a comment as well.
 MOST_ANNOTATIONS = 10
 MOST_SUMMARY = 60_000
 _MOST_CELL = 2_000
@@ -25,9 +25,9 @@ _METRICS_BEGIN = "# HELP lab_gate_verdict "
 
 
 def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
-    """Write verdict.json, verdict.xml (JUnit) and verdict.prom (OpenMetrics) into a folder, each whole.
+    """Write verdict.json, verdict.xml (JUnit) and verdict.prom (OpenMetrics) into a folder, each atomically.
 
-    A file of such a name that is none of ours is :class:`UnusableInput`, and nothing is written.
+    Raises :class:`UnusableInput`, and writes nothing, if a file of one of these names is not a verdict.
     """
     files = {
         folder / "verdict.json": dump_json(verdict.as_json()),
@@ -36,14 +36,14 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
     }
     for path in files:
         if path.exists() and not _is_ours(path):
-            raise UnusableInput(f"{path}: exists and is no verdict of a gate; choose another --out")
+            raise UnusableInput(f"{path}: exists and is not a verdict of `lab gate`; choose another --out")
     for path, data in files.items():
         write_atomically(path, data)
     return list(files)
 
 
 def policy_of(folder: Path) -> str | None:
-    """Whose verdict a folder holds; None where it holds none."""
+    """Return the policy of the verdict in a folder; None if there is no verdict."""
     path = folder / "verdict.json"
     return str(json.loads(read_text(path)).get("policy")) if path.exists() and _is_ours(path) else None
 
@@ -54,38 +54,38 @@ def _is_ours(path: Path) -> bool:
         return text.startswith(_METRICS_BEGIN)
     try:
         if path.suffix == ".xml":
-            # The file is the user's own, and what we write has no entity.
+            # The file is the user's own, and the XML that the lab writes has no entities.
             suite = ElementTree.fromstring(text).find("testsuite")  # noqa: S314 - see above
             return suite is not None and suite.get("name", "").startswith("gate ")
-        found = json.loads(text)
+        data = json.loads(text)
     except (ElementTree.ParseError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("schema") == SCHEMA
+    return isinstance(data, dict) and data.get("schema") == SCHEMA
 
 
 def headline(verdict: Verdict) -> str:
-    """The verdict in a line, with what makes it a trial. Where there is something to roll back it is go or no-go."""
-    said = trial_line(verdict.trial)
-    return f"{_decided(verdict)} [{said}]" if said else _decided(verdict)
+    """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets."""
+    trial = trial_line(verdict.trial)
+    return f"{_decided(verdict)} [{trial}]" if trial else _decided(verdict)
 
 
 def _decided(verdict: Verdict) -> str:
-    what = verdict.policy
+    subject = verdict.policy
     if verdict.candidate:
-        what += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
+        subject += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
     if verdict.rollback is None:
-        return f"{verdict.status.upper()}: {what}"
+        return f"{verdict.status.upper()}: {subject}"
     go = {
         PASS: "GO",
         INCONCLUSIVE: "NO-GO YET (inconclusive)",
         FAIL: "NO-GO (fail)",
         ERROR: "NO-GO (could not measure)",
     }
-    return f"{go[verdict.status]}: {what}"
+    return f"{go[verdict.status]}: {subject}"
 
 
 def rollback(verdict: Verdict) -> str | None:
-    """What to do where the verdict is no pass. What is not decided is no reason to roll back."""
+    """Return what the operator should do unless the verdict is a pass. Inconclusive is no reason to roll back."""
     if verdict.status == PASS or verdict.rollback is None:
         return None
     silent = verdict.audit["silent"] if verdict.audit else None
@@ -97,35 +97,36 @@ def rollback(verdict: Verdict) -> str | None:
 
 
 def _keep_open(verdict: Verdict) -> str:
-    """How much longer, by the rule that decides and needs most."""
-    needs = [one.more_recalls or 0 for one in verdict.lines if one.critical and one.status == INCONCLUSIVE]
+    """Return how long to keep observing, by the critical rule that needs most."""
+    needs = [line.more_recalls or 0 for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
     most = max(needs, default=0)
-    wanted = f"about {counted(most, 'more answered recall')}" if most else "what would settle it stands with each rule"
-    return f"Keep the window open: {wanted}."
+    needed = f"about {counted(most, 'more answered recall')}" if most else "each rule says what would settle it"
+    return f"Keep the window open: {needed}."
 
 
 def gravest_first(lines: Sequence[Line]) -> list[Line]:
-    """Lines that did not pass, nor were skipped: those that decide before those that are told, the gravest first."""
+    """Return the lines that neither passed nor were skipped: critical before advisory, most severe first."""
     order = (ERROR, FAIL, INCONCLUSIVE)
     return sorted(
-        (one for one in lines if one.status in order), key=lambda one: (not one.critical, order.index(one.status))
+        (line for line in lines if line.status in order), key=lambda line: (not line.critical, order.index(line.status))
     )
 
 
 def deciding_first(lines: Sequence[Line]) -> list[Line]:
-    """All lines: those that decide and did not pass, those that decide and did, and then in this order what is told."""
-    done = [one for one in lines if one.status in (PASS, SKIPPED)]
-    return sorted([*gravest_first(lines), *done], key=lambda one: not one.critical)
+    """Return all lines: critical ones that did not pass, critical ones that did, then advisory ones in that order."""
+    done = [line for line in lines if line.status in (PASS, SKIPPED)]
+    return sorted([*gravest_first(lines), *done], key=lambda line: not line.critical)
 
 
 def junit(*verdicts: Verdict) -> bytes:
-    """JUnit XML: a suite is a gate, a case one rule or one of its slices.
+    """Return JUnit XML: one suite per verdict, one case per rule or slice of a rule.
 
-    A broken rule is a failure, what could not be measured an error, what is inconclusive or decides nothing is skipped.
+    A failed critical rule is a failure, one that could not be measured an error; inconclusive and advisory rules that
+    did not pass are skipped.
     """
     root = ElementTree.Element("testsuites", _counted([line for verdict in verdicts for line in verdict.lines]))
-    if said := trial_line(dict.fromkeys(reason for verdict in verdicts for reason in verdict.trial)):
-        root.set("name", _clean(said))
+    if trial := trial_line(dict.fromkeys(reason for verdict in verdicts for reason in verdict.trial)):
+        root.set("name", _clean(trial))
     for verdict in verdicts:
         _suite(root, verdict)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -138,14 +139,14 @@ def _counted(lines: Sequence[Line]) -> dict[str, str]:
 
 def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
     skipped = str(sum(_state(line) == SKIPPED for line in verdict.lines))
-    named = {"name": _clean(f"gate {verdict.policy}"), "skipped": skipped}
-    suite = ElementTree.SubElement(root, "testsuite", _counted(verdict.lines) | named)
+    attributes = {"name": _clean(f"gate {verdict.policy}"), "skipped": skipped}
+    suite = ElementTree.SubElement(root, "testsuite", _counted(verdict.lines) | attributes)
     properties = ElementTree.SubElement(suite, "properties")
-    told = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
+    facts = {"verdict": verdict.status, "run": verdict.run, "against": verdict.against, "rollback": rollback(verdict)}
     for name, value in (
-        *told.items(),
-        *(("trial", one) for one in verdict.trial),
-        *(("embedder", one) for one in verdict.embedder),
+        *facts.items(),
+        *(("trial", text) for text in verdict.trial),
+        *(("embedder", note) for note in verdict.embedder),
     ):
         if value is not None:
             ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
@@ -155,9 +156,9 @@ def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
         )
         kind = {FAIL: "failure", ERROR: "error", SKIPPED: "skipped"}.get(_state(line))
         if kind:
-            said = ElementTree.SubElement(case, kind, message=_clean(reason(line)))
+            element = ElementTree.SubElement(case, kind, message=_clean(reason(line)))
             if kind != "skipped" and rollback(verdict):
-                said.text = _clean(str(rollback(verdict)))
+                element.text = _clean(str(rollback(verdict)))
 
 
 def _state(line: Line) -> str:
@@ -165,14 +166,14 @@ def _state(line: Line) -> str:
 
 
 def openmetrics(*verdicts: Verdict) -> str:
-    """OpenMetrics text: each verdict as a state set, and each rule's status, value and difference as gauges."""
+    """Return OpenMetrics text: each verdict as a state set; each rule's status, value and difference as gauges."""
     lines = [
         f"{_METRICS_BEGIN}The verdict of a gate.",
         "# TYPE lab_gate_verdict stateset",
         *(_state_sample(verdict, state) for verdict in verdicts for state in STATES),
-        *_gauge("rule", "Whether a rule of a gate passed; none of one that was skipped.", verdicts, _passed),
-        *_gauge("value", "What the candidate has of a measure.", verdicts, lambda line: line.candidate),
-        *_gauge("difference", "Candidate less baseline.", verdicts, lambda line: line.difference),
+        *_gauge("rule", "Whether a rule of a gate passed; no sample for a skipped rule.", verdicts, _passed),
+        *_gauge("value", "The candidate's value of a measure.", verdicts, lambda line: line.candidate),
+        *_gauge("difference", "Candidate minus baseline.", verdicts, lambda line: line.difference),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"
@@ -192,12 +193,12 @@ def _gauge(name: str, about: str, verdicts: Sequence[Verdict], value: Callable[[
     yield f"# TYPE lab_gate_{name} gauge"
     for verdict in verdicts:
         for line in verdict.lines:
-            found = value(line)
-            if found is not None:
+            number = value(line)
+            if number is not None:
                 labels = {"policy": verdict.policy, "rule": line.kind, "measure": line.measure}
                 labels |= {"critical": "true" if line.critical else "false"}
                 labels |= {"slice": line.slice} if line.slice else {}
-                yield f"lab_gate_{name}{{{_labels(**labels)}}} {found!r}"
+                yield f"lab_gate_{name}{{{_labels(**labels)}}} {number!r}"
 
 
 def _labels(**values: str) -> str:
@@ -208,13 +209,13 @@ def _labels(**values: str) -> str:
 
 
 def summary(verdict: Verdict) -> str:
-    """Markdown: the verdict and a row a rule, as a step summary shows it; never longer than a comment may be."""
+    """Return Markdown for a step summary: the verdict and one row per rule, short enough for a comment."""
     text = "\n".join(
         [
             f"## {markdown(headline(verdict))}",
             "",
             *(line for note in verdict.embedder for line in (markdown(note), "")),
-            *((f"**{markdown(said)}**", "") if (said := rollback(verdict)) else ()),
+            *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
             markdown(verdict.about),
             "",
             "| | rule | why |",
@@ -226,45 +227,45 @@ def summary(verdict: Verdict) -> str:
         status = line.status if line.critical else f"({line.status})"
         row = f"| {status} | {markdown(line.name)} | {markdown(reason(line)[:_MOST_CELL])} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:
-            return f"{text}\n… and {left} more: verdict.json has all\n"
+            return f"{text}\n… and {left} more: verdict.json lists all rules\n"
         text += row
         left -= 1
     return text
 
 
 def workflow_commands(verdict: Verdict) -> Iterator[str]:
-    """GitHub workflow commands for rules that did not pass, at most as many as are shown."""
+    """Yield GitHub workflow commands for rules that did not pass, at most as many as GitHub shows."""
     lines = gravest_first(verdict.lines)
-    told = lines if len(lines) <= MOST_ANNOTATIONS else lines[: MOST_ANNOTATIONS - 1]
-    for line in told:
+    shown = lines if len(lines) <= MOST_ANNOTATIONS else lines[: MOST_ANNOTATIONS - 1]
+    for line in shown:
         yield _annotation(verdict, line.critical and line.status in (FAIL, ERROR), f"{line.name}: {reason(line)}")
-    if len(told) < len(lines):
-        yield _annotation(verdict, False, f"and {len(lines) - len(told)} more; the step summary has all")
+    if len(shown) < len(lines):
+        yield _annotation(verdict, False, f"and {len(lines) - len(shown)} more; the step summary lists all")
 
 
-def _annotation(verdict: Verdict, broken: bool, text: str) -> str:
-    said = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _annotation(verdict: Verdict, is_error: bool, text: str) -> str:
+    message = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     title = f"gate {verdict.policy}".replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
     title = title.replace("\r", "%0D").replace("\n", "%0A")
-    return f"::{'error' if broken else 'warning'} title={title}::{said}"
+    return f"::{'error' if is_error else 'warning'} title={title}::{message}"
 
 
 def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
-    """Status and reason of lines, in their order, what several lines say alike but once; in brackets what is told."""
-    alike: dict[tuple[str, str], list[Line]] = {}
+    """Yield status and reason of lines in their order, merging lines with equal reasons; advisory ones in brackets."""
+    groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        alike.setdefault((line.status, reason(line).removeprefix(f"{line.measure}: ")), []).append(line)
-    for (status, why), those in alike.items():
-        decides = any(line.critical for line in those)
-        names = (line.measure if line.critical or not decides else f"({line.measure})" for line in those)
+        groups.setdefault((line.status, reason(line).removeprefix(f"{line.measure}: ")), []).append(line)
+    for (status, why), group in groups.items():
+        decides = any(line.critical for line in group)
+        names = (line.measure if line.critical or not decides else f"({line.measure})" for line in group)
         yield status if decides else f"({status})", f"{', '.join(names)}: {why}"
 
 
 def reason(line: Line) -> str:
-    """The reason of a line, and what would settle it."""
+    """Return the reason of a line, and what would settle it."""
     return f"{line.reason}. What would settle it: {line.settles}." if line.settles else f"{line.reason}."
 
 
 def _clean(text: str) -> str:
-    """A text as XML may hold it: no control characters, no half characters, and neither U+FFFE nor U+FFFF."""
+    """Replace what XML does not allow: control characters, lone surrogates, U+FFFE and U+FFFF."""
     return _NOT_XML.sub("?", text)

@@ -1,4 +1,4 @@
-"""What a gate asks: a policy in TOML, read and checked whole before anything is measured.
+"""Policies of `lab gate`: TOML files, read and checked completely before anything is measured.
 
 ::
 
@@ -18,24 +18,24 @@
     measure = "GoldNice@6"
     by = 0.0
 
-    [[limit]]                  # a mean of the candidate within hard bounds, no statistics
+    [[limit]]                  # a mean of the candidate within fixed limits, no statistics
     measure = "WrongScope"
     at_most = 0.0
 
-    [[receipts]]               # a figure of an audit of live receipts within bounds
+    [[receipts]]               # a figure of an audit of live receipts within limits
     measure = "errors.rate"
-    of = "errors.attempts"     # what it is a share of: the bound of the share decides, not the share
+    of = "errors.attempts"     # the count that it is a share of: the bound of the share decides, not the share
     at_most = 0.01
 
-    [[latency]]                # a quantile of the warm turns of a run
+    [[latency]]                # a quantile of a run's warm turns
     stage = "total"
     quantile = 0.95
     at_most_ms = 50
 
-    [[exact]]                  # the receipts of another run, bit for bit
+    [[exact]]                  # equal to the receipts of another run, bit for bit
     changed = "fail"
 
-Every key, and what it says, stands in :mod:`lab.gate.keys`.
+:mod:`lab.gate.keys` documents every key.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from lab.measures.model import SHARE, YES
 from lab.measures.names import require_measure
 from lab.shape import json_type, only_keys
 
-# Rules of what a run is scored by.
+# The rules on measures of a scored run.
 OF_MEASURES = ("guard", "improve", "limit")
 SHIPPED = Path(__file__).parent / "policies"
-# Of a measure that lies between 0 and 1. A wider margin would call half of all recalls no difference.
+# The largest margin for a measure between 0 and 1; a larger one would ignore a change of half of all recalls.
 MOST_MARGIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of a policy; its keys are those of :mod:`lab.gate.keys`."""
+    """One rule of a policy; :mod:`lab.gate.keys` documents its fields."""
 
     kind: str
     measure: str
@@ -85,21 +85,21 @@ class Rule:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What it asks, whether that decides or is told."""
+        """Return the rule's kind and measure, critical or not."""
         return self.kind, self.measure
 
     @property
     def identity(self) -> tuple[str, str, bool]:
-        """What no two rules of a policy share."""
+        """Return what is unique to a rule within its policy."""
         return *self.name, self.critical
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy: which arms, how much evidence at least, and the rules, kind by kind in the order of the file.
+    """A policy: the arms to compare, the minimum of evidence, and the rules by kind in the order of the file.
 
-    ``level`` is the one-sided level at which something counts as shown, ``fail_level`` that of a fail. ``rollback`` is
-    what an operator does where the verdict is no pass, ``file`` where the policy was read.
+    ``level`` is the one-sided significance level of a pass, ``fail_level`` that of a fail. ``rollback`` tells the
+    operator what to do unless the verdict is a pass; ``file`` is the file of the policy.
     """
 
     name: str
@@ -116,21 +116,21 @@ class Policy:
 
     @property
     def where(self) -> str:
-        """What an error names: the file, else the policy."""
+        """Return what an error message names: the file, else the policy."""
         return self.file or f"policy {self.name}"
 
 
 def shipped_policies() -> list[str]:
-    """The names of the policies that come with the lab."""
+    """Return the names of the shipped policies."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def read_policy(name: str) -> Policy:
-    """A shipped policy by name, or one in a file; raises :class:`UnusableInput` naming what is wrong and where."""
+    """Return a shipped policy by name, or one from a file; :class:`UnusableInput` says what is wrong and where."""
     path = SHIPPED / f"{name}.toml" if name in shipped_policies() else Path(name)
     if name not in shipped_policies() and not path.is_file():
         raise UnusableInput(
-            f"{name}: no such file, and no policy of that name; there are: {', '.join(shipped_policies())}"
+            f"{name}: no such file or shipped policy; shipped policies: {', '.join(shipped_policies())}"
         )
     policy = _policy(read_toml(path), str(path))
     _require_own_direction(policy, path)
@@ -139,7 +139,7 @@ def read_policy(name: str) -> Policy:
 
 def _policy(value: Mapping[str, Any], where: str) -> Policy:
     only_keys(value, (*HEAD, "comparison", *RULES), where)
-    kept = checked({key: one for key, one in value.items() if key in HEAD}, HEAD, where)
+    kept = checked({key: setting for key, setting in value.items() if key in HEAD}, HEAD, where)
     for key in ("name", "about"):
         if key not in kept:
             raise UnusableInput(f"{where}: needs {key}: {HEAD[key].about}")
@@ -152,24 +152,24 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
         given = value.get(kind, [])
         if not isinstance(given, list):
             raise UnusableInput(f"{where}: {kind}: expected [[{kind}]] tables, found {json_type(given)}")
-        for number, one in enumerate(given, 1):
-            rule = _rule(kind, one, f"{where}: {kind} {number}")
+        for number, table in enumerate(given, 1):
+            rule = _rule(kind, table, f"{where}: {kind} {number}")
             if rule.identity in {before.identity for before in rules}:
                 raise UnusableInput(
-                    f"{where}: {kind} {number}: {rule.measure} is asked before; one of them may say critical = false"
+                    f"{where}: {kind} {number}: a second rule on {rule.measure}; set critical = false in one of them"
                 )
-            # A slice of a rule is told, whether the rule decides or not: of two alike no output could keep both apart.
-            told = [name for before in (*rules, rule) if before.name == rule.name for name in before.slices]
-            double = next((name for name in told if told.count(name) > 1), None)
-            if double is not None:
-                raise UnusableInput(f"{where}: {kind} {number}: slices: {double!r} of {rule.measure} is asked twice")
+            # Slices are advisory, critical rule or not, so outputs could not tell two lines of one slice apart.
+            slices = [name for before in (*rules, rule) if before.name == rule.name for name in before.slices]
+            duplicate = next((name for name in slices if slices.count(name) > 1), None)
+            if duplicate is not None:
+                raise UnusableInput(f"{where}: {kind} {number}: slices: {duplicate!r} of {rule.measure} is given twice")
             rules.append(rule)
     if not rules:
-        raise UnusableInput(f"{where}: has no rule; a gate that asks nothing passes everything")
+        raise UnusableInput(f"{where}: has no rule, so it would pass everything; add a rule")
     if not any(rule.critical for rule in rules):
-        raise UnusableInput(f"{where}: no rule is critical; a gate that cannot fail is none")
+        raise UnusableInput(f"{where}: no rule is critical, so it cannot fail; make one critical")
     if "\n" in kept.get("rollback", ""):
-        raise UnusableInput(f"{where}: rollback: has several lines; an operator needs one")
+        raise UnusableInput(f"{where}: rollback: has several lines; write one line")
     named_arms = checked(arms, dict.fromkeys(ARMS, Key(TEXT, "")), f"{where}: comparison")
     levels = {"fail_level": kept.get("level", 0.05)}
     return Policy(**{"minimum_conversations": 6} | ARMS | named_arms | levels | kept, rules=tuple(rules), file=where)
@@ -184,18 +184,17 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     for key in REQUIRED[kind]:
         if key not in kept:
             raise UnusableInput(f"{where}: needs {key}: {keys[key].about[0].lower()}{keys[key].about[1:-1]}")
-    some = ONE_OF.get(kind, ())
-    if some and not kept.keys() & set(some):
-        raise UnusableInput(f"{where}: needs {', '.join(some)} or both")
+    alternatives = ONE_OF.get(kind, ())
+    if alternatives and not kept.keys() & set(alternatives):
+        raise UnusableInput(f"{where}: needs {' or '.join(alternatives)}, or both")
     if kind in OF_MEASURES:
         require_measure(kept["measure"], where)
         _within_range(kept, where)
     if kind == "latency":
         kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
     elif kind == "exact":
-        # What is only told decides nothing.
-        told = kept.pop("changed") == "tell"
-        kept |= {"measure": "receipts", "critical": kept.get("critical", True) and not told}
+        is_advisory = kept.pop("changed") == "tell"
+        kept |= {"measure": "receipts", "critical": kept.get("critical", True) and not is_advisory}
     elif kind in ("guard", "improve"):
         kept["direction"] = _direction(kept, where)
     else:
@@ -204,7 +203,7 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
 
 
 def _within_range(kept: Mapping[str, Any], where: str) -> None:
-    """Refuse a number that no share can reach: such a rule would hold whatever was measured."""
+    """Raise :class:`UnusableInput` for a limit outside the measure's range: such a rule could not decide anything."""
     entry = entry_of(kept["measure"])
     if entry is None or entry.range not in (SHARE, YES):
         return
@@ -221,10 +220,12 @@ def _within_range(kept: Mapping[str, Any], where: str) -> None:
 
 def _direction(kept: Mapping[str, Any], where: str) -> str:
     """Return the direction that the rule states, else that of its measure."""
-    own = direction(kept["measure"])
-    if "direction" not in kept and own == "neither":
-        raise UnusableInput(f"{where}: {kept['measure']} is better neither high nor low; say which is meant: direction")
-    return str(kept.get("direction", own))
+    default = direction(kept["measure"])
+    if "direction" not in kept and default == "neither":
+        raise UnusableInput(
+            f'{where}: {kept["measure"]} has no better direction of its own; add direction = "higher" or "lower"'
+        )
+    return str(kept.get("direction", default))
 
 
 def _require_own_direction(policy: Policy, path: Path) -> None:
@@ -245,7 +246,7 @@ def _require_own_direction(policy: Policy, path: Path) -> None:
 
 
 def _line_of(path: Path, kind: str, number: int, key: str) -> int | None:
-    """Return the line, from 1, that gives a rule its key; None where the line alone does not, as in an inline table."""
+    """Return the line, from 1, on which a rule sets a key; None if there is no such line, as in an inline table."""
     lines = read_text(path).split("\n")
     for count, line in enumerate(lines, 1):
         if key not in line:
@@ -253,7 +254,7 @@ def _line_of(path: Path, kind: str, number: int, key: str) -> int | None:
         try:
             rules = tomllib.loads("\n".join(lines[:count])).get(kind, [])
         except tomllib.TOMLDecodeError:
-            # The line is inside a value of several lines.
+            # The line ends inside a multi-line value.
             continue
         if len(rules) == number and key in rules[-1]:
             return count
@@ -263,9 +264,9 @@ def _line_of(path: Path, kind: str, number: int, key: str) -> int | None:
 def _within(kept: Mapping[str, Any], where: str) -> None:
     high, low = kept.get("at_most"), kept.get("at_least")
     if high is not None and low is not None and high < low:
-        raise UnusableInput(f"{where}: at_most {high:g} is below at_least {low:g}; nothing is within them")
+        raise UnusableInput(f"{where}: at_most {high:g} is below at_least {low:g}; no value satisfies both")
     if "of" in kept and not all(0 < bound < 1 for bound in (high, low) if bound is not None):
         raise UnusableInput(
-            f"{where}: no number of receipts can show a share to be 0 or 1; leave `of` out for a bound without "
-            "statistics, or choose a limit between"
+            f"{where}: no number of receipts can show that a share is 0 or 1; remove `of` for a limit without "
+            "statistics, or choose a limit between 0 and 1"
         )

@@ -1,4 +1,4 @@
-"""A verdict that was written before: read back, and whether it is still one of what there is now."""
+"""Read a verdict file, and check whether it is still current."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ VERDICT = "verdict.json"
 
 
 def read_verdict(path: Path) -> Verdict:
-    """The verdict of a file; one that is none of ours is :class:`UnusableInput`."""
-    found = read_json(path)
+    """Return the verdict of a file; raise :class:`UnusableInput` for anything else."""
+    data = read_json(path)
     try:
-        if found["schema"] != SCHEMA:
-            raise UnusableInput(f"{path}: is no verdict of this version; judge again with lab gate")
-        own = {name: value for name, value in found.items() if name not in ("schema", "lines", "evidence")}
-        evidence = Evidence(**found["evidence"]) if found.get("evidence") else None
-        return Verdict(**own, lines=tuple(Line(**one) for one in found["lines"]), evidence=evidence)
+        if data["schema"] != SCHEMA:
+            raise UnusableInput(f"{path}: not a verdict of this version; run `lab gate` again")
+        fields = {name: value for name, value in data.items() if name not in ("schema", "lines", "evidence")}
+        evidence = Evidence(**data["evidence"]) if data.get("evidence") else None
+        return Verdict(**fields, lines=tuple(Line(**line) for line in data["lines"]), evidence=evidence)
     except (AttributeError, KeyError, TypeError) as error:
-        raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
+        raise UnusableInput(
+            f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"
+        ) from None
 
 
 def why_stale(verdict: Verdict, run: RunDirectory) -> str | None:
-    """Why a verdict in the folder of a run says nothing of what the run holds now; None where it does.
+    """Return why a verdict in the folder of a run is out of date; None if it is current.
 
-    It is held against the run, against the runs that it was compared with where they are at hand, and against its
-    policy where that can be read again.
+    Checks the run, the runs that it was compared with if they can be read, and the policy if it can be read.
     """
     known = verdict.evidence
     if known is None:
-        return "it does not say what it was made from"
+        return "it does not record what it was made from"
     if known.run != run.content:
-        return "it was made from something else than this run holds now"
+        return "the run has changed since"
     for path, content in known.others.items():
         try:
             other = open_run(Path(path)).content
         except LabError:
             continue
         if other != content:
-            return f"{path}, which it was compared with, holds something else now"
+            return f"{path}, the run that it was compared with, has changed since"
     try:
         name = known.policy_file or (verdict.policy if verdict.policy in shipped_policies() else None)
         now = key_of(read_policy(name)) if name else known.policy
     except UnusableInput:
         return None
-    return None if now == known.policy else f"policy {verdict.policy} asks something else now"
+    return None if now == known.policy else f"policy {verdict.policy} has changed since"

@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of what a gate reads and writes: a policy, made of its own keys, and verdict.json."""
+"""JSON Schemas (2020-12) of a policy, built from its keys, and of verdict.json."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _VERDICTS = [PASS, FAIL, INCONCLUSIVE, ERROR]
 
 
 def policy_schema() -> dict[str, Any]:
-    """Of a policy, as its TOML is read."""
+    """Return the schema of a policy, as parsed from TOML."""
     arms = {name: Key(TEXT, f"An arm, or DIR:ARM; {arm}.") for name, arm in ARMS.items()}
     rules = {
         kind: {"type": "array", "items": _object(keys, REQUIRED[kind], ONE_OF.get(kind, ()))}
         for kind, keys in RULES.items()
     }
-    found = _object(HEAD, ("name", "about"), tuple(RULES))
-    found["properties"] |= {"comparison": _object(arms, ()), **rules}
-    return {"$schema": DIALECT, "$id": "lab.policy.v1", "title": "A policy of lab gate"} | found
+    schema = _object(HEAD, ("name", "about"), tuple(RULES))
+    schema["properties"] |= {"comparison": _object(arms, ()), **rules}
+    return {"$schema": DIALECT, "$id": "lab.policy.v1", "title": "A policy of lab gate"} | schema
 
 
 def _object(keys: Mapping[str, Key], required: tuple[str, ...], one_of: tuple[str, ...] = ()) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
         "properties": {name: {"description": key.about, **key.form.schema} for name, key in keys.items()},
     }
     if required:
-        found["required"] = list(required)
+        schema["required"] = list(required)
     if one_of:
-        found["anyOf"] = [{"required": [name]} for name in one_of]
-    return found
+        schema["anyOf"] = [{"required": [name]} for name in one_of]
+    return schema
 
 
 def verdict_schema() -> dict[str, Any]:
-    """Of verdict.json."""
+    """Return the schema of verdict.json."""
     line = {
         "kind": {"enum": list(RULES)},
         "measure": _TEXT,
@@ -83,7 +83,7 @@ def verdict_schema() -> dict[str, Any]:
 
 
 def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with these properties, all of them, and no other."""
+    """Return the schema of an object that has exactly these properties."""
     return {
         "type": "object",
         "additionalProperties": False,

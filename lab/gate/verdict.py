@@ -1,4 +1,4 @@
-"""From a policy and what it is given to a verdict: pass, fail, inconclusive or error, each rule with its reason."""
+"""Judge runs and audits by a policy. The verdict is pass, fail, inconclusive or error, with a reason per rule."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SCHEMA = "lab.verdict.v1"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict was made from, as digests: :func:`key_of` the policy, and the content of each run.
+    """Content digests of what a verdict was made from: the policy (:func:`key_of`) and each run.
 
-    ``others`` are the runs that the judged one was compared with, by path; ``policy_file`` is where a policy that is
-    not a shipped one was read.
+    ``others`` maps the paths of the runs that the judged one was compared with to their digests; ``policy_file`` is the
+    file of a policy that is not shipped.
     """
 
     policy: str
@@ -45,11 +45,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a policy over a run, an audit, or both.
+    """The verdict of a policy on a run, an audit, or both.
 
-    ``against`` is the run that the candidate was compared with, where it was not the baseline of its own; ``audit``
-    says which live receipts were judged, and what to ask where there were none. ``embedder`` holds notes on arms whose
-    configuration names another embedder, and on conversations that count as one; ``trial`` what makes the runs a trial.
+    ``against`` is the other run that the candidate was compared with, if any; ``audit`` describes the live receipts
+    that were judged, and what to check if there were none. ``embedder`` holds notes on arms whose configuration names
+    another embedder and on conversations that count as one; ``trial`` holds the reasons why the runs are a trial.
     """
 
     policy: str
@@ -68,15 +68,15 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with."""
+        """Return the exit code of the command."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as verdict.json has them."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return plain values, as in verdict.json."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         evidence = asdict(self.evidence) if self.evidence else None
         first = {"schema": SCHEMA, "trial": list(self.trial)}
-        return first | own | {"lines": [asdict(one) for one in self.lines], "evidence": evidence}
+        return first | values | {"lines": [asdict(line) for line in self.lines], "evidence": evidence}
 
 
 def judge(
@@ -88,26 +88,28 @@ def judge(
 ) -> Verdict:
     """Judge a run, an audit of receipts, or both, by a policy.
 
-    ``against`` is another run, whose arm of the candidate's name takes the place of the baseline. A rule that needs
-    what was not given is an error, or skipped where it may lack data. Raises what
-    :func:`lab.gate.compared.evidence` raises, and :class:`UnusableInput` where nothing that is asked was given.
+    ``against`` is another run; its arm with the candidate's name replaces the baseline. A rule without its input is an
+    error, or skipped if it may lack data. Raises what :func:`lab.gate.compared.evidence` raises, and
+    :class:`UnusableInput` if no rule has its input.
     """
     if against is not None and run is None:
-        raise UnusableInput(f"policy {policy.name}: a run to compare with was given, and none to judge; name DIR")
+        raise UnusableInput(f"policy {policy.name}: a run to compare with was given, but none to judge; name DIR")
     if not any(_given(rule, run, audit) for rule in policy.rules):
-        raise UnusableInput(f"policy {policy.name}: nothing that it asks about was given; {_wanted(policy)}")
+        raise UnusableInput(f"policy {policy.name}: no rule has its input; {_needs(policy)}")
     if run is not None:
         mine, candidate = locate(run, policy.candidate)
         if mine.arm(candidate).needs_gold:
-            raise UnusableInput(f"policy {policy.name}: candidate {candidate} is told what the golden set wants")
+            raise UnusableInput(
+                f"policy {policy.name}: candidate {candidate} reads the golden set, so it cannot be judged"
+            )
     lines: list[Line] = []
     for kinds in (KINDS, ("receipts",), ("latency",), ("exact",)):
         rules = [rule for rule in policy.rules if rule.kind in kinds]
-        others = {rule: one for rule in rules if (one := _not_asked(policy, rule, run, against, audit))}
-        asked = [rule for rule in rules if rule not in others]
-        if asked:
-            lines += _judged(policy, asked, run, against, audit)
-        lines += others.values()
+        without_input = {rule: result for rule in rules if (result := _unjudged(policy, rule, run, against, audit))}
+        judged = [rule for rule in rules if rule not in without_input]
+        if judged:
+            lines += _judged(policy, judged, run, against, audit)
+        lines += without_input.values()
     baseline = policy.baseline if run and not against else None
     return Verdict(
         policy.name,
@@ -123,9 +125,9 @@ def judge(
         tuple(
             dict.fromkeys(
                 note
-                for one in (run, against)
-                if one
-                for note in (*embedder_notes(one.manifest.resolved), *equal_notes(one))
+                for judged_run in (run, against)
+                if judged_run
+                for note in (*embedder_notes(judged_run.manifest.resolved), *equal_notes(judged_run))
             )
         ),
         trial_of(*_runs(policy, run, against)),
@@ -134,28 +136,28 @@ def judge(
 
 
 def key_of(policy: Policy) -> str:
-    """sha256 of what a policy asks, wherever it was read."""
+    """Return the sha256 of a policy's content, independent of its file."""
     return digest(asdict(replace(policy, file=None)))
 
 
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
-    """Every run that is looked at: an arm of a policy may be one of another run."""
-    found = [one for one in (run, against) if one is not None]
+    """Return every run involved, each once; an arm that a policy names may belong to another run."""
+    runs = [given for given in (run, against) if given is not None]
     if run is not None:
-        found += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
-    return list({one.path.resolve(): one for one in reversed(found)}.values())[::-1]
+        runs += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
+    return list({found.path.resolve(): found for found in reversed(runs)}.values())[::-1]
 
 
 def _evidence(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Evidence:
-    others = {str(one.path): one.content for one in _runs(policy, run, against) if one is not run}
+    others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
     is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
     return Evidence(key_of(policy), run.content if run else None, others, None if is_shipped else policy.file)
 
 
 def overall(lines: Sequence[Line]) -> str:
-    """The gravest status among critical lines that were asked; where none was, nothing was measured."""
+    """Return the most severe status of the critical lines that were evaluated; error if there are none."""
     return min(
-        (one.status for one in lines if one.critical and one.status != SKIPPED), key=GRAVITY.index, default=ERROR
+        (line.status for line in lines if line.critical and line.status != SKIPPED), key=GRAVITY.index, default=ERROR
     )
 
 
@@ -166,7 +168,7 @@ def _judged(
     against: RunDirectory | None,
     audit: Mapping[str, Any] | None,
 ) -> Iterator[Line]:
-    """Lines of rules of one family, which were given what they need."""
+    """Yield the lines of rules of one family, all of which have their input."""
     kind = rules[0].kind
     if kind == "receipts" and audit is not None:
         yield from judge_receipts(policy, rules, audit)
@@ -182,56 +184,56 @@ def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None
     return (audit if rule.kind == "receipts" else run) is not None
 
 
-def _wanted(policy: Policy) -> str:
-    """What it needs, and what it takes where there is some."""
+def _needs(policy: Policy) -> str:
+    """Return what a policy needs, and what it can use in addition, in words."""
     every = {"--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
     needs = {
         "--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data
     } or every
-    takes = "".join(f", and takes {one} as well" for one in sorted(every - needs))
+    takes = "".join(f", and can use {extra}" for extra in sorted(every - needs))
     return f"it needs {' and '.join(sorted(needs))}{takes}"
 
 
-def _not_asked(
+def _unjudged(
     policy: Policy,
     rule: Rule,
     run: RunDirectory | None,
     against: RunDirectory | None,
     audit: Mapping[str, Any] | None,
 ) -> Line | None:
-    """The line of a rule that lacks what it needs, or that is not meant for this run."""
+    """Return the line of a rule that lacks its input or does not apply to this run; None if it can be judged."""
     if rule.kind == "receipts":
         return (
             None
             if audit is not None
-            else lacking(rule, "asks for an audit of receipts, and none was given: --receipts AUDIT")
+            else lacking(rule, "needs an audit of receipts, and none was given: --receipts AUDIT")
         )
     if run is None:
-        return lacking(rule, "asks for a run, and none was given: lab gate DIR")
-    for key, wanted in rule.only_where:
-        found = _resolved(rule, key, run, policy.candidate)
-        if found != wanted:
-            expected, is_now = (list(one) if isinstance(one, tuple) else one for one in (wanted, found))
-            return line(rule, SKIPPED, f"asked only where {key} is {expected!r}, and here it is {is_now!r}")
+        return lacking(rule, "needs a run, and none was given: lab gate DIR")
+    for key, expected in rule.only_where:
+        actual = _resolved(rule, key, run, policy.candidate)
+        if actual != expected:
+            shown, shown_actual = (list(value) if isinstance(value, tuple) else value for value in (expected, actual))
+            return line(rule, SKIPPED, f"applies only if {key} is {shown!r}, and here it is {shown_actual!r}")
     if rule.kind == "exact" and against is None:
-        return lacking(rule, "asks for a run to compare with, and none was given: --against DIR2")
+        return lacking(rule, "needs a run to compare with, and none was given: --against DIR2")
     return None
 
 
 def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object:
-    """What a run resolved a key to, or the arm that is judged: ``arm.config.autoRecall.maxItems``."""
-    what, path = "a run", [key]
-    found: object = to_json(run.manifest.resolved)
+    """Return the resolved value of a key of the run, or of the candidate: ``arm.config.autoRecall.maxItems``."""
+    owner, path = "a run", [key]
+    value: object = to_json(run.manifest.resolved)
     if key.startswith("arm."):
         mine, name = locate(run, candidate)
-        what, path = f"arm {name}", key.split(".")[1:]
-        found = to_json(mine.arm(name))
+        owner, path = f"arm {name}", key.split(".")[1:]
+        value = to_json(mine.arm(name))
     for part in path:
-        if not isinstance(found, Mapping) or part not in found:
-            known = ", ".join(sorted(found)) if isinstance(found, Mapping) else "no parts"
-            raise UnusableInput(f"{rule.kind} {rule.measure}: only_where: {what} has no {key!r}; it has: {known}")
-        found = found[part]
-    return tuple(found) if isinstance(found, list) else found
+        if not isinstance(value, Mapping) or part not in value:
+            names = ", ".join(sorted(value)) if isinstance(value, Mapping) else "no keys"
+            raise UnusableInput(f"{rule.kind} {rule.measure}: only_where: {owner} has no {key!r}; it has: {names}")
+        value = value[part]
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -240,7 +242,7 @@ def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:
     recalls = audit["recalls"]
     return {
         "silent": nothing_found(audit),
-        "files": [one["file"] for one in audit["files"]],
+        "files": [entry["file"] for entry in audit["files"]],
         "receipts": recalls["receipts"],
         "answered": recalls["answered"],
         "first_time": audit.get("first_time"),

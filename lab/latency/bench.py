@@ -1,7 +1,7 @@
-"""Stores that are measured, the arms that ask them, and one timed turn.
+"""The stores to measure, the arms that search them, and one timed turn.
 
-Every arm makes its own searches, as it would live: a view of the store is made for each and shared with none. An arm
-that shares its search with nobody has a table of its own, which it is fed and asked itself.
+Every arm searches by itself, as in live use; no view of the store is shared between arms. An arm that cannot share a
+search has its own table, which it fills and searches itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lab.replay.plan import Plan
 from lab.replay.seat import Given, Seat
 from lab.replay.sources import Sources
 from lab.retrieval.contract import Query, Store
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, embedded_text, make_store, row_vectors
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import words_under
@@ -35,9 +35,9 @@ from lab.systems.kit import Kit, Tools
 
 
 class Question(NamedTuple):
-    """One turn: what an arm is asked, what one is that is told the gold, and what the store is searched for.
+    """One turn: the request to an arm, the request with gold for arms that need it, and the query to the store.
 
-    Embedding it is not measured.
+    The time to embed the query is not measured.
     """
 
     ask: Ask
@@ -46,10 +46,10 @@ class Question(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What one stage of one turn took.
+    """The time of one stage of one turn, ``ns`` in nanoseconds.
 
-    ``place`` is the arm's place in the order of the turn. ``passed_over``: the arm searched nothing, for the prompt is
-    trivial. ``appended`` rows had been added one by one, ``waiting`` of them not compacted yet.
+    ``place`` is the arm's position in the order of the turn. ``passed_over`` says that the arm skipped the turn,
+    because the prompt is trivial. ``appended`` rows had been added one by one, ``waiting`` of them not compacted yet.
     """
 
     part: str
@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class Shelf:
-    """A store with its memories, and the tools of the systems that are asked over it."""
+    """A store with its memories, and the tools of the systems that search it."""
 
     kind: str
     store: Store
@@ -77,39 +77,39 @@ class Shelf:
     keys: set[str] = field(default_factory=set)
 
     def note(self, memories: Sequence[Memory]) -> None:
-        """Take in memories that the store holds."""
+        """Record memories that the store holds."""
         self.memories += memories
         self.keys.update(memory.key for memory in memories)
         self.by_id.update((row.id, row) for row in self.tools.rows.of(memories))
 
     def fill(self, pool: Pool, start: int, stop: int, words: PoolWords | None = None) -> None:
-        """Add memories of the pool. ``words`` makes their tokens, where the store needs them."""
+        """Add memories of the pool; ``words`` makes their tokens if the store needs them."""
         for memories, vectors in pool.parts(start, stop):
-            tokens = words.of([one.index_text for one in memories]) if words else [[]] * len(memories)
+            tokens = words.of([memory.index_text for memory in memories]) if words else [[]] * len(memories)
             self.store.add(self.tools.rows.of(memories), vectors, tokens)
             self.note(memories)
 
-    def found(self, query: Query) -> Found:
-        """What an arm chooses from."""
-        return Found(self.store.view(query), self.store.rows, self.by_id)
+    def found(self, query: Query) -> QueryContext:
+        """Return the candidates of a query."""
+        return QueryContext(self.store.view(query), self.store.rows, self.by_id)
 
 
 @dataclass(slots=True)
 class Subject:
-    """An arm over a store, with the arm's own past."""
+    """An arm on a store, with the arm's own history."""
 
     shelf: Shelf
     seat: Seat
 
     @property
     def name(self) -> tuple[str, str]:
-        """Store and arm."""
+        """Return the names of the store and the arm."""
         return self.shelf.kind, self.seat.name
 
 
 @contextmanager
 def opened(shelves: Iterable[Shelf], plan: Plan, *, sharing: bool = False) -> Iterator[list[Subject]]:
-    """Every arm of a plan over every shelf, fed with what stands there. ``sharing``: those alone that search it."""
+    """Open every arm of a plan on every store, with its memories; ``sharing`` keeps only arms that search the store."""
     subjects: list[Subject] = []
     try:
         for shelf in shelves:
@@ -118,27 +118,27 @@ def opened(shelves: Iterable[Shelf], plan: Plan, *, sharing: bool = False) -> It
                 subjects.append(subject)
                 if not sharing or subject.seat.shared:
                     feed(subject.seat, shelf.memories)
-        yield [one for one in subjects if not sharing or one.seat.shared]
+        yield [subject for subject in subjects if not sharing or subject.seat.shared]
     finally:
-        for one in subjects:
-            one.seat.close()
+        for subject in subjects:
+            subject.seat.close()
 
 
 def seated(plan: Plan, arm: int, tools: Tools, keys: set[str]) -> Seat:
-    """An arm without a past, to which the memories of these keys are given."""
-    one = plan.arms[arm]
-    return Seat(one, plan.infos[arm], Kit(tools, one.name), Given(keys, keys), fed=True)
+    """Open an arm without history that is given the memories with these keys."""
+    chosen = plan.arms[arm]
+    return Seat(chosen, plan.infos[arm], Kit(tools, chosen.name), Given(keys, keys), fed=True)
 
 
 def feed(seat: Seat, memories: Sequence[Memory]) -> None:
-    """Hand memories over; a system that breaks is :class:`CannotMeasure`."""
+    """Give memories to an arm; raise :class:`CannotMeasure` if the system fails."""
     seat.remember(memories)
     if seat.broken:
-        raise CannotMeasure(f"arm {seat.name!r}: {seat.broken}; a system that breaks cannot be timed")
+        raise CannotMeasure(f"arm {seat.name!r}: {seat.broken}; a system that fails cannot be timed")
 
 
 def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None, size: int = 0) -> Tools:
-    """The tools of systems over a store. A table of a system's own is of the same kind, over ``size`` of the pool."""
+    """Return the tools of systems on a store. A system's own table is of the same kind, with ``size`` of the pool."""
     vectors = PoolVectors(pool, size, sources.vectors, retrieval_of(plan).clamp) if pool else sources.vectors
 
     def live(retrieval: Retrieval) -> StoreRetriever:
@@ -150,19 +150,19 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
 
 
 class TimedRecall(NamedTuple):
-    """One timed turn: nanoseconds by stage, ``total`` among them, and what came of it."""
+    """One timed turn: nanoseconds by stage including ``total``, and its recall."""
 
     timings: dict[str, int]
     recall: Recall
 
     @property
     def passed_over(self) -> bool:
-        """Whether nothing was searched."""
+        """Return whether the arm skipped the turn."""
         return self.recall.status == "skipped"
 
 
 def ask(subject: Subject, question: Question) -> TimedRecall:
-    """Ask an arm about a turn, and time it."""
+    """Run and time one recall of an arm."""
     shelf, seat = subject.shelf, subject.seat
     shelf.tools.clock.now_ms = question.ask.now_ms
     searched = partial(shelf.found, question.query) if seat.shared else None
@@ -176,7 +176,7 @@ def ask(subject: Subject, question: Question) -> TimedRecall:
 
 
 def ask_together(shelf: Shelf, seats: Sequence[Seat], question: Question) -> int:
-    """Ask all arms about a turn over one view, as a replay does; nanoseconds for all of them."""
+    """Run a recall of all arms on one view, as a replay does; return the nanoseconds of all together."""
     started = time.perf_counter_ns()
     found = shelf.found(question.query)
     for seat in seats:
@@ -184,21 +184,21 @@ def ask_together(shelf: Shelf, seats: Sequence[Seat], question: Question) -> int
     return time.perf_counter_ns() - started
 
 
-def _answer(seat: Seat, question: Question, found: Found | None) -> Recall:
-    asked = question.told if seat.info.needs_gold else question.ask
-    recall, failure = seat.ask(asked, found)
+def _answer(seat: Seat, question: Question, found: QueryContext | None) -> Recall:
+    request = question.told if seat.info.needs_gold else question.ask
+    recall, failure = seat.ask(request, found)
     if failure:
-        raise CannotMeasure(f"arm {seat.name!r}: recall failed at {asked.turn}: {failure}")
+        raise CannotMeasure(f"arm {seat.name!r}: recall failed at {request.turn}: {failure}")
     return recall
 
 
 def retrieval_of(plan: Plan) -> Retrieval:
-    """How the arms search, as far as that is known of one of them."""
+    """Return how the arms search: the settings of the first arm that declares them, else the defaults."""
     return next(iter(plan.retrievals()), Retrieval())
 
 
 def pool_of(plan: Plan, sources: Sources) -> Pool:
-    """The memories of all recordings, in their order, and what more is asked for."""
+    """Return the pool of all recordings' memories, in order, which resamples more if needed."""
     memories = [memory for recording in plan.recordings for memory in plan.memories_of(recording)]
     rows = [row for recording in plan.recordings for row in rows_of(plan, recording)]
     vectors = row_vectors(rows, retrieval_of(plan).clamp, sources.vectors, sources.stored)
@@ -206,26 +206,26 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
 
 
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
-    """``count`` turns, spread evenly over all recordings; where there are fewer, they are asked again."""
+    """Return ``count`` turns spread evenly over all recordings; if there are fewer, turns repeat."""
     retrieval = retrieval_of(plan)
-    happening = [point for recording in plan.recordings for point in plan.recall_points_of(recording)]
-    some = min(count, len(happening))
-    chosen = [happening[place * len(happening) // some] for place in range(some)]
+    points = [point for recording in plan.recordings for point in plan.recall_points_of(recording)]
+    distinct = min(count, len(points))
+    chosen = [points[index * len(points) // distinct] for index in range(distinct)]
     texts = [point.text for point in chosen]
     vectors = sources.vectors.of([embedded_text(text, retrieval.clamp) for text in texts], QUERY)
-    known = sources.words.get(retrieval.text) or words_under(retrieval.text)
-    known.prepare(texts)
-    words = known.of(texts)
-    once = []
+    tokens_of = sources.words.get(retrieval.text) or words_under(retrieval.text)
+    tokens_of.prepare(texts)
+    words = tokens_of.of(texts)
+    questions = []
     for point, tokens, vector in zip(chosen, words, vectors, strict=True):
         plain = ask_of(point, plan.scoping, plan.faults)
-        told = replace(plain, grades=point.probe.grades if point.probe else {})
-        once.append(Question(plain, told, Query(point.text, tokens, vector)))
-    return [once[place % some] for place in range(count)]
+        with_gold = replace(plain, grades=point.probe.grades if point.probe else {})
+        questions.append(Question(plain, with_gold, Query(point.text, tokens, vector)))
+    return [questions[index % distinct] for index in range(count)]
 
 
 def resident() -> int | None:
-    """Bytes of memory that this process has, where the system tells."""
+    """Return the resident memory of this process in bytes; None if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -234,13 +234,13 @@ def resident() -> int | None:
 
 
 def load() -> list[float] | None:
-    """The load averages over 1, 5 and 15 minutes, where the system tells."""
+    """Return the load averages over 1, 5 and 15 minutes; None if unknown."""
     try:
-        return [round(one, 2) for one in os.getloadavg()]
+        return [round(average, 2) for average in os.getloadavg()]
     except (AttributeError, OSError):
         return None
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of the files in a folder."""
+    """Return the size of the files in a folder in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

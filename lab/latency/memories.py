@@ -1,9 +1,9 @@
-"""The memories of a store of any size: the recording's own first, resampled ones after them.
+"""The memories of a store of any size: first the recordings' memories, then resampled ones.
 
-A resampled memory has a real one's label, scope, category and time, an id of its own, the real one's text with half of
-its words (drawn) exchanged for words drawn from all texts, so that common words stay common, and the real one's vector
-with a little noise, renormalised. It depends on seed and number alone: a smaller store is the beginning of a
-larger one.
+A resampled memory has its own id, and the label, scope, category and time of a recorded one. Half of the words of its
+text, chosen at random, are replaced by words drawn from all texts, so that common words stay common; its vector gets
+some noise and is renormalised. It depends only on the seed and its number, so a smaller store is a prefix of a larger
+one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lab.systems.openclaw.memory import is_hard_rule
 if TYPE_CHECKING:
     import numpy as np
 
-# Memories that one draw makes.
+# Memories per batch.
 BATCH = 1_000
-# Length of the noise; the vector's own is 1. The cosine to the real vector is then about .97.
+# Length of the noise relative to the vector; the cosine to the recorded vector is then about .97.
 NOISE = 0.25
 EXCHANGED = 0.5
 
@@ -49,17 +49,17 @@ class Pool:
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """Return the dimension of the vectors."""
         return int(self._vectors.shape[1])
 
     def parts(self, start: int, stop: int) -> Iterator[Part]:
-        """The memories from ``start`` to ``stop``, some at a time."""
+        """Yield the memories from ``start`` to ``stop``, in parts."""
         import numpy as np
 
-        own = min(stop, len(self.real))
-        if start < own:
-            yield Part(self.real[start:own], np.ascontiguousarray(self._vectors[start:own]))
-        first = max(start, own)
+        recorded = min(stop, len(self.real))
+        if start < recorded:
+            yield Part(self.real[start:recorded], np.ascontiguousarray(self._vectors[start:recorded]))
+        first = max(start, recorded)
         while first < stop:
             batch, at = divmod(first - len(self.real), BATCH)
             memories, vectors = self._resampled(batch)
@@ -78,27 +78,27 @@ class Pool:
         vectors = self._vectors[bases] + noise
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         memories = []
-        for place, base in enumerate(bases.tolist()):
+        for index, base in enumerate(bases.tolist()):
             words = list(self._words[base])
             drawn = random.integers(len(self._all), size=len(words)).tolist()
             exchanged = np.flatnonzero(random.random(len(words)) < EXCHANGED).tolist()
             for at in exchanged:
                 words[at] = self._all[drawn[at]]
             if len(words) < 2 or not exchanged:
-                # Where whitespace parts no words, as in Chinese, a text would come out as one that there is already.
+                # Without words separated by blanks, as in Chinese, the text would equal an existing one.
                 words.append(self._all[int(random.integers(len(self._all)))])
             if is_hard_rule(" ".join(words)):
-                # A rule that holds for ever is one, not one in a thousand.
+                # Hard rules must not multiply with the size of the store.
                 words = words[1:] + words[:1]
-            name, text = f"resampled/{self._seed}/{batch * BATCH + place}", " ".join(words)
+            name, text = f"resampled/{self._seed}/{batch * BATCH + index}", " ".join(words)
             memories.append(replace(self.real[base], key=name, text=text, index_text=text, hard_rule=False))
         return Part(memories, vectors)
 
 
 class PoolVectors:
-    """The vectors of a pool's memories, by what is embedded of them; another text's come from elsewhere.
+    """The vectors of a pool's memories by their embedded text; vectors of other texts come from ``others``.
 
-    A system with a table of its own asks for them. They are made where first asked for.
+    A system with its own table needs them. They are computed at first use.
     """
 
     def __init__(self, pool: Pool, size: int, others: VectorsOf, limits: Clamp) -> None:
@@ -106,7 +106,7 @@ class PoolVectors:
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """Return the dimension of the vectors."""
         return self._pool.dimension
 
     @cached_property
@@ -121,12 +121,12 @@ class PoolVectors:
     def prepare(
         self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
     ) -> int:
-        """Make ready what is no memory's; return how many texts were embedded for it."""
+        """Embed texts that are not of a memory; return how many were embedded."""
         others = [text for text in texts if text not in self._known]
         return self._others.prepare(others, announce, role) if others else 0
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """float32 ``[len(texts), dimension]``."""
+        """Return vectors, float32 ``[len(texts), dimension]``."""
         import numpy as np
 
         if not texts:
@@ -136,29 +136,31 @@ class PoolVectors:
 
 
 class PoolWords:
-    """Tokens of a pool's texts, for the exact store: a resampled text has those of its words, one after the other."""
+    """Tokens of a pool's texts for the exact store: a resampled text has the tokens of its words in order."""
 
     def __init__(self, pool: Pool, settings: TextSettings) -> None:
         self._words = words_under(settings)
-        own = [memory.index_text for memory in pool.real]
-        single = list(dict.fromkeys(word for text in own for word in text.split()))
-        self._words.prepare([*own, *single])
-        self._own = dict(zip(own, self._words.of(own), strict=True))
+        recorded = [memory.index_text for memory in pool.real]
+        single = list(dict.fromkeys(word for text in recorded for word in text.split()))
+        self._words.prepare([*recorded, *single])
+        self._recorded = dict(zip(recorded, self._words.of(recorded), strict=True))
         self._single = dict(zip(single, self._words.of(single), strict=True))
 
     def prepare(self, texts: Sequence[str]) -> int:
-        """Make ready what holds another word; return how many texts were new."""
+        """Tokenise texts with unknown words; return how many were new."""
         return self._words.prepare([text for text in texts if self._parts(text) is None])
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Tokens of each text."""
-        found = (self._parts(text) for text in texts)
-        return [self._words.of([text])[0] if one is None else one for text, one in zip(texts, found, strict=True)]
+        """Return the tokens of each text."""
+        known = (self._parts(text) for text in texts)
+        return [
+            self._words.of([text])[0] if tokens is None else tokens for text, tokens in zip(texts, known, strict=True)
+        ]
 
     def _parts(self, text: str) -> list[str] | None:
-        """Tokens of a text of the pool; None where it holds a word that no text of the pool does."""
-        if text in self._own:
-            return self._own[text]
+        """Return the tokens of a text of the pool; None if it has a word that is not in the pool."""
+        if text in self._recorded:
+            return self._recorded[text]
         words = text.split()
         if any(word not in self._single for word in words):
             return None

@@ -1,8 +1,8 @@
-"""Quantiles of latencies with intervals that assume no distribution, and paired ratios of arms.
+"""Quantiles of latencies with distribution-free intervals, and paired ratios of arms.
 
-The interval of a quantile lies between two order statistics: the number of samples below the true quantile is binomial
-whatever the distribution (David and Nagaraja, Order Statistics, section 7.1). It takes turns as independent of one
-another. Where n is too small for both ends to exist, there is no interval, and then no quantile is given either.
+The interval of a quantile lies between two order statistics, because the number of samples below the true quantile is
+binomial for any distribution (David and Nagaraja, Order Statistics, section 7.1). Turns are assumed to be independent.
+If n is too small for an interval, no quantile is reported either.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ class Quantile(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """How many times there are, their mean, and quantiles; a quantile is None where n is too small for it.
-
-    Milliseconds.
-    """
+    """The number of times, their mean, and quantiles, in milliseconds; a quantile is None if n is too small for it."""
 
     n: int
     mean: float | None
@@ -43,25 +40,25 @@ class Spent(NamedTuple):
         return {"n": self.n, "mean": self.mean, **plain}
 
 
-# Every stage of every arm has as many samples.
+# Cached, because all stages of an arm have the same number of samples.
 @lru_cache(maxsize=64)
 def interval_ranks(n: int, share: float, level: float = LEVEL) -> tuple[int, int] | None:
-    """Ranks (from 1) of the two of ``n`` sorted samples that enclose the quantile ``share`` with at least ``level``.
+    """Return the ranks (from 1) of the samples that enclose the quantile ``share`` of ``n`` with at least ``level``.
 
-    Each end errs with at most half of what ``level`` leaves: the highest lower and the lowest upper rank of which that
-    is true. None: n is too small.
+    Each end has an error probability of at most ``(1 - level) / 2``; the interval is the narrowest such one. None if n
+    is too small.
     """
     rest = (1.0 - level) / 2.0
     low, high = 0, n + 1
     below = 0.0
     for count, weight in enumerate(_binomial(n, share)):
-        # P(B <= count - 1) is what the lower rank ``count`` errs with.
+        # P(B <= count - 1) is the error probability of the lower rank ``count``.
         if count and below <= rest:
             low = count
         below += weight
     above = 0.0
     for count in range(n, 0, -1):
-        # P(B >= count) is what the upper rank ``count`` errs with.
+        # P(B >= count) is the error probability of the upper rank ``count``.
         above += _weight(n, count, share)
         if above > rest:
             break
@@ -70,7 +67,7 @@ def interval_ranks(n: int, share: float, level: float = LEVEL) -> tuple[int, int
 
 
 def quantile(samples: Sequence[float], share: float, level: float = LEVEL) -> Quantile | None:
-    """The sample of rank ``ceil(n * share)`` with its interval; None where n is too small for one."""
+    """Return the sample of rank ``ceil(n * share)`` with its interval; None if n is too small for an interval."""
     ranks = interval_ranks(len(samples), share, level)
     if ranks is None:
         return None
@@ -80,14 +77,14 @@ def quantile(samples: Sequence[float], share: float, level: float = LEVEL) -> Qu
 
 
 def spent_of(ms: Sequence[float]) -> Spent:
-    """Return the summary of some times."""
+    """Return the summary of times in milliseconds."""
     mean = math.fsum(ms) / len(ms) if ms else None
     p50, p95, p99 = (quantile(ms, share) for share in QUANTILES.values())
     return Spent(len(ms), mean, p50, p95, p99)
 
 
 def least_n(share: float, level: float = LEVEL) -> int:
-    """The fewest samples for which the interval of a quantile exists."""
+    """Return the smallest n for which the interval of a quantile exists."""
     rest = (1.0 - level) / 2.0
     need = max(math.log(rest) / math.log(share), math.log(rest) / math.log(1.0 - share))
     return math.ceil(need - 1e-9)
@@ -96,9 +93,9 @@ def least_n(share: float, level: float = LEVEL) -> int:
 def paired_ratio(
     candidate: Mapping[int, Sequence[float]], baseline: Mapping[int, Sequence[float]]
 ) -> tuple[Quantile | None, int]:
-    """The median over blocks of candidate over baseline, each summed over the block; and how many blocks have both.
+    """Return the median over blocks of the ratio candidate / baseline of block sums, and the number of common blocks.
 
-    The block is the unit: within one, both were asked the same, as near in time as can be, each as often first as last.
+    Within a block both arms answered the same turns at nearly the same time, each as often first as last.
     """
     shared = [block for block in candidate if len(candidate[block]) == len(baseline.get(block, ()))]
     ratios = [math.fsum(candidate[block]) / math.fsum(baseline[block]) for block in shared]
@@ -110,6 +107,6 @@ def _binomial(n: int, share: float) -> list[float]:
 
 
 def _weight(n: int, count: int, share: float) -> float:
-    """P(B = count) for B of ``n`` draws; by logarithms, so that no n is too large."""
+    """Return P(B = count) for a binomial B of ``n`` draws, computed with logarithms to avoid overflow."""
     ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
     return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))

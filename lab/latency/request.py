@@ -1,4 +1,4 @@
-"""What ``lab latency`` was asked to measure, checked, and the cells that it is cut into."""
+"""The arguments of ``lab latency``, checked, and the cells of the measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = (1_000, 10_000, 100_000)
 CADENCES = ("1", "16", "128", "never")
 WAITING = (0, 10, 100, 1_000)
 NEVER = "never"
-# Turns of each pass over a table with rows waiting: enough for an interval of its p50.
+# Turns of each pass over a table with uncompacted rows: enough for an interval of the p50.
 WAITING_TURNS = 20
 
 
@@ -24,9 +24,9 @@ WAITING_TURNS = 20
 class LatencyRequest:
     """The arguments of ``lab latency``. ``replay`` names recordings, arms and labels as a replay does.
 
-    ``cold`` is the number of fresh processes for each arm; ``rate`` requests a second of the open loop (None: no open
-    loop); ``appends`` the rows appended under each cadence (0: no cadence is swept); ``waiting`` how many rows lie
-    uncompacted on ``grow_from`` compacted ones (None: on as many as the smallest of ``sizes``).
+    ``cold`` is the number of fresh processes per arm; ``rate`` the requests per second of the open loop (None: no open
+    loop); ``appends`` the rows appended under each cadence (0: no cadences); ``waiting`` the numbers of uncompacted
+    rows on top of ``grow_from`` compacted ones (None: the smallest of ``sizes``).
     """
 
     replay: ReplayRequest
@@ -44,18 +44,18 @@ class LatencyRequest:
 
     @property
     def index(self) -> VectorIndex | None:
-        """The vector index of every LanceDB table here, if there is one."""
+        """Return the vector index of every LanceDB table, if there is one."""
         return None if self.vector_index == "none" else VectorIndex(self.vector_index)
 
     @property
     def base(self) -> int:
-        """Compacted rows under the waiting ones."""
+        """Return the number of compacted rows below the uncompacted ones."""
         return min(self.sizes) if self.grow_from is None else self.grow_from
 
     def describe(self) -> dict[str, Any]:
-        """Everything besides the replay's own arguments, as plain values."""
-        own = {name: value for name, value in asdict(self).items() if name != "replay"}
-        return own | {
+        """Return everything except the replay's arguments, as plain values."""
+        values = {name: value for name, value in asdict(self).items() if name != "replay"}
+        return values | {
             "grow_from": self.base,
             "vector_index": self.index.describe() if self.index else "none",
             "resampling": {"seed": self.replay.seed, "noise": NOISE, "words_exchanged": EXCHANGED},
@@ -63,14 +63,14 @@ class LatencyRequest:
 
 
 class Cell(NamedTuple):
-    """A part of the measurement with a process and a file of its own. ``value`` None: never."""
+    """A part of the measurement with its own process and file; a ``value`` of None means never."""
 
     kind: str
     value: int | None
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """Return the name of its file."""
         return f"{self.kind}-{NEVER if self.value is None else format(self.value, '08')}"
 
 
@@ -83,25 +83,29 @@ class LatencyPlan:
     cells: tuple[Cell, ...] = field(default=())
 
     def resolved(self) -> dict[str, Any]:
-        """Everything that decides what is measured. The store of the replay's own arguments says nothing here."""
+        """Return everything that determines the measurement; the store of the replay's arguments is ignored."""
         return {name: value for name, value in self.plan.resolved().items() if name != "store"} | self.asked.describe()
 
 
 def plan_latency(asked: LatencyRequest) -> LatencyPlan:
-    """Check what was asked and read the recordings."""
+    """Check the arguments and read the recordings."""
     _check(asked)
     plan = make_plan(asked.replay)
     searched = plan.retrievals()
     if len(searched) > 1:
-        raise UnusableInput("these arms search different tables (other words, or other documents); measure them apart")
+        raise UnusableInput(
+            "these arms search different tables (different tokens or documents); measure them separately"
+        )
     if "lancedb" in asked.stores and searched[0].text.lane == "scan":
-        raise UnusableInput("profile upstream scans its text lane, which only the exact store can; use --store exact")
+        raise UnusableInput(
+            "profile upstream scans its text lane, which only the exact store supports; use --store exact"
+        )
     if not any(recording.memories for recording in plan.recordings):
-        raise UnusableInput(f"{asked.replay.path}: has no memory, so there is nothing to search")
+        raise UnusableInput(f"{asked.replay.path}: has no memories, so there is nothing to search")
     cells = [Cell("size", size) for size in asked.sizes]
     if "lancedb" in asked.stores and asked.appends:
         cells += [Cell("waiting", waiting) for waiting in asked.waiting if waiting or asked.base]
-        cells += [Cell("cadence", None if one == NEVER else int(one)) for one in asked.cadences]
+        cells += [Cell("cadence", None if cadence == NEVER else int(cadence)) for cadence in asked.cadences]
     return LatencyPlan(asked, plan, tuple(cells))
 
 
@@ -111,9 +115,9 @@ def _check(asked: LatencyRequest) -> None:
             raise UnusableInput(f"unknown store {store!r}; known: {', '.join(STORES)}")
     if asked.vector_index not in VECTOR_INDEXES:
         raise UnusableInput(f"unknown vector index {asked.vector_index!r}; known: {', '.join(VECTOR_INDEXES)}")
-    for one in asked.cadences:
-        if one != NEVER and not (one.isdecimal() and int(one) > 0):
-            raise UnusableInput(f"compaction cadence {one!r} is no whole number from 1, and not {NEVER!r}")
+    for cadence in asked.cadences:
+        if cadence != NEVER and not (cadence.isdecimal() and int(cadence) > 0):
+            raise UnusableInput(f"compaction cadence {cadence!r} is neither a whole number from 1 nor {NEVER!r}")
     counts = (("memories", asked.sizes, 1), ("turns", (asked.turns,), 1), ("waiting", asked.waiting, 0))
     for what, values, least in counts:
         for value in values:

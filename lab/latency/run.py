@@ -1,6 +1,6 @@
-"""Run a measurement into a folder, cell by cell, and go on with what is missing.
+"""Run a latency measurement into a folder, cell by cell, and resume it.
 
-A cell is one process and one file of samples, complete or absent. ``latency.json`` is made of these files.
+A cell is one process and one file of samples, written atomically. ``latency.json`` is made from these files.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table
+from lab.shape import field
 
 KIND, VERSION = "lab.latency", 1
-# Not the kind of a replay's timings, whose columns are others (:mod:`lab.runs.shapes`).
+# Differs from the kind of a replay's timings, which have other columns (:mod:`lab.runs.shapes`).
 SAMPLES = f"{KIND}.samples"
 
 
@@ -40,14 +41,14 @@ class Folder:
     manifest: dict[str, Any]
 
     def samples(self, cell: Cell) -> Path:
-        """Where a cell's samples are, or will be."""
+        """Return the path for a cell's samples."""
         return self.path / "samples" / f"{cell.name}.parquet"
 
 
 def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent) -> tuple[Folder, list[Measured]]:
-    """Measure what was asked into ``out``, and return its cells in order: those that were there and those made now.
+    """Measure into ``out``, or resume there; return all cells in order.
 
-    ``announce`` must be a function that a process can be handed.
+    ``announce`` must be picklable.
     """
     wanted = plan_latency(asked)
     folder = create_or_resume(out, wanted)
@@ -66,7 +67,7 @@ def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent
 
 
 def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
-    """The folder for these arguments: a new one, or the one that is there if it was made with the same.
+    """Create the folder for these arguments, or open an existing one with the same arguments.
 
     Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
     something else.
@@ -82,8 +83,9 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
     if manifest_path.exists():
         manifest = read_json(manifest_path)
         if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
-            raise UnusableInput(f"{path}: is no folder of this version's latency measurements; choose another --out")
-        require_same_arguments(path, manifest.get("resolved") or {}, resolved, "remove the folder")
+            raise UnusableInput(f"{path}: not a latency measurement of this version; choose another --out")
+        kept = field(manifest, "resolved", dict, str(manifest_path))
+        require_same_arguments(path, kept, resolved, "remove the folder")
         return Folder(path, manifest)
     if path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and holds something else; choose another --out")
@@ -100,7 +102,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
 
 
 def write_cell(measured: Measured, path: Path) -> None:
-    """Write a cell's samples, and what else is known of it beside them, in one file."""
+    """Write a cell's samples and facts in one file."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -115,46 +117,46 @@ def write_cell(measured: Measured, path: Path) -> None:
 
 
 def read_cell(path: Path) -> Measured:
-    """Read a cell; a damaged file is :class:`CannotMeasure`."""
+    """Read a cell; raise :class:`CannotMeasure` for a damaged file."""
     table = read_table(path)
     about = (table.schema.metadata or {}).get(b"about")
     if about is None or table.column_names != list(Sample._fields):
-        raise CannotMeasure(f"{path}: is no file of samples; delete it and run the same command again")
+        raise CannotMeasure(f"{path}: not a file of samples; delete it and run the same command again")
     return Measured([Sample(**row) for row in table.to_pylist()], json.loads(about))
 
 
 def _measured(job: Job) -> Measured:
-    """A cell with its cold turns, arms interleaved as the warm ones are."""
+    """Measure a cell with its cold turns, arms interleaved as in warm turns."""
     samples, about = _apart(measure, job)
     asked = job.wanted.asked
     if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
         return Measured(samples, about)
-    # A table of a system's own cannot be opened again.
+    # A system's own table cannot be reopened in another process.
     arms = [number for number, arm in enumerate(job.wanted.plan.arms) if arm.name not in about["alone"]]
-    seen: list[dict[str, Any]] = []
+    residents: list[dict[str, Any]] = []
     for turn in range(asked.cold):
         job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")
         for arm in arms if turn % 2 == 0 else reversed(arms):
             cold, noted = _apart(measure_cold, job, arm, turn)
             samples += cold
-            seen.append({"arm": job.wanted.plan.arms[arm].name, **noted["resident"]})
-    return Measured(samples, about | {"cold": seen})
+            residents.append({"arm": job.wanted.plan.arms[arm].name, **noted["resident"]})
+    return Measured(samples, about | {"cold": residents})
 
 
 def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
-    """Do a piece of work in a fresh process."""
+    """Run a function in a fresh process."""
     with worker_pool(1) as pool:
         try:
             return pool.submit(work, job, *others).result()
         except BrokenProcessPool:
             raise CannotMeasure(
-                f"{job.cell.name}: its process was killed, perhaps for want of memory; what is measured is kept, "
-                "run the same command again to go on"
+                f"{job.cell.name}: its process was killed, perhaps out of memory; finished cells are kept, "
+                "run the same command again to resume"
             ) from None
         except LabError:
             raise
         except Exception as error:
-            # Whatever breaks below us, a full disk for one, must not cost what is measured.
+            # Any exception, such as a full disk, must leave the finished cells usable.
             raise CannotMeasure(
-                f"{job.cell.name}: {describe_unexpected(error)}; what is measured is kept, run the same command again"
+                f"{job.cell.name}: {describe_unexpected(error)}; finished cells are kept, run the same command again"
             ) from error

@@ -1,4 +1,4 @@
-"""Who is asked when: arms in ABBA blocks, and an open loop whose requests start at intended times."""
+"""The order and timing of requests: ABBA blocks of arms, and an open loop with intended start times."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 Subject = TypeVar("Subject")
-# Turns of a block: one forward, one backward.
+# Turns of a block: one in forward, one in backward order.
 BLOCK = 2
 
 
 class Clock(Protocol):
-    """A clock that can be waited on."""
+    """A clock with a wait."""
 
     def now(self) -> int:
-        """Nanoseconds from some point."""
+        """Return nanoseconds since an arbitrary point."""
         ...
 
     def wait_until(self, point: int) -> None:
-        """Return at ``moment`` or later; at once if it has passed."""
+        """Return at ``point`` or later; at once if it has passed."""
         ...
 
 
 class MonotonicClock:
-    """The machine's, by ``time.perf_counter_ns``."""
+    """The machine's clock, ``time.perf_counter_ns``."""
 
     def now(self) -> int:
-        """Nanoseconds from some point."""
+        """Return nanoseconds since an arbitrary point."""
         return time.perf_counter_ns()
 
     def wait_until(self, point: int) -> None:
-        """Sleep until ``moment``."""
+        """Sleep until ``point``."""
         while (left := point - time.perf_counter_ns()) > 0:
             time.sleep(left / 1e9)
 
 
 def abba(subjects: Sequence[Subject], turns: int) -> Iterator[tuple[int, list[Subject]]]:
-    """Turn and the order in which subjects are asked in it: forward and backward by turns.
+    """Yield each turn with the order of the subjects in it: forward, then backward.
 
-    So in each block of two turns every subject stands as early as it stands late, and a drift of the machine, or what
-    one warms for the next, falls on all alike.
+    In each block of two turns, every subject is as often early as late, so that drift of the machine and warmed caches
+    affect all subjects equally.
     """
     for turn in range(turns):
         yield turn, list(subjects if turn % BLOCK == 0 else reversed(subjects))
 
 
 def stretches(subjects: Sequence[Subject], turns: int) -> Iterator[tuple[Subject, range]]:
-    """Subject and its turns, for what must run one subject at a time: A B … B A, half of the turns in each."""
+    """Yield each subject with its turns, one subject at a time in the order A B … B A, half of the turns in each."""
     half = (turns + 1) // 2
     for subject in subjects:
         yield subject, range(half)
@@ -64,19 +64,18 @@ class Served(NamedTuple):
 
     @property
     def latency(self) -> int:
-        """From the intended start, so that waiting behind slow requests counts."""
+        """Return the time from the intended start, which includes queueing behind slow requests."""
         return self.ended - self.intended
 
 
 def open_loop(clock: Clock, rate: float, turns: Sequence[int], serve: Callable[[int], object]) -> Iterator[Served]:
-    """Serve ``turns`` at ``rate`` a second, one at a time, and yield when each was meant to start, did and ended.
+    """Serve ``turns`` at ``rate`` per second, one at a time; yield the intended start, the start and the end of each.
 
-    The intended times are fixed beforehand: a slow answer does not put off the questions behind it, they queue (no
-    coordinated omission).
+    The intended starts are fixed beforehand, so requests behind a slow one queue (no coordinated omission).
     """
     first = clock.now()
-    for place, turn in enumerate(turns):
-        intended = first + round(place * 1e9 / rate)
+    for index, turn in enumerate(turns):
+        intended = first + round(index * 1e9 / rate)
         clock.wait_until(intended)
         started = clock.now()
         serve(turn)

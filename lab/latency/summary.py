@@ -1,4 +1,4 @@
-"""From samples to what is told: quantiles with intervals, ratios of arms, the cost of a cadence. Milliseconds."""
+"""The summary of a measurement: quantiles with intervals, ratios of arms, the cost of a cadence, in milliseconds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lab.latency.turns import TOTAL
 from lab.latency.work import Measured
 
 WORDS = (
-    "Times are milliseconds of this machine. A quantile is the sample of that rank, with a distribution-free "
-    f"{LEVEL:.0%} interval between two order statistics that takes turns as independent; null: n too small. "
-    "Embedding the prompt is not in them."
+    "Times are milliseconds on this machine. A quantile is the sample of that rank, with a distribution-free "
+    f"{LEVEL:.0%} interval between two order statistics that assumes independent turns; null: n too small. "
+    "The time to embed the prompt is not included."
 )
 
 
 def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) -> dict[str, Any]:
-    """Everything that was measured, as plain values: what ``latency.json`` holds."""
-    samples = [one for cell in cells for one in cell.samples]
+    """Return all results as plain values, the content of ``latency.json``."""
+    samples = [sample for cell in cells for sample in cell.samples]
     sizes = [cell for cell in cells if "real" in cell.about]
     turns = [turn for turn in samples if turn.part in ("warm", "open", "cold")]
     growth = [cell for cell in cells if "waiting" in cell.about]
@@ -35,7 +35,7 @@ def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) 
         "least_n": {name: least_n(share) for name, share in QUANTILES.items()},
         **{part: _stages([turn for turn in turns if turn.part == part]) for part in ("warm", "open", "cold")},
         "ratios": [ratio for cell in sizes for ratio in _ratios(cell)],
-        "stores": [one for cell in sizes if (one := _stores(cell))],
+        "stores": [stores for cell in sizes if (stores := _stores(cell))],
         "sizes": [_size(cell) for cell in sizes],
         "waiting": [_waiting(cell, arm) for cell in growth for arm in _arms(cell.samples)],
         "cadence": [_cadence(cell, arm) for cell in sweep for arm in _arms(cell.samples)],
@@ -48,71 +48,73 @@ def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) 
 
 
 def left_out(sizes: Sequence[Measured], growth: Sequence[Measured], sweep: Sequence[Measured]) -> str | None:
-    """Return, in a sentence, which arms are missing in which parts; None where no arm is missing.
+    """Return a sentence on the arms that are missing from some parts; None if none is.
 
-    Cold turns open the shared table again, rows are appended to it, and one view of it is shared. An arm that does not
-    search it has no part in these.
+    Cold turns reopen the shared table, rows are appended to it, and one view of it is shared; an arm that does not
+    search that table takes no part in these.
     """
     alone = list(dict.fromkeys(arm for cell in sizes for arm in cell.about["alone"]))
     parts = {
         "cold turns": any("cold" in cell.about for cell in sizes),
-        "turns over one view": any(one.part == "shared" for cell in sizes for one in cell.samples),
+        "turns over one view": any(sample.part == "shared" for cell in sizes for sample in cell.samples),
         "waiting rows": bool(growth),
         "compaction cadences": bool(sweep),
     }
-    measured = [name for name, there in parts.items() if there]
+    measured = [name for name, is_measured in parts.items() if is_measured]
     if not alone or not measured:
         return None
     return (
         f"Not measured with {', '.join(measured)}: {', '.join(alone)}, "
-        f"which {'does' if len(alone) == 1 else 'do'} not search the table that arms share."
+        f"which {'does' if len(alone) == 1 else 'do'} not search the shared table."
     )
 
 
 def about(values: Iterable[int]) -> dict[str, Any]:
-    """Count, mean and quantiles of nanoseconds, in milliseconds."""
+    """Return count, mean and quantiles, in milliseconds, of values in nanoseconds."""
     return spent_of([value / NS_PER_MS for value in values]).as_json()
 
 
 def _stages(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Every stage of every arm, store and size. Turns that an arm passed over are counted and not timed."""
-    found = []
-    for (memories, store, arm), own in _by(samples, "memories", "store", "arm"):
-        timed = [one for one in own if not one.passed_over]
-        found.append(
+    """Return every stage of every arm, store and size; skipped turns are counted but not timed."""
+    rows = []
+    for (memories, store, arm), group in _by(samples, "memories", "store", "arm"):
+        timed = [sample for sample in group if not sample.passed_over]
+        rows.append(
             {
                 "memories": memories,
                 "store": store,
                 "arm": arm,
-                "passed_over": len({one.turn for one in own if one.passed_over}),
-                "stages": {stage: about(one.ns for one in some) for (stage,), some in _by(timed, "stage")},
+                "passed_over": len({sample.turn for sample in group if sample.passed_over}),
+                "stages": {
+                    stage: about(sample.ns for sample in of_stage) for (stage,), of_stage in _by(timed, "stage")
+                },
             }
         )
-    return found
+    return rows
 
 
 def _blocks(samples: Sequence[Sample], store: str, arm: str) -> dict[int, list[float]]:
-    """Nanoseconds of whole turns by block; a block in which a turn was passed over is left out."""
+    """Return nanoseconds of whole turns by block, without blocks in which a turn was skipped."""
     blocks: dict[int, list[float]] = {}
-    out: set[int] = set()
-    for one in samples:
-        if (one.part, one.store, one.arm, one.stage) == ("warm", store, arm, TOTAL):
-            blocks.setdefault(one.turn // BLOCK, []).append(one.ns)
-            if one.passed_over:
-                out.add(one.turn // BLOCK)
-    return {block: values for block, values in blocks.items() if block not in out and len(values) == BLOCK}
+    skipped: set[int] = set()
+    for sample in samples:
+        if (sample.part, sample.store, sample.arm, sample.stage) == ("warm", store, arm, TOTAL):
+            blocks.setdefault(sample.turn // BLOCK, []).append(sample.ns)
+            if sample.passed_over:
+                skipped.add(sample.turn // BLOCK)
+    return {block: values for block, values in blocks.items() if block not in skipped and len(values) == BLOCK}
 
 
 def _ratios(cell: Measured) -> list[dict[str, Any]]:
-    """Every arm against the first, over the same store, by blocks."""
-    warm = [one for one in cell.samples if one.part == "warm"]
-    found = []
-    for (store,), own in _by(warm, "store"):
-        baseline, *others = _arms(own)
-        first = _blocks(own, store, baseline)
+    """Return the ratio of every arm to the first on the same store, by blocks."""
+    warm = [sample for sample in cell.samples if sample.part == "warm"]
+    ratios = []
+    for (store,), group in _by(warm, "store"):
+        baseline, *others = _arms(group)
+        first = _blocks(group, store, baseline)
         for arm in others:
-            ratio, blocks = paired_ratio(_blocks(own, store, arm), first)
-            found.append(
+            ratio, blocks = paired_ratio(_blocks(group, store, arm), first)
+            ratios.append(
                 {
                     "memories": cell.about["memories"],
                     "store": store,
@@ -122,20 +124,19 @@ def _ratios(cell: Measured) -> list[dict[str, Any]]:
                     "blocks": blocks,
                 }
             )
-    return found
+    return ratios
 
 
 def _stores(cell: Measured) -> dict[str, Any] | None:
-    """How many times faster the exact store answers a turn of all arms than LanceDB, by the mean of all turns.
+    """Return how many times faster the exact store answers a turn of all arms than LanceDB, by the mean over turns.
 
-    The exact store scores turns ahead in one product, which is slow for the arm that happens to come first and quick
-    for all others: so arms are not told apart here, and a median would flatter it. ``shared``: all arms over one view,
-    as in a replay.
+    The exact store scores many turns in one product, which is slow for the first arm and fast for the others, so arms
+    are summed, and a mean is used because a median would favour it. ``shared`` is all arms on one view, as in a replay.
     """
     spent: dict[str, list[int]] = {}
-    for one in cell.samples:
-        if one.part in ("warm", "shared") and one.stage == TOTAL:
-            spent.setdefault("shared" if one.part == "shared" else one.store, []).append(one.ns)
+    for sample in cell.samples:
+        if sample.part in ("warm", "shared") and sample.stage == TOTAL:
+            spent.setdefault("shared" if sample.part == "shared" else sample.store, []).append(sample.ns)
     if not {"exact", "lancedb"} <= spent.keys():
         return None
     turns = len(spent["shared"])
@@ -151,10 +152,11 @@ def _stores(cell: Measured) -> dict[str, Any] | None:
 
 
 def _size(cell: Measured) -> dict[str, Any]:
-    """Memory and disk of a size. ``process`` is a fresh process that opened the table, asked once, and asked on."""
-    cold = [one for one in cell.about.get("cold", ()) if one["rows"] is not None]
+    """Return memory and disk use of a size; ``process`` is a fresh process with its rows, first turn, and warm."""
+    cold = [process for process in cell.about.get("cold", ()) if process["rows"] is not None]
     opened = {
-        name: sorted(one[name] for one in cold)[len(cold) // 2] if cold else None for name in ("rows", "first", "warm")
+        name: sorted(process[name] for process in cold)[len(cold) // 2] if cold else None
+        for name in ("rows", "first", "warm")
     }
     return {**{name: cell.about[name] for name in ("memories", "real", "stores", "resident", "agree")}} | {
         "process": opened,
@@ -164,15 +166,15 @@ def _size(cell: Measured) -> dict[str, Any]:
 
 
 def _waiting(cell: Measured, arm: str) -> dict[str, Any]:
-    """One arm over a table with rows waiting, and once it is compacted."""
-    appended = [one.ns for one in cell.samples if one.part == "append"]
+    """Return the times of one arm on a table with uncompacted rows, and after compaction."""
+    appended = [sample.ns for sample in cell.samples if sample.part == "append"]
     spent = cell.about["compact_ns"]
     return {
         "memories": cell.about["memories"],
         "waiting": cell.about["waiting"],
         "arm": arm,
-        "recall": about(_whole(cell.samples, "waiting", arm)),
-        "compacted": about(_whole(cell.samples, "compacted", arm)),
+        "recall": about(_turn_ns(cell.samples, "waiting", arm)),
+        "compacted": about(_turn_ns(cell.samples, "compacted", arm)),
         "append": about(appended[-min(100, len(appended)) :]),
         "compact_ms": None if spent is None else spent / NS_PER_MS,
         "changed": cell.about["changed"],
@@ -181,7 +183,7 @@ def _waiting(cell: Measured, arm: str) -> dict[str, Any]:
 
 
 def _cadence(cell: Measured, arm: str) -> dict[str, Any]:
-    """What one append and one recall of an arm cost under a cadence."""
+    """Return the cost of one append and one recall of an arm under a cadence."""
     append, recall = (about(values) for values in _costs(cell, arm))
     return {
         "memories": cell.about["memories"],
@@ -195,11 +197,11 @@ def _cadence(cell: Measured, arm: str) -> dict[str, Any]:
 
 
 def _costs(cell: Measured, arm: str) -> tuple[list[int], list[int]]:
-    return [one.ns for one in cell.samples if one.part == "append"], _whole(cell.samples, "cadence", arm)
+    return [sample.ns for sample in cell.samples if sample.part == "append"], _turn_ns(cell.samples, "cadence", arm)
 
 
 def _cheapest(sweep: Sequence[Measured]) -> int | str | None:
-    """The cadence under which one append and one recall cost least, arms counted alike."""
+    """Return the cadence with the lowest cost of one append and one recall, summed over arms."""
     if not sweep:
         return None
     cost = {
@@ -210,22 +212,26 @@ def _cheapest(sweep: Sequence[Measured]) -> int | str | None:
     return best
 
 
-def _whole(samples: Sequence[Sample], part: str, arm: str) -> list[int]:
-    return [one.ns for one in samples if (one.part, one.arm, one.stage) == (part, arm, TOTAL) and not one.passed_over]
+def _turn_ns(samples: Sequence[Sample], part: str, arm: str) -> list[int]:
+    return [
+        sample.ns
+        for sample in samples
+        if (sample.part, sample.arm, sample.stage) == (part, arm, TOTAL) and not sample.passed_over
+    ]
 
 
 def _arms(samples: Sequence[Sample]) -> list[str]:
-    return list(dict.fromkeys(one.arm for one in sorted(samples, key=_asked_first) if one.arm))
+    return list(dict.fromkeys(sample.arm for sample in sorted(samples, key=_order) if sample.arm))
 
 
-def _asked_first(one: Sample) -> tuple[int, int]:
-    """In the first turn arms stand in the order in which they were given."""
-    return one.turn, one.place
+def _order(sample: Sample) -> tuple[int, int]:
+    """Return a sort key: in the first turn, arms are in the order in which they were given."""
+    return sample.turn, sample.place
 
 
 def _by(samples: Sequence[Sample], *names: str) -> list[tuple[tuple[Any, ...], list[Sample]]]:
-    """Samples grouped by fields, groups in the order of their first sample."""
+    """Return samples grouped by fields, groups in the order of their first sample."""
     groups: dict[tuple[Any, ...], list[Sample]] = {}
-    for one in samples:
-        groups.setdefault(tuple(getattr(one, name) for name in names), []).append(one)
+    for sample in samples:
+        groups.setdefault(tuple(getattr(sample, name) for name in names), []).append(sample)
     return list(groups.items())

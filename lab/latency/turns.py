@@ -1,8 +1,8 @@
-"""What the warm turns of a replay took: every figure and rule on the latency of a run is computed here.
+"""Times of the warm turns of a replay: the source of every figure and rule on the latency of a run.
 
-What arms share is booked to each of them (:mod:`lab.retrieval.booking`, :mod:`lab.replay.seat`), so a turn is the sum
-of its stages. The first moment of a conversation, which pays for what is read once, is left out, and so are turns at
-which an arm looked for nothing: it passed them over, or failed.
+Work that arms share is charged to each of them (:mod:`lab.retrieval.stage_timer`, :mod:`lab.replay.seat`), so a turn is
+the sum of its stages. The first recall point of a conversation is left out because it includes one-time work; so are
+turns in which the arm did not search: it skipped them or failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.columns import codes_of, numbers_of
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
 from lab.replay.seat import WHOLE
-from lab.retrieval.booking import SEARCH
+from lab.retrieval.stage_timer import SEARCH
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-# The whole of a turn, beside its stages.
+# The whole turn, listed beside its stages.
 TOTAL = "total"
-# Whoever looked for memories has one of these.
+# A turn with a search has one of these stages.
 LOOKED = {SEARCH, WHOLE}
 
 
 class Stage(NamedTuple):
-    """What a stage of an arm took over its warm turns; ``total`` is the whole turn."""
+    """The time of a stage of an arm over its warm turns; ``total`` is the whole turn."""
 
     arm: str
     stage: str
@@ -35,12 +35,12 @@ class Stage(NamedTuple):
 
 
 def stages(run: RunDirectory) -> list[Stage]:
-    """Return every stage of every arm, ``total`` last; nothing where a run has no timings."""
+    """Return every stage of every arm, ``total`` last; empty if the run has no timings."""
     times = warm_times(run)
     return [
         Stage(arm, stage, spent_of(times[arm][stage]))
         for arm in run.arms
-        for stage in sorted(times.get(arm, ()), key=lambda one: (one == TOTAL, one))
+        for stage in sorted(times.get(arm, ()), key=lambda name: (name == TOTAL, name))
     ]
 
 
@@ -48,7 +48,7 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
     """Return milliseconds of the warm turns by arm and stage, turns in order; an arm without any is left out."""
     import numpy as np
 
-    found: dict[str, dict[str, list[float]]] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     for conversation in run.conversations:
         table = run.read_latency(conversation, ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
         if table is None:
@@ -59,15 +59,15 @@ def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
                 continue
             total = np.nansum(list(by_stage.values()), axis=0)
             for stage, spent in {TOTAL: total, **by_stage}.items():
-                there = searched & ~np.isnan(spent)
-                if not there.any():
+                has_value = searched & ~np.isnan(spent)
+                if not has_value.any():
                     continue
-                found.setdefault(arm, {}).setdefault(stage, []).extend((spent[there] / NS_PER_MS).tolist())
-    return found
+                times.setdefault(arm, {}).setdefault(stage, []).extend((spent[has_value] / NS_PER_MS).tolist())
+    return times
 
 
 def _booked(table: pa.Table) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return nanoseconds by arm and stage, a value a warm turn of the conversation, NaN where there is none."""
+    """Return nanoseconds by arm and stage, one value per warm turn of the conversation, NaN if there is none."""
     import numpy as np
 
     (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
@@ -75,7 +75,7 @@ def _booked(table: pa.Table) -> dict[str, dict[str, NDArray[np.float64]]]:
     grid = np.full((len(arms), len(names), len(turns)), np.nan)
     grid[arm[warm], stage[warm], turn[warm]] = spent[warm]
     booked = {
-        name or "": {step or "": grid[number, place] for place, step in enumerate(names[:-1])}
+        name or "": {step or "": grid[number, column] for column, step in enumerate(names[:-1])}
         for number, name in enumerate(arms[:-1])
     }
-    return {name: own for name, own in booked.items() if LOOKED & own.keys()}
+    return {name: by_stage for name, by_stage in booked.items() if LOOKED & by_stage.keys()}

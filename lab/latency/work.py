@@ -1,4 +1,4 @@
-"""What the processes of a measurement do, each in a process of its own: build a store, ask it, time it."""
+"""The work of a latency measurement, each cell in its own process: build stores, run recalls, time them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 MEMORIES = "memories.pickle"
-# Searches by which an approximate index is compared with an exact search, and hits of each.
+# The number of searches that compare an approximate index with exact search, and the hits of each.
 COMPARED, HITS = 50, 12
-# Turns of a cold process after its first one, so that its memory is that of a process at work.
+# Further turns of a cold process, so that its memory can be measured once it is warm.
 AFTER_COLD = 5
 
 
 class Job(NamedTuple):
-    """One cell for one process: its tables lie in ``folder``."""
+    """One cell for one process; its tables are in ``folder``."""
 
     wanted: LatencyPlan
     cell: Cell
@@ -59,14 +59,14 @@ class Job(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The samples of a cell, and what else is known of it: sizes, memory, load."""
+    """The samples of a cell, and further facts about it: sizes, memory, load."""
 
     samples: list[Sample]
     about: dict[str, Any]
 
 
 def measure(job: Job) -> Measured:
-    """Measure a cell; all of it but the cold turns, which need processes of their own."""
+    """Measure a cell except its cold turns, which need their own processes."""
     before = load()
     sources = open_sources(job.wanted.plan)
     pool = pool_of(job.wanted.plan, sources)
@@ -76,7 +76,7 @@ def measure(job: Job) -> Measured:
 
 
 def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
-    """Warm turns of every arm over every store in ABBA blocks, then the open loop if there is one."""
+    """Measure warm turns of every arm on every store in ABBA blocks, then the open loop if requested."""
     wanted, size = job.wanted, int(job.cell.value or 0)
     asked, plan = wanted.asked, wanted.plan
     about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
@@ -84,20 +84,20 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     questions = questions_of(plan, sources, asked.warm_up + asked.turns)
     exact = [shelf for shelf in shelves if shelf.kind == "exact"]
     with opened(shelves, plan) as subjects, opened(exact, plan, sharing=True) as together:
-        about["alone"] = list(dict.fromkeys(one.seat.name for one in subjects if not one.seat.shared))
+        about["alone"] = list(dict.fromkeys(subject.seat.name for subject in subjects if not subject.seat.shared))
         _expect(subjects + together[:1], questions)
         samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
-        for turn, place, subject, answer in _interleaved(subjects, questions):
-            if place == 0 and turn % 100 == 0:
+        for turn, position, subject, answer in _interleaved(subjects, questions):
+            if position == 0 and turn % 100 == 0:
                 job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
             spent = None
-            if together and place == len(subjects) - 1:
-                spent = ask_together(exact[0], [one.seat for one in together], questions[turn])
+            if together and position == len(subjects) - 1:
+                spent = ask_together(exact[0], [subject.seat for subject in together], questions[turn])
             if turn < asked.warm_up:
                 continue
             if spent is not None:
                 samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, TOTAL, spent))
-            samples += _sampled("warm", subject, size, turn - asked.warm_up, place, answer)
+            samples += _sampled("warm", subject, size, turn - asked.warm_up, position, answer)
             chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
         about["resident"] = resident()
     about["agree"] = _agreement(chosen, asked.stores)
@@ -114,35 +114,35 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 
 def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
-    """Turns over a compacted table with some rows appended one by one, the same turns once they are compacted.
+    """Measure turns on a compacted table plus rows appended one by one, then the same turns after compaction.
 
-    On an empty table there is no index at all until then, as in the public plugin, which never builds one.
+    An empty table has no index until it is compacted, as in the public plugin, which never builds one.
     """
-    asked, wait = job.wanted.asked, int(job.cell.value or 0)
+    asked, count = job.wanted.asked, int(job.cell.value or 0)
     shelf = _growing(job, sources, pool, None)
     samples = [
         Sample("append", "lancedb", "", asked.base, number, 0, "append", spent, appended=number + 1, waiting=number + 1)
-        for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, wait))
+        for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, count))
     ]
     questions = questions_of(job.wanted.plan, sources, WAITING_TURNS + 2)
     chosen: dict[str, list[tuple[str, ...]]] = {}
     for part in ("waiting", "compacted"):
         chosen[part] = []
         with opened([shelf], job.wanted.plan, sharing=True) as subjects:
-            for turn, place, subject, answer in _interleaved(subjects, questions):
+            for turn, position, subject, answer in _interleaved(subjects, questions):
                 chosen[part].append(tuple(item.id for item in answer.recall.items))
                 if turn >= 2:
-                    samples += _sampled(part, subject, asked.base, turn - 2, place, answer, wait, wait)
+                    samples += _sampled(part, subject, asked.base, turn - 2, position, answer, count, count)
         if part == "waiting":
             folder = size_of(job.folder)
             started = time.perf_counter_ns()
             _store(shelf).compact()
             compacting = time.perf_counter_ns() - started
-    differ = sum(one != other for one, other in zip(chosen["waiting"], chosen["compacted"], strict=True))
+    differ = sum(before != after for before, after in zip(chosen["waiting"], chosen["compacted"], strict=True))
     about = {
         "memories": asked.base,
-        "waiting": wait,
-        "compact_ns": compacting if wait else None,
+        "waiting": count,
+        "compact_ns": compacting if count else None,
         "bytes": {"waiting": folder, "compacted": size_of(job.folder)},
         "changed": {"turns": differ, "of": len(chosen["waiting"])},
     }
@@ -150,7 +150,7 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 
 def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
-    """One append and one recall of every arm a turn, the table compacted after every so many rows."""
+    """Measure one append and one recall of every arm per turn, compacting the table after every ``cadence`` rows."""
     asked, cadence = job.wanted.asked, job.cell.value
     shelf = _growing(job, sources, pool, cadence)
     questions = questions_of(job.wanted.plan, sources, asked.appends)
@@ -162,23 +162,23 @@ def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
             for subject in subjects:
                 feed(subject.seat, shelf.memories[-1:])
             order = subjects if turn % 2 == 0 else subjects[::-1]
-            for place, subject in enumerate(order):
+            for position, subject in enumerate(order):
                 answer = ask(subject, questions[turn])
-                samples += _sampled("cadence", subject, asked.base, turn, place, answer, turn + 1, waiting)
+                samples += _sampled("cadence", subject, asked.base, turn, position, answer, turn + 1, waiting)
     about = {"memories": asked.base, "compact_every": cadence, "appends": asked.appends, "bytes": size_of(job.folder)}
     return Measured(samples, about)
 
 
 def measure_cold(job: Job, arm: int, turn: int) -> Measured:
-    """The first turn of an arm in this process, which has never opened the table: to import, to open, to ask."""
+    """Measure the first turn of an arm in a fresh process: import, open the table, and recall."""
     plan, size = job.wanted.plan, int(job.cell.value or 0)
     sources = open_sources(plan)
     retrieval = retrieval_of(plan)
     question, *after = questions_of(plan, sources, job.wanted.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
     with (job.folder / MEMORIES).open("rb") as file:
-        memories = pickle.load(file)  # noqa: S301 - this run's own file
+        memories = pickle.load(file)  # noqa: S301 - a file written by this run
     tools = tools_over(plan, sources, "lancedb")
-    rows, seat = tools.rows.of(memories), seated(plan, arm, tools, {one.key for one in memories})
+    rows, seat = tools.rows.of(memories), seated(plan, arm, tools, {memory.key for memory in memories})
     feed(seat, memories)
     bare = resident()
     started = time.perf_counter_ns()
@@ -204,8 +204,8 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
             for stage, spent in (("import", imported - started), ("open", ready - imported))
         ]
         first = resident()
-        for one in after:
-            ask(subject, one)
+        for later_question in after:
+            ask(subject, later_question)
         return Measured(samples, {"resident": {"rows": bare, "first": first, "warm": resident()}})
 
 
@@ -235,7 +235,7 @@ def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: 
 
 
 def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> Shelf:
-    """A compacted table of the first memories, to which more will be appended under a cadence."""
+    """Return a compacted table of the first memories, to which more will be appended under a cadence."""
     job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
     base = job.wanted.asked.base
     tools = tools_over(job.wanted.plan, sources, "lancedb", pool, base)
@@ -258,17 +258,17 @@ def _lance(job: Job, pool: Pool, cadence: int | None, folder: Path) -> LanceStor
 
 
 def _store(shelf: Shelf) -> LanceStore:
-    assert isinstance(shelf.store, LanceStore)  # noqa: S101 - tables that grow are LanceDB's
+    assert isinstance(shelf.store, LanceStore)  # noqa: S101 - only LanceDB tables grow
     return shelf.store
 
 
 def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
-    """Append memories of the pool one by one; yield what each took in nanoseconds, and how many wait then."""
+    """Append memories of the pool one by one; yield the nanoseconds of each, and the number of uncompacted rows."""
     store = _store(shelf)
     ready: list[tuple[Any, np.ndarray]] = [
-        (memory, vectors[place : place + 1])
+        (memory, vectors[row : row + 1])
         for memories, vectors in pool.parts(start, start + count)
-        for place, memory in enumerate(memories)
+        for row, memory in enumerate(memories)
     ]
     for memory, vector in ready:
         rows = shelf.tools.rows.of([memory])
@@ -280,20 +280,22 @@ def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
 
 
 def _expect(subjects: Sequence[Subject], questions: Sequence[Question]) -> None:
-    """Tell each store what it will be asked: every question as often as it will be, as a replay tells it."""
+    """Announce the queries to each store as a replay does: every question once per arm that searches the store."""
     import numpy as np
 
     for shelf in {id(subject.shelf): subject.shelf for subject in subjects}.values():
         times = sum(subject.shelf is shelf and subject.seat.shared is not None for subject in subjects)
-        vectors = [one.query.vector for one in questions for _ in range(times) if one.query.vector is not None]
+        vectors = [
+            question.query.vector for question in questions for _ in range(times) if question.query.vector is not None
+        ]
         shelf.store.expect(np.asarray(vectors, np.float32))
 
 
 def _interleaved(subjects: Sequence[Subject], questions: Sequence[Question]) -> Any:
-    """Turn, place in its order, subject and answer."""
+    """Yield turn, position in its order, subject and answer."""
     for turn, order in abba(subjects, len(questions)):
-        for place, subject in enumerate(order):
-            yield turn, place, subject, ask(subject, questions[turn])
+        for position, subject in enumerate(order):
+            yield turn, position, subject, ask(subject, questions[turn])
 
 
 def _sampled(
@@ -301,14 +303,14 @@ def _sampled(
     subject: Subject,
     memories: int,
     turn: int,
-    place: int,
+    position: int,
     answer: TimedRecall,
     appended: int = 0,
     waiting: int = 0,
 ) -> list[Sample]:
     store, arm = subject.name
     return [
-        Sample(part, store, arm, memories, turn, place, stage, spent, answer.passed_over, appended, waiting)
+        Sample(part, store, arm, memories, turn, position, stage, spent, answer.passed_over, appended, waiting)
         for stage, spent in answer.timings.items()
     ]
 
@@ -331,7 +333,7 @@ def _open_loop(subjects: Sequence[Subject], questions: Sequence[Question], rate:
 
 
 def _agreement(chosen: dict[tuple[str, str], list[tuple[str, ...]]], stores: Sequence[str]) -> dict[str, int] | None:
-    """In how many turns all stores gave an arm the same items."""
+    """Return in how many turns all stores gave an arm the same items."""
     if len(stores) < 2:
         return None
     arms = dict.fromkeys(arm for _, arm in chosen)
@@ -340,17 +342,17 @@ def _agreement(chosen: dict[tuple[str, str], list[tuple[str, ...]]], stores: Seq
 
 
 def _index_recall(store: LanceStore, questions: Sequence[Question]) -> float | None:
-    """The share of the exact search's first hits that the vector index finds, over all tiers at once and one by one."""
-    index, found, wanted = store.vector_index, 0, 0
-    places = [
+    """Return the recall of the vector index against exact search, over all tiers together and each alone."""
+    index, found, expected = store.vector_index, 0, 0
+    filters = [
         Filter(),
         *(Filter(None, (label,)) for label in dict.fromkeys(row.importance_label for row in store.rows)),
     ]
     for question in questions:
-        for where in places:
+        for where in filters:
             near = {hit.row for hit in store.search_vectors(question.query, where, HITS)}
             store.vector_index = None
             exact = {hit.row for hit in store.search_vectors(question.query, where, HITS)}
             store.vector_index = index
-            found, wanted = found + len(near & exact), wanted + len(exact)
-    return found / wanted if wanted else None
+            found, expected = found + len(near & exact), expected + len(exact)
+    return found / expected if expected else None

@@ -1,4 +1,4 @@
-"""Baselines, plans and policies of version 0.1, brought forward. The source is never changed."""
+"""Migrate baselines, plans and policies of version 0.1. The source is never changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.runs.migrate import migrate_run
 
 
 class Brought(NamedTuple):
-    """What was brought forward: its kind, the names of it, notes, and by name why something was not."""
+    """The result of a migration: its kind, the names migrated, notes, and the reasons for names that were not."""
 
     kind: str
     names: tuple[str, ...]
@@ -27,10 +27,10 @@ class Brought(NamedTuple):
 
 
 def migrate(source: Path, out: Path) -> Brought:
-    """Bring a run, a folder of baselines, a plan or a policy forward into ``out``, which must be new.
+    """Migrate a run, a folder of baselines, a plan or a policy into ``out``, which must be new.
 
-    Raises :class:`UnusableInput` for what is none of these or cannot be brought forward, and what
-    :func:`lab.runs.migrate.migrate_run` does.
+    Raises :class:`UnusableInput` for anything else and for what cannot be migrated, and what
+    :func:`lab.runs.migrate.migrate_run` raises.
     """
     if source.is_file():
         return _text(source, out)
@@ -39,11 +39,11 @@ def migrate(source: Path, out: Path) -> Brought:
         return Brought("run", (str(out),), manifest.migrated.notes if manifest.migrated else ())
     if (source / "names").is_dir():
         return _baselines(source, out)
-    raise UnusableInput(f"{source}: is no run, no folder of baselines, no plan and no policy")
+    raise UnusableInput(f"{source}: not a run, a folder of baselines, a plan or a policy")
 
 
 def _text(source: Path, out: Path) -> Brought:
-    """A plan or a policy: the form is that of version 0.1, so that one that can be read is taken as it is."""
+    """Copy a plan or a policy: the format has not changed since version 0.1, so one that can be read is copied."""
     is_plan = "set" in read_toml(source)
     if is_plan:
         read_plan(str(source))
@@ -52,41 +52,41 @@ def _text(source: Path, out: Path) -> Brought:
     if out.exists():
         raise UnusableInput(f"{out}: exists; name a new file")
     write_atomically(out, source.read_bytes())
-    about = "its form has not changed: it is taken as it is" + ("; paths count from its folder" if is_plan else "")
+    about = "the format has not changed, so it was copied" + ("; paths are relative to its folder" if is_plan else "")
     return Brought("plan" if is_plan else "policy", (str(out),), (about,))
 
 
 def _baselines(source: Path, out: Path) -> Brought:
-    """Every name with what it means and meant; a name whose run cannot be brought forward is left out, and told."""
+    """Migrate every name with its current and earlier objects; a name whose run cannot be migrated is refused."""
     if out.resolve() == source.resolve():
         raise UnusableInput(f"{out}: is the folder itself; name a new one")
     names, refused, notes = [], [], []
     with only_writer(out):
-        for one in baselines(source):
+        for baseline in baselines(source):
             try:
-                now = _object(one, one.now, out)
+                now = _object(baseline, baseline.now, out)
             except LabError as error:
-                refused.append((one.name, str(error)))
+                refused.append((baseline.name, str(error)))
                 continue
             before = []
-            for past in one.before:
+            for past in baseline.before:
                 try:
-                    before.append(_object(one, past, out))
+                    before.append(_object(baseline, past, out))
                 except LabError as error:
-                    notes.append(f"{one.name}: what it meant on {past.date} is left out: {error}")
-            write_name(Baseline(out, one.name, now, tuple(before)))
-            names.append(one.name)
+                    notes.append(f"{baseline.name}: its object of {past.date} is left out: {error}")
+            write_name(Baseline(out, baseline.name, now, tuple(before)))
+            names.append(baseline.name)
     return Brought("baselines", tuple(names), tuple(notes), tuple(refused))
 
 
 def _object(baseline: Baseline, approval: Approval, out: Path) -> Approval:
-    """One object of a baseline, brought forward; one of this version is copied."""
-    meant = replace(baseline, now=approval)
-    for problem in damage(meant):
+    """Migrate one object of a baseline; one of this version is copied."""
+    past = replace(baseline, now=approval)
+    for problem in damage(past):
         raise CannotMeasure(problem)
     with TemporaryDirectory(dir=out, prefix=".migrate-") as scratch:
         try:
-            run = open_run(meant.path)
+            run = open_run(past.path)
         except UnusableInput:
-            run = migrate_run(meant.path, Path(scratch) / "run")
+            run = migrate_run(past.path, Path(scratch) / "run")
         return approval._replace(object=keep_run(out, run))

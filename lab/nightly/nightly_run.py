@@ -1,14 +1,14 @@
-"""A nightly run: every set of a plan replayed twice, compared with itself, with what was approved, and by policy.
+"""Nightly runs: replay every set of a plan twice, compare the two, compare with the baseline, and judge by policy.
 
 ::
 
-    OUT/begun.json                what this nightly run is of; another plan or other code is another nightly run
-    OUT/sets/<set>/run, again     the two replays: a kill loses at most a conversation
-    OUT/baselines/<object>        the approved runs as they were that nightly run, so that its pages stay true
-    OUT/night.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
+    OUT/begun.json                the inputs of this nightly run; another plan or other code is another nightly run
+    OUT/sets/<set>/run, again     the two replays; an interruption loses at most one conversation
+    OUT/baselines/<object>        copies of the baselines that were compared with, so that the pages stay valid
+    OUT/nightly.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
 
-Replays are resumed and never made twice; comparisons take less than a second and are made again, so that a baseline
-approved meanwhile counts.
+Repeating the command resumes the replays and makes the comparisons again, which take less than a second, so that a
+baseline approved in the meantime counts.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ from lab.runs.gold import read_gold
 from lab.runs.trial import trial_of
 
 NIGHTLY_FOLDER = Path("reports/nightly")
-# A changed turn is named, the others are counted.
+# This many changed turns are named; the others are counted.
 NAMED = 3
-# What is judged of an arm whose receipts are the approved ones: differences are exactly zero and need no test.
+# The rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
 ALWAYS = ("limit", "latency")
-# What is judged where there is nothing to compare with: who approves a run should know what is red tomorrow.
+# The rules for a set without a baseline, so that whoever approves it knows which rules already fail.
 ALONE = ("limit",)
 
 
 @dataclass(frozen=True, slots=True)
 class SetResult:
-    """What a nightly run found of one set.
+    """The result of one set of a nightly run.
 
-    Its verdict, the exact comparisons with itself and with its baseline where they were made, and its means.
+    ``again`` is the exact comparison of its two replays, ``exact`` the one with its baseline, if they were made;
+    ``approved`` is the object of the baseline; ``means`` are the means of every measure by arm.
     """
 
     name: str
@@ -66,7 +67,7 @@ class SetResult:
     primary: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "name": self.name,
             "status": self.verdict.status,
@@ -80,7 +81,7 @@ class SetResult:
 
 @dataclass(frozen=True, slots=True)
 class NightlyRun:
-    """A nightly run: what was run, when, by which code, and what became of each set."""
+    """A nightly run: its plan, date and commit, and the result of each set."""
 
     plan: str
     about: str
@@ -92,27 +93,29 @@ class NightlyRun:
 
     @property
     def approve_all(self) -> str | None:
-        """The command that makes this nightly run the baseline of all its sets, where several have none."""
-        without = [one for one in self.sets if one.again and not one.again.changed and one.approved is None]
+        """Return the command that approves this nightly run for all its sets, if several have no baseline."""
+        without = [
+            result for result in self.sets if result.again and not result.again.changed and result.approved is None
+        ]
         return _approve(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
     def trial(self) -> tuple[str, ...]:
-        """What makes the runs of its sets trials, each reason once."""
-        return tuple(dict.fromkeys(reason for one in self.sets for reason in one.verdict.trial))
+        """Return the reasons why its runs are trials, each once."""
+        return tuple(dict.fromkeys(reason for result in self.sets for reason in result.verdict.trial))
 
     @property
     def status(self) -> str:
-        """The gravest of all sets."""
-        return min((one.verdict.status for one in self.sets), key=GRAVITY.index)
+        """Return the most severe status of all sets."""
+        return min((result.verdict.status for result in self.sets), key=GRAVITY.index)
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with."""
+        """Return the exit code of the command."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as nightly.json has them."""
+        """Return plain values, as in nightly.json."""
         return {
             "schema": KIND,
             "trial": list(self.trial),
@@ -123,22 +126,22 @@ class NightlyRun:
             "lab": __version__,
             "commit": self.commit,
             "code": code_key(),
-            "sets": [one.as_json() for one in self.sets],
+            "sets": [result.as_json() for result in self.sets],
         }
 
 
 def identity(plan: NightlyPlan) -> dict[str, Any]:
-    """What a nightly run is of: everything that its receipts depend on, as hashes.
+    """Return the inputs of a nightly run, on which its receipts depend, as hashes.
 
-    Reads and checks what every set names, before anything is replayed: raises :class:`lab.errors.UnusableInput` for
-    what cannot be replayed.
+    Reads and checks every set before anything is replayed; raises :class:`lab.errors.UnusableInput` for a set that
+    cannot be replayed.
     """
     sets = {}
-    for one in plan.sets:
+    for nightly_set in plan.sets:
         try:
-            sets[one.name] = digest(make_plan(one.asked).resolved())
+            sets[nightly_set.name] = digest(make_plan(nightly_set.asked).resolved())
         except UnusableInput as error:
-            raise UnusableInput(f"{plan.where}: set {one.name!r}: {error}") from None
+            raise UnusableInput(f"{plan.where}: set {nightly_set.name!r}: {error}") from None
     return {
         "plan": plan.name,
         "sets": sets,
@@ -157,27 +160,27 @@ def run_nightly(
     jobs: int = 1,
     announce: Announce = silent,
 ) -> NightlyRun:
-    """Run a nightly run, or finish it; add it to the history in ``store``.
+    """Make or resume a nightly run, and add it to the history in ``store``.
 
-    ``out`` is its folder; by default one below :data:`NIGHTLY_FOLDER`, named by the date and by everything that the
-    run depends on, so that an edit of the code or the plan begins another. ``date`` is a day as YYYY-MM-DD. An error
-    in one set is the verdict of that set, and the other sets go on; a full disk ends the nightly run. Raises
-    :class:`OtherArguments` where ``out`` was begun with another plan, other recordings or other code.
+    ``out`` is its folder; the default is one in :data:`NIGHTLY_FOLDER` named by the date and the inputs of the run, so
+    that an edit of the code or the plan starts a new one. ``date`` is a day as YYYY-MM-DD. An error in one set becomes
+    the verdict of that set, and the others continue; a full disk ends the nightly run. Raises :class:`OtherArguments`
+    if ``out`` was begun with another plan, other recordings or other code.
     """
     key = identity(plan) | {"date": check_date(date)}
     out = out or NIGHTLY_FOLDER / f"{date}-{digest(key)[:8]}"
     with only_writer(out):
         _begin(out, key)
         sets = []
-        for number, one in enumerate(plan.sets, 1):
-            announce(f"{one.name} (set {number} of {len(plan.sets)})")
-            sets.append(_night_of(one, plan, out, date, baselines, store, jobs, announce))
+        for number, nightly_set in enumerate(plan.sets, 1):
+            announce(f"{nightly_set.name} (set {number} of {len(plan.sets)})")
+            sets.append(_run_set(nightly_set, plan, out, date, baselines, store, jobs, announce))
     return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
 
 
 def write_nightly(nightly_run: NightlyRun) -> list[Path]:
-    """Write nightly.json, nightly.xml (JUnit) and nightly.prom (OpenMetrics), a suite and a verdict a set."""
-    verdicts = [one.verdict for one in nightly_run.sets]
+    """Write nightly.json, nightly.xml (JUnit) and nightly.prom (OpenMetrics), with one suite or verdict per set."""
+    verdicts = [result.verdict for result in nightly_run.sets]
     files = {
         nightly_run.folder / NIGHT: dump_json(nightly_run.as_json()),
         nightly_run.folder / "nightly.xml": junit(*verdicts),
@@ -198,14 +201,14 @@ def _begin(out: Path, key: dict[str, Any]) -> None:
             raise OtherArguments(
                 f"{out}: holds another nightly run, which differs in: {', '.join(differs)}; choose another --out"
             )
-    strangers = [] if path.exists() else [one.name for one in out.iterdir() if one.name[0] != "."]
-    if strangers:
-        raise UnusableInput(f"{out}: holds something else ({min(strangers)}); choose another --out")
+    others = [] if path.exists() else [child.name for child in out.iterdir() if child.name[0] != "."]
+    if others:
+        raise UnusableInput(f"{out}: holds something else ({min(others)}); choose another --out")
     write_atomically(path, dump_json(key))
 
 
-def _night_of(
-    one: NightlySet,
+def _run_set(
+    nightly_set: NightlySet,
     plan: NightlyPlan,
     out: Path,
     date: str,
@@ -214,30 +217,29 @@ def _night_of(
     jobs: int,
     announce: Announce,
 ) -> SetResult:
-    folder = out / "sets" / file_name(one.name)
+    folder = out / "sets" / file_name(nightly_set.name)
     lines: list[Line] = []
     again = exact = baseline = None
     means: dict[str, dict[str, float | None]] = {}
     primary: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     try:
-        run = _replayed(one, folder / "run", jobs, announce, kept=True)
+        run = _replayed(nightly_set, folder / "run", jobs, announce, kept=True)
         reasons = trial_of(run)
-        # In other processes and in another order where there are several conversations: a set of Python has the order
-        # of its process.
-        announce(f"{one.name}: once more, with nothing kept")
-        again = changes(run, _replayed(one, folder / "again", max(jobs, 2), announce, kept=False))
+        # In other processes, because the iteration order of a Python set differs between processes.
+        announce(f"{nightly_set.name}: second replay, without caches")
+        again = changes(run, _replayed(nightly_set, folder / "again", max(jobs, 2), announce, kept=False))
         lines.append(_reproduces(again))
         if not again.changed:
-            baseline = find(baselines, one.baseline)
-            exact = _exact(lines, one, run, baseline, out, baselines)
-            lines += _against(plan.policy, run, exact, _approve(run.path, baselines, one.baseline))
-            for within in one.compare:
+            baseline = find(baselines, nightly_set.baseline)
+            exact = _exact(lines, nightly_set, run, baseline, out, baselines)
+            lines += _against(plan.policy, run, exact, _approve(run.path, baselines, nightly_set.baseline))
+            for within in nightly_set.compare:
                 lines += _within(within, run)
             scores = score_and_write(run)
-            found = summarise(scores, read_gold(run), run.arms)["arms"]
-            means = {arm: found[arm]["measures"] for arm in run.arms}
-            points = points_of(run, scores, date=date, plan=plan.name, name=one.name, verdict=overall(lines))
+            summary = summarise(scores, read_gold(run), run.arms)["arms"]
+            means = {arm: summary[arm]["measures"] for arm in run.arms}
+            points = points_of(run, scores, date=date, plan=plan.name, name=nightly_set.name, verdict=overall(lines))
             primary = tuple(dict.fromkeys(point.measure for point in points if point.primary))
             append(store, points)
     except CannotWrite:
@@ -245,21 +247,21 @@ def _night_of(
     except LabError as error:
         lines.append(Line("night", "measured", ERROR, True, str(error)))
     verdict = Verdict(
-        f"{plan.name}/{one.name}",
+        f"{plan.name}/{nightly_set.name}",
         plan.about,
         str(folder / "run"),
-        one.baseline,
+        nightly_set.baseline,
         None,
         overall(lines),
         tuple(lines),
         against=str(exact.before) if exact else None,
         trial=reasons,
     )
-    return SetResult(one.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
+    return SetResult(nightly_set.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
 
 
-def _replayed(one: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
-    outcome = run_replay(one.asked, folder, jobs=jobs, kept=kept, announce=announce)
+def _replayed(nightly_set: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
+    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, kept=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(
@@ -271,46 +273,48 @@ def _replayed(one: NightlySet, folder: Path, jobs: int, announce: Announce, *, k
 
 def _reproduces(again: Changes) -> Line:
     if not again.changed:
-        reason = f"replayed twice, all {again.turns} receipts are the same"
+        reason = f"two replays gave the same {again.turns} receipts"
         return Line("a/a", "receipts", PASS, True, reason, n=again.turns)
     reason = (
-        f"the replay does not reproduce itself: {again.changed} of {again.turns} receipts differ between two replays "
-        f"of the same code ({_named([one for one in again.arms if one.changed])}); nothing else was judged"
+        f"the replay is nondeterministic: {again.changed} of {again.turns} receipts differ between two replays "
+        f"of the same code ({_named([arm for arm in again.arms if arm.changed])}); nothing else was judged"
     )
     return Line("a/a", "receipts", ERROR, True, reason, n=again.turns)
 
 
 def _exact(
-    lines: list[Line], one: NightlySet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
+    lines: list[Line], nightly_set: NightlySet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
 ) -> Changes | None:
-    """Compare with the approved run; where that cannot be done, add the line that says why."""
-    approve = _approve(run.path, folder, one.baseline)
+    """Compare with the baseline; if that is impossible, add the line that says why."""
+    approve = _approve(run.path, folder, nightly_set.baseline)
     if baseline is None:
-        reason = f"there is no baseline {one.baseline!r} in {folder}, so nothing says whether anything changed"
-        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, approve))
+        reason = f"there is no baseline {nightly_set.baseline!r} in {folder} to compare with"
+        lines.append(Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, approve))
         return None
     try:
         return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
     except (NotComparable, NotARun) as error:
-        # No run any more: one of another version of the lab, whose manifest this one does not read.
-        reason = f"not comparable with baseline {one.baseline!r}: {error}"
-        lines.append(Line("baseline", one.baseline, INCONCLUSIVE, True, reason, f"{approve} (if that was meant)"))
+        # NotARun: the baseline is of another version of the lab, whose manifest this one does not read.
+        reason = f"not comparable with baseline {nightly_set.baseline!r}: {error}"
+        lines.append(
+            Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, f"{approve} (if that was meant)")
+        )
         return None
 
 
 def _approve(path: Path, folder: Path, name: str | None = None) -> str:
-    """The command that makes a run of this nightly run the baseline, or all of them."""
-    named = ["--name", name] if name else []
-    return join(["lab", "baseline", "approve", str(path), *named, "--baselines", str(folder)])
+    """Return the command that approves a run of this nightly run as a baseline, or all of them."""
+    options = ["--name", name] if name else []
+    return join(["lab", "baseline", "approve", str(path), *options, "--baselines", str(folder)])
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
-    """The approved run as it is tonight, in the folder of the nightly run: a name may mean another run tomorrow."""
+    """Copy the baseline into the folder of the nightly run, because its name may refer to another run later."""
     kept = open_baseline(baseline)
     names = read_json(kept.path / "object.json")
-    for part in (folder, folder / "receipts"):
-        remove_leftovers(part)
-    # The manifest last: what was killed before is no run, and is copied again.
+    for subfolder in (folder, folder / "receipts"):
+        remove_leftovers(subfolder)
+    # The manifest last, so that an interrupted copy is not taken for a run.
     for name in sorted(names, key=lambda name: name == "manifest.json"):
         if not (folder / name).is_file():
             write_atomically(folder / name, (kept.path / name).read_bytes())
@@ -318,20 +322,20 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
 
 
 def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: str) -> Iterator[Line]:
-    """Every arm against the approved one: exactly, then by the rules of the policy."""
+    """Compare every arm with the baseline exactly, then judge it by the rules of the policy."""
     if exact is None:
         for name in run.arms:
             yield from _judged(policy, run, name, ALONE)
         return
-    # Whether a change fails or is told, the policy says: by its own exact rules.
+    # The policy's exact rules say whether a change fails or is advisory.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
     approve = f"{approve} (if that was meant)"
     for arm in exact.arms:
         changed = len(arm.changed)
-        reason = f"all {arm.turns} receipts are the approved ones"
+        reason = f"all {arm.turns} receipts equal the baseline's"
         if changed:
-            moved = "; ".join(exact.moved) or "nothing that the manifests know of"
-            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); moved: {moved}"
+            moved = "; ".join(exact.moved) or "nothing that the manifests record"
+            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); manifest differences: {moved}"
         yield Line(
             "exact",
             f"{arm.arm} receipts",
@@ -344,15 +348,15 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: 
         )
         kinds = ALWAYS if not changed else tuple({rule.kind for rule in policy.rules} - {"exact"})
         yield from _judged(policy, run, arm.arm, kinds, open_run(Path(exact.before)))
-    for arms, what in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is in the baseline alone")):
+    for arms, where in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is only in the baseline")):
         for name in arms:
-            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {what}", approve)
+            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {where}", approve)
 
 
 def _judged(
     policy: Policy, run: RunDirectory, arm: str, kinds: Sequence[str], against: RunDirectory | None = None
 ) -> Iterator[Line]:
-    """One arm by the rules of some kinds."""
+    """Judge one arm by the rules of some kinds."""
     rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
     if rules:
         for line in judge(replace(policy, candidate=arm, rules=rules), run, against=against).lines:
@@ -372,9 +376,9 @@ def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
 
 
 def _named(arms: Sequence[ArmChanges]) -> str:
-    """The first changed turns of some arms, and in which columns they and all others changed."""
+    """Return the first changed turns of some arms, and the columns of all changes, in words."""
     columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
-    turns = [f"{one.turn} of {arm}" for arm, one in foremost(arms)]
+    turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
     return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
 

@@ -1,24 +1,24 @@
-"""What a nightly run runs: a plan in TOML, read and checked whole before anything is replayed.
+"""Plans of nightly runs: TOML files, read and checked completely before anything is replayed.
 
 ::
 
     name = "operators"
-    about = "one sentence on what these nightly runs guard"
-    policy = "nightly"                     # judges each arm against its baseline; its [[exact]] rule, any change
+    about = "one sentence on what these nightly runs guard against"
+    policy = "nightly"                     # judges each arm against its baseline; its [[exact]] rule judges any change
 
     [[set]]
     name = "operators"
-    recordings = "shipped:operators"       # or a path, from the folder of this file
+    recordings = "shipped:operators"       # or a path, relative to this file
     format = "lab"
     arms = ["tier_first_v1", "tier_quota_v1", "wide=wide.json"]
     scope = "recorded"                     # and every other option of `lab replay`, with _ for -
-    baseline = "operators"                 # the set's name where it is left out
+    baseline = "operators"                 # default: the set's name
 
     [[set.compare]]                        # two arms of the nightly run, any number of times
     baseline = "tier_first_v1"
     candidate = "tier_quota_v1"
     policy = "rollout"
-    critical = false                       # told, and decides nothing
+    critical = false                       # advisory: does not affect the verdict
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lab.shape import json_type, only_keys
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"
-# What a set may say besides, as `lab replay` has it, by what it must be. Paths are taken from the plan's folder.
+# The options of `lab replay` that a set may give, by type. Paths are relative to the plan's folder.
 _TEXTS = ("store", "profile", "memories", "labels", "scope", "recall_turns", "embedder", "categories", "vectors")
 _PATHS = ("golden", "memories_from", "config")
 _SHARES = ("must_share", "nice_share")
@@ -61,7 +61,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class NightlySet:
-    """One set of recordings through its arms, the name of its baseline, and what is compared within the nightly run."""
+    """A set of recordings with its arms, the name of its baseline, and comparisons within the nightly run."""
 
     name: str
     asked: ReplayRequest
@@ -71,7 +71,7 @@ class NightlySet:
 
 @dataclass(frozen=True, slots=True)
 class NightlyPlan:
-    """A plan: its sets in the order of its file ``where``, and the policy that holds a set against its baseline."""
+    """A plan: its sets in the order of its file ``where``, and the policy that compares a set with its baseline."""
 
     name: str
     about: str
@@ -81,17 +81,17 @@ class NightlyPlan:
 
 
 def shipped_plans() -> list[str]:
-    """The names of the plans that come with the lab, as they are asked for."""
+    """Return the names of the shipped plans, as ``shipped:NAME``."""
     return [f"shipped:{path.stem}" for path in sorted(SHIPPED.glob("*.toml"))]
 
 
 def read_plan(name: str) -> NightlyPlan:
-    """A shipped plan (``shipped:NAME``) or one in a file; :class:`UnusableInput` names what is wrong and where."""
+    """Return a shipped plan (``shipped:NAME``) or one from a file; raise :class:`UnusableInput` for an invalid one."""
     path = SHIPPED / f"{name.removeprefix('shipped:')}.toml" if name in shipped_plans() else Path(name)
     if path.is_dir():
-        raise UnusableInput(f"{name}: is a folder; name the plan in it, a TOML file")
+        raise UnusableInput(f"{name}: is a folder; name the TOML file of a plan")
     if not path.is_file():
-        raise UnusableInput(f"{name}: no such file, and no plan of that name; there are: {', '.join(shipped_plans())}")
+        raise UnusableInput(f"{name}: no such file or shipped plan; shipped plans: {', '.join(shipped_plans())}")
     value = read_toml(path)
     return _plan(value, path)
 
@@ -101,14 +101,14 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
     only_keys(value, _TOP, where)
     given = value.get("set", [])
     if not isinstance(given, list) or not given:
-        raise UnusableInput(f"{where}: has no [[set]]; a nightly run that replays nothing passes everything")
+        raise UnusableInput(f"{where}: has no [[set]], so it would pass everything; add a set")
     policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
-    sets = tuple(_set(one, path, f"{where}: set {number}") for number, one in enumerate(given, 1))
-    for what in ("name", "baseline"):
-        names = [getattr(one, what) for one in sets]
-        double = next((name for name in names if names.count(name) > 1), None)
-        if double is not None:
-            raise UnusableInput(f"{where}: two sets have the {what} {double!r}")
+    sets = tuple(_set(table, path, f"{where}: set {number}") for number, table in enumerate(given, 1))
+    for key in ("name", "baseline"):
+        names = [getattr(nightly_set, key) for nightly_set in sets]
+        duplicate = next((name for name in names if names.count(name) > 1), None)
+        if duplicate is not None:
+            raise UnusableInput(f"{where}: two sets have the {key} {duplicate!r}")
     return NightlyPlan(
         _text(value, "name", where),
         _text(value, "about", where),
@@ -131,7 +131,7 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
-    assert options.keys() <= {field.name for field in fields(ReplayRequest)}  # noqa: S101 - a slip of ours, and no user's
+    assert options.keys() <= {field.name for field in fields(ReplayRequest)}  # noqa: S101 - an error in this module, not in the plan
     recordings = _text(value, "recordings", where)
     try:
         source = path.parent / recordings_at(recordings).expanduser()
@@ -140,14 +140,14 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     asked = ReplayRequest(
         str(source),
         _text(value, "format", where),
-        tuple(_arm(one, path) for one in arms),
+        tuple(_arm(arm, path) for arm in arms),
         **options,
     )
     given = value.get("compare", [])
     if not isinstance(given, list):
         raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {json_type(given)}")
-    known = [one.partition("=")[0] for one in arms]
-    compare = tuple(_within(one, known, path, f"{where}: compare {number}") for number, one in enumerate(given, 1))
+    known = [arm.partition("=")[0] for arm in arms]
+    compare = tuple(_within(table, known, path, f"{where}: compare {number}") for number, table in enumerate(given, 1))
     return NightlySet(name, asked, _text(value, "baseline", where, name), compare)
 
 
@@ -158,7 +158,7 @@ def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
     pair = [_text(value, key, where) for key in ("baseline", "candidate")]
     for arm in pair:
         if arm not in arms:
-            raise UnusableInput(f"{where}: {arm!r} is no arm of the set; it has: {', '.join(arms)}")
+            raise UnusableInput(f"{where}: {arm!r} is not an arm of the set; it has: {', '.join(arms)}")
     policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
     return Within(pair[0], pair[1], policy, _flag(value.get("critical", True), f"{where}: critical"))
 
@@ -172,7 +172,7 @@ def _policy(name: str, path: Path, where: str) -> Policy:
 
 
 def _arm(text: str, path: Path) -> str:
-    """An arm; the file of one that brings its configuration is taken from the plan's folder."""
+    """Return an arm's text with the path of its configuration, if any, relative to the plan's folder."""
     name, equals, file = text.partition("=")
     return f"{name}={_path(file, path)}" if equals else name
 
@@ -182,14 +182,14 @@ def _path(text: str, plan: Path) -> Path:
 
 
 def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
-    found = value.get(key, default)
-    if not isinstance(found, str) or not found.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(found)}")
-    return found
+    given = value.get(key, default)
+    if not isinstance(given, str) or not given.strip():
+        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(given)}")
+    return given
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
         raise UnusableInput(f"{where}: expected a list of texts, found {json_type(value)}")
     return tuple(value)
 

@@ -1,7 +1,7 @@
-"""The history of nightly runs: what every measure of every arm was, a Parquet file a nightly run and set.
+"""The history of nightly runs: every measure of every arm, in one Parquet file per nightly run and set.
 
-A nightly run that is repeated replaces its own file, so that the history never counts it twice. Files are whole or
-absent, so that two nightly runs may write one store.
+A repeated nightly run replaces its own file, so it is never counted twice. Files are written atomically, so two nightly
+runs may write to one store.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lab.runs.scores import Scores
 from lab.runs.tables import read_table, write_table
 
 KIND, VERSION = "lab.trend", "1"
-# What no mean of a measure comes near to, and no chart can be drawn of.
+# Larger than any mean of a measure, and than a chart can show.
 MOST = 1e15
 
 
 class Point(NamedTuple):
-    """One measure of one arm on one nightly run.
+    """One measure of one arm in one nightly run.
 
-    ``primary`` are the measures that were declared beforehand. From ``lab`` on: what could explain another value.
+    ``primary`` marks the measures declared beforehand. The fields from ``lab`` on could explain a changed value.
     """
 
     date: str
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One measure of one arm of one set of one plan over the nightly runs, and where it stepped.
+    """One measure of one arm of one set of one plan over the nightly runs, with its steps.
 
     ``set`` is the name of the set, with that of the plan before it where several plans have one of that name.
     """
@@ -69,20 +69,20 @@ _KINDS = {"primary": "int8", "mean": "float64", "n": "int32", "conversations": "
 
 
 def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: str, verdict: str) -> list[Point]:
-    """What a nightly run's run adds to the history: means over all places, with errors clustered by conversation."""
+    """Return the points that a run adds to the history: means, with standard errors clustered by conversation."""
     resolved, environment = run.manifest.resolved, run.manifest.environment
     first = headlines(run.cutoff)
-    known = {"embedder": resolved.embedder_model, **environment.packages}
-    versions = "; ".join(f"{package} {found or 'none'}" for package, found in known.items())
+    components = {"embedder": resolved.embedder_model, **environment.packages}
+    versions = "; ".join(f"{package} {version or 'none'}" for package, version in components.items())
     arm_keys = {arm.name: digest(to_json(arm)) for arm in resolved.arms}
-    found = []
+    points = []
     for arm in run.arms:
         for measure, (_, conversations, values) in scores.of_arm(arm).items():
             groups: dict[str, list[float]] = {}
             for conversation, value in zip(conversations, values, strict=True):
                 groups.setdefault(conversation, []).append(value)
             estimate = clustered(groups)
-            found.append(
+            points.append(
                 Point(
                     date,
                     plan,
@@ -103,11 +103,11 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
                     run.manifest.comparable_key,
                 )
             )
-    return found
+    return points
 
 
 def append(store: Path, points: Sequence[Point]) -> Path:
-    """Add one nightly run of one set to the store, or replace what that nightly run had; return the file."""
+    """Add one set of a nightly run to the store, or replace its earlier result; return the file."""
     import pyarrow as pa
 
     first = points[0]
@@ -122,54 +122,54 @@ def append(store: Path, points: Sequence[Point]) -> Path:
 
 
 def read_store(store: Path) -> list[Point]:
-    """Every point of a store, night by night; :class:`UnusableInput` where there is none.
+    """Return every point of a store, by nightly run.
 
-    Raises :class:`CannotMeasure` for a mean that none of the lab's measures can have.
+    Raises :class:`UnusableInput` for an empty store, and :class:`CannotMeasure` for a mean that no measure can have.
     """
     files = sorted(store.glob("*.parquet"))
     if not files:
         raise UnusableInput(f"{store}: holds no nightly runs; `lab nightly` writes them")
-    found = []
+    points = []
     for file in files:
         for row in read_table(file, Point._fields).to_pylist():
             if not all(abs(row[name]) <= MOST for name in ("mean", "standard_error") if row[name] is not None):
-                raise CannotMeasure(f"{file}: damaged (a mean or an error of {row['measure']} is no such number)")
-            found.append(Point(**row | {"primary": bool(row["primary"])}))
-    return found
+                raise CannotMeasure(f"{file}: damaged (impossible mean or standard error of {row['measure']})")
+            points.append(Point(**row | {"primary": bool(row["primary"])}))
+    return points
 
 
 def history(
     points: Sequence[Point], *, measures: Sequence[str] = (), arms: Sequence[str] = (), sets: Sequence[str] = ()
 ) -> list[Series]:
-    """The series that were asked for (of measures the primary ones by default), each with its steps.
+    """Return the selected series, each with its steps; the default measures are the primary ones.
 
     Raises :class:`UnusableInput` for a measure, an arm or a set that the history does not have.
     """
-    for what, wanted in (("measure", measures), ("arm", arms), ("set", sets)):
-        known = sorted({getattr(point, what) for point in points})
-        for one in wanted:
-            if one not in known:
-                raise UnusableInput(f"no {what} {one!r} in this history; it has: {', '.join(known)}")
-    # A measure that is primary on one nightly run is shown on all.
+    for field, selected in (("measure", measures), ("arm", arms), ("set", sets)):
+        known = sorted({getattr(point, field) for point in points})
+        for name in selected:
+            if name not in known:
+                raise UnusableInput(f"no {field} {name!r} in this history; it has: {', '.join(known)}")
+    # A measure that is primary in one nightly run is shown for all.
     shown = set(measures) or {point.measure for point in points if point.primary}
-    found: dict[tuple[str, str, str, str], list[Point]] = {}
+    groups: dict[tuple[str, str, str, str], list[Point]] = {}
     plans: dict[str, set[str]] = {}
     for point in points:
         plans.setdefault(point.set, set()).add(point.plan)
         if point.measure in shown and (not arms or point.arm in arms) and (not sets or point.set in sets):
-            found.setdefault((point.plan, point.set, point.arm, point.measure), []).append(point)
+            groups.setdefault((point.plan, point.set, point.arm, point.measure), []).append(point)
     series = []
-    for (plan, bare, arm, measure), own in found.items():
+    for (plan, bare, arm, measure), members in groups.items():
         name = bare if len(plans[bare]) == 1 else f"{plan}/{bare}"
-        own = sorted(own, key=lambda point: point.date)
-        kept = [point for point in own if math.isfinite(point.mean)]
-        # A nightly run is kept where its replay reproduced itself alone.
-        series.append(Series(name, arm, measure, tuple(kept), tuple(steps([one.mean for one in kept], exact=True))))
+        kept = sorted((point for point in members if math.isfinite(point.mean)), key=lambda point: point.date)
+        # The history holds only results that a second replay reproduced, so values are exact.
+        found = steps([point.mean for point in kept], exact=True)
+        series.append(Series(name, arm, measure, tuple(kept), tuple(found)))
     return series
 
 
 def told_step(series: Series, step: Step) -> dict[str, Any]:
-    """A step with the nightly runs on either side of it, and what moved between them."""
+    """Return a step as plain values, with the nightly runs on both sides and what changed between them."""
     last, first = series.points[step.at - 1], series.points[step.at]
     return {
         "set": series.set,
@@ -184,18 +184,20 @@ def told_step(series: Series, step: Step) -> dict[str, Any]:
 
 
 def _moved(last: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
-    told = [
+    changes = [
         f"{name} {_short(last[name])} -> {_short(first[name])}"
         for name in ("lab", "commit", "code")
         if last[name] != first[name]
     ]
-    now = first["versions"].split("; ")
-    told += [f"{one} -> {two}" for one, two in zip(last["versions"].split("; "), now, strict=False) if one != two]
+    versions = first["versions"].split("; ")
+    changes += [
+        f"{old} -> {new}" for old, new in zip(last["versions"].split("; "), versions, strict=False) if old != new
+    ]
     if last["arm_key"] != first["arm_key"]:
-        told.append("the arm's configuration")
+        changes.append("the arm's configuration")
     if last["comparable_key"] != first["comparable_key"]:
-        told.append("recordings, gold or labels")
-    return told
+        changes.append("recordings, gold or labels")
+    return changes
 
 
 def _short(value: str | None) -> str:

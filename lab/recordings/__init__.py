@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 
 def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the name of the option
-    """Read a recording, or a folder of them; ``format`` is one of ``lab recordings list``.
+    """Read a recording, a folder of them or a shipped set (``shipped:operators``).
 
-    ``memories`` chooses what counts as a memory, where a format offers more than one thing. Raises
-    :class:`lab.errors.UnusableInput` for what cannot be read, with file, line and what would mend it.
+    ``format`` is one of ``lab recordings list``. ``memories`` chooses what counts as a memory, where a format offers a
+    choice. Raises :class:`lab.errors.UnusableInput` with file, line and remedy for what cannot be read.
     """
     from lab.recordings.readers import read_library
+    from lab.set_registry import recordings_at
 
-    return read_library(Path(path), format, memories=memories)
+    return read_library(recordings_at(str(path)), format, memories=memories)

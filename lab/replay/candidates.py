@@ -24,7 +24,7 @@ from lab.recordings.model import Memory, Recording
 from lab.replay.loop import ask_of
 from lab.replay.plan import Plan
 from lab.replay.recall_points import RecallPoint
-from lab.retrieval.candidates import KIND, VERSION, Candidates, KeptRetriever, read_candidates, served_by
+from lab.retrieval.candidates import KIND, VERSION, CachedRetriever, Candidates, read_candidates, served_by
 from lab.retrieval.contract import scan_score, vector_score
 from lab.retrieval.faults import FaultPlan
 from lab.retrieval.query_context import Retrieval
@@ -58,7 +58,7 @@ def candidates_path(
             row.scope,
             row.importance_label,
             _span(memory),
-            str(row.place),
+            str(row.position),
             str(row.embedded),
         )
     ]
@@ -142,7 +142,7 @@ def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> C
     def make(retrieval: Retrieval) -> Search:
         if retrieval not in kept:
             return make_live(retrieval)
-        return KeptRetriever(kept[retrieval], lambda: make_live(retrieval))
+        return CachedRetriever(kept[retrieval], lambda: make_live(retrieval))
 
     return make
 

@@ -242,17 +242,15 @@ class _Stage:
         """Ask every arm."""
         ask = ask_of(point, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
         told = replace(ask, grades=point.probe.grades) if self._told and point.probe else ask
-        asked: dict[Hashable, Retrieved] = {}
         reachable, nice, rules = self._reach.of(ask.scope)
         # Where scopes are not enforced, the recorded one still says what is a turn's own.
         home = ask.scope or point.scope or GLOBAL
         for seat in self._seats:
             shared = seat.shared
-            key = shared.retrieval_key if shared is not None else None
-            if key is not None and key not in asked:
-                search = self._searches.get(key)
-                asked[key] = search.retrieve(ask) if search else Failure("other_retrieval_key", "retrieval_key")
-            found = asked[key] if key is not None else None
+            found: Retrieved | None = None
+            if shared is not None:
+                search = self._searches.get(shared.retrieval_key)
+                found = search.retrieve(ask) if search else Failure("other_retrieval_key", "retrieval_key")
             candidates, retrieved = (found, None) if found is None or isinstance(found, Failure) else found
             recall, failure = seat.ask(told if seat.info.needs_gold else ask, candidates)
             recall = booked(recall, retrieved)
@@ -293,6 +291,6 @@ def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: b
         point.session,
         not point.recalls,
         how,
-        faults.at(point.key) if faults.asked else NO_FAULTS,
+        faults.at(point.key) if faults.specs else NO_FAULTS,
         items_only,
     )

@@ -29,6 +29,7 @@ from lab.recordings.readers import Library, check_probes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
+from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,6 +149,8 @@ class _Rows:
             return
         if not identity.strip():
             raise UnusableInput(f"{at}: field 'id' is blank")
+        if has_lone_surrogate(identity):
+            raise UnusableInput(f"{at}: id {identity!r} holds half a character (a lone surrogate); write it otherwise")
         if identity in self._ids:
             raise UnusableInput(f"{at}: id {identity!r} occurs twice; every row needs one of its own")
         self._ids.add(identity)

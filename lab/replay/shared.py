@@ -24,6 +24,9 @@ class SharedSearch:
     def __init__(self, system: SharedRetrieval) -> None:
         self.broken: Failure | None = None
         self._foreign = is_foreign(system)
+        # The last question, which every arm of this key asks, and what was found for it.
+        self._asked: Ask | None = None
+        self._found: Retrieved = Failure("not_asked", "retrieve")
         self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
 
     def observe(self, memories: Sequence[Memory]) -> None:
@@ -46,7 +49,12 @@ class SharedSearch:
             self._guarded("retriever.expect", lambda: retriever.expect(texts))
 
     def retrieve(self, ask: Ask) -> Retrieved:
-        """The candidates and the nanoseconds that finding them took, or why there are none."""
+        """The candidates and the nanoseconds that finding them took, or why there are none: found once a question."""
+        if self._asked is not ask:
+            self._asked, self._found = ask, self._retrieve(ask)
+        return self._found
+
+    def _retrieve(self, ask: Ask) -> Retrieved:
         if self.broken or self._retriever is None:
             return self.broken or Failure("no_retriever", "open_retriever")
         retriever = self._retriever

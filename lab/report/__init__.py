@@ -1,4 +1,4 @@
-"""``lab.report`` is a package, and called it is :func:`lab.api.report`."""
+"""Reports and figures. Calling the package calls :func:`lab.api.report`."""
 
 from lab.callable_package import make_callable
 

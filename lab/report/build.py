@@ -1,7 +1,7 @@
-"""The report of a run: one model of what is shown, rendered as a self-contained HTML page and as its Markdown twin.
+"""The report of a run: one model, rendered as a self-contained HTML page and as Markdown.
 
-``report.json`` and ``report.md`` are functions of the run's receipts and gold alone: they hold no date and no machine,
-so that equal runs have equal ones. The page also shows what the run was made with and what its turns took.
+``report.json`` and ``report.md`` depend only on the run's receipts and gold, not on the date or the machine, so that
+equal runs have equal reports. The HTML page also shows versions and timings.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from lab.runs.trial import trial_line, trial_of
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
-# Beyond these the manifest has the rest.
+# Longer lists are cut; the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
-# What a sentence can hold; the notes name all of them.
+# Harms in the lead sentence; the notes name all of them.
 MOST_HARMS = 4
 
 
@@ -48,10 +48,10 @@ def build_report(
     with_text: bool = False,
     turns: int = SHOWN,
 ) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, the page first.
+    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, HTML first.
 
-    So many ``turns`` that were gained, and as many that were lost, open their explanations; with the texts of turns and
-    memories only where ``with_text`` asks for them.
+    Up to ``turns`` gained and as many lost turns are shown with explanations; ``with_text`` includes the texts of turns
+    and memories.
     """
     run.require_done()
     base, cand = choose_pair(run, baseline, candidate)
@@ -62,16 +62,21 @@ def build_report(
     material = gather(run)
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
-    says, words, reaches = {}, {}, {}
+    says, words, extents = {}, {}, {}
     for name, draw in drawings(run, summary, comparison, material).items():
         figure = draw()
-        says[name], words[name], reaches[name] = figures.told(figure), figures.words_of(figure), figures.within(figure)
+        says[name], words[name], extents[name] = (
+            figures.alt_text(figure),
+            figures.words_of(figure),
+            figures.within(figure),
+        )
         drawn[name] = figures.save(figure, folder / name)
     timelines = zip(busiest(material.places.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
     model |= {
-        "figures": {name: inline(files[0], name, reaches[name]) for name, files in drawn.items()},
+        "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
         "timelines": [
-            {"name": name, "conversation": one, "turns": material.places.turns[one]} for one, name in timelines
+            {"name": name, "conversation": conversation, "turns": material.places.turns[conversation]}
+            for conversation, name in timelines
         ],
         "says": says,
         "words": words,
@@ -110,16 +115,16 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     names = [
         name
         for name in (*headlines(run.cutoff), *EXTRA_COLUMNS)
-        if any(one["measures"].get(name) is not None for one in summary["arms"].values())
+        if any(means["measures"].get(name) is not None for means in summary["arms"].values())
     ]
     primary = shown(comparison) if comparison else []
-    table = [[arm, *(one["measures"].get(name) for name in names)] for arm, one in summary["arms"].items()]
+    table = [[arm, *(means["measures"].get(name) for name in names)] for arm, means in summary["arms"].items()]
     known, arms = hashes(run), configs(run)
     verdict, stale = verdict_model(run)
-    said = trial_line(trial_of(run))
+    trial = trial_line(trial_of(run))
     contract = contract_table(summary["arms"])
     return {
-        "title": f"Recall report ({said})" if said else "Recall report",
+        "title": f"Recall report ({trial})" if trial else "Recall report",
         "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
@@ -140,7 +145,9 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "slices": summary["slices"],
         "slice_tables": slice_tables(summary["slices"], run.arms, run.cutoff, comparison),
         "contract": contract,
-        "meanings": {one: meanings(headers) for one, headers in (("arms", names), ("contract", contract.headers))},
+        "meanings": {
+            section: meanings(headers) for section, headers in (("arms", names), ("contract", contract.headers))
+        },
         "versions": versions(run),
         "hashes": dict(list(known.items())[:MOST_HASHES]),
         "more_hashes": max(0, len(known) - MOST_HASHES),
@@ -151,26 +158,26 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
 
 
 def _compared(comparison: Comparison) -> Table:
-    rows = [wide(one, comparison.family) for one in shown(comparison)]
+    rows = [wide(difference, comparison.family) for difference in shown(comparison)]
     return Table(f"{comparison.candidate} minus {comparison.baseline}", WIDE, rows)
 
 
 SECTIONS = {
-    "verdict": "The verdict, rule by rule",
-    "comparison": "How sure",
-    "saturation": "When the must_remember pool grows",
-    "arms": "The arms",
-    "turns": "Turn after turn",
-    "flips": "Turns that flipped",
+    "verdict": "Verdict by rule",
+    "comparison": "Differences and confidence intervals",
+    "saturation": "Increasing the must_remember share",
+    "arms": "Arms",
+    "turns": "Turn by turn",
+    "flips": "Gained and lost hits",
     "slices": "Slices",
-    "contract": "What is promised of every block",
+    "contract": "Safety checks and harms",
     "latency": "Latency by stage",
-    "run": "The run",
+    "run": "Run",
 }
 
 
 def _has(model: dict[str, Any], section: str) -> bool:
-    """Whether a page has something to say there."""
+    """Return whether a section has content."""
     return {
         "verdict": bool(model["verdict"]),
         "comparison": bool(model["compared"]),
@@ -183,59 +190,61 @@ def _has(model: dict[str, Any], section: str) -> bool:
 
 
 def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
-    """What the one arm of a run does, in a sentence."""
-    ((arm, one),) = summary["arms"].items()
-    # The same words as of two arms, without what follows on the other.
+    """Return the result of a run with one arm in one sentence."""
+    ((arm, means),) = summary["arms"].items()
+    # The sentences for two arms, cut before the part on the other arm.
     parts = [
         entry.sentence.partition(" against")[0].rstrip(",").format(candidate=value)
         for name in headlines(run.cutoff)
-        if (entry := entry_of(name)) and entry.sentence and (value := one["measures"].get(name)) is not None
+        if (entry := entry_of(name)) and entry.sentence and (value := means["measures"].get(name)) is not None
     ]
-    told = f": {'; '.join(parts)}" if parts else ""
-    return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{told}."
+    results = f": {'; '.join(parts)}" if parts else ""
+    return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{results}."
 
 
 def sentence(comparison: Comparison, labels: str) -> str:
-    """The result in one sentence, each part with its interval, and what got worse beyond what was declared.
+    """Return the result in one sentence: each primary measure with its interval, then other measures that got worse.
 
-    ``labels`` says where importance came from.
+    ``labels`` names the source of the importance labels.
     """
-    found = {one.measure.partition("@")[0]: one for one in shown(comparison)}
-    conversations = max((one.conversations for one in comparison.differences), default=0)
+    primary = {difference.measure.partition("@")[0]: difference for difference in shown(comparison)}
+    conversations = max((difference.conversations for difference in comparison.differences), default=0)
     parts = [
-        entry.sentence.format(candidate=found[entry.name].candidate, baseline=found[entry.name].baseline)
-        + (f" ({_interval(found[entry.name])})" if conversations > 1 else "")
+        entry.sentence.format(candidate=primary[entry.name].candidate, baseline=primary[entry.name].baseline)
+        + (f" ({_interval(primary[entry.name])})" if conversations > 1 else "")
         for entry in MEASURES
-        if entry.sentence and entry.name in found
+        if entry.sentence and entry.name in primary
     ]
     if not parts:
-        return f"{comparison.candidate} against {comparison.baseline}: nothing that was declared is measured in both."
-    harms = [_harm(one) for one in worse(comparison)]
+        return f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms."
+    harms = [_harm(difference) for difference in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
-        parts.append(f"but worse in what was not declared: {', '.join(harms[:MOST_HARMS])}{more}")
+        parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
     return (
         f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
-        f"{', which says nothing about others' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
+        f"{', so the result does not generalise' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
 
 
-def _harm(one: Difference) -> str:
-    entry = entry_of(one.measure)
+def _harm(difference: Difference) -> str:
+    entry = entry_of(difference.measure)
     if not entry or not entry.sentence:
-        return moves(one)
-    return f"{entry.sentence.format(candidate=one.candidate, baseline=one.baseline)} ({one.measure})"
+        return moves(difference)
+    return (
+        f"{entry.sentence.format(candidate=difference.candidate, baseline=difference.baseline)} ({difference.measure})"
+    )
 
 
-def _interval(one: Difference) -> str:
-    low, high = one.estimate.low, one.estimate.high
+def _interval(difference: Difference) -> str:
+    low, high = difference.estimate.low, difference.estimate.high
     if low is None or high is None:
-        return "one conversation says nothing about others"
-    side = {None: "not decided", True: "better", False: "worse"}[is_better(one.measure, low, high)]
-    return f"{side}: {one.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
+        return "no interval for one conversation"
+    side = {None: "not significant", True: "better", False: "worse"}[is_better(difference.measure, low, high)]
+    return f"{side}: {difference.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 
-# Colours of a figure that change with the page from light to dark.
+# Colours of a figure that follow the page's light or dark theme.
 THEMED = {
     "#1d1d1f": "var(--ink)",
     "#5c5c66": "var(--soft)",
@@ -247,32 +256,32 @@ THEMED = {
 
 
 def inline(svg: Path, name: str, within: tuple[float, float]) -> str:
-    """A figure's markup as a part of a page: its names its own, its ink that of the page, which is its paper.
+    """Return a figure's SVG for embedding: unique ids, and the page's colours for ink and background.
 
-    Of its height the page shows what lies ``within``: it writes the words of a slide itself, where they can wrap.
+    ``within`` is the part of its height to show: the page prints the title and subtitle itself, so that they wrap.
     """
     text = svg.read_text(encoding="utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<title>.*?</title>", "", text, flags=re.DOTALL)
     text = text.replace("fill: #ffffff", "fill: none", 1)
-    text = re.sub("|".join(THEMED), lambda found: THEMED[found[0]], text)
-    # Without a size of its own it takes that of the page.
+    text = re.sub("|".join(THEMED), lambda match: THEMED[match[0]], text)
+    # Without a fixed size the figure takes the width of the page.
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     begin, end = within
 
-    def cut(found: re.Match[str]) -> str:
-        high = float(found[2])
-        return f'viewBox="0 {begin * high:.1f} {found[1]} {(end - begin) * high:.1f}"'
+    def cut(match: re.Match[str]) -> str:
+        height = float(match[2])
+        return f'viewBox="0 {begin * height:.1f} {match[1]} {(end - begin) * height:.1f}"'
 
     text = re.sub(r'viewBox="0 0 (\S+) (\S+)"', cut, text, count=1)
-    # Most of a figure is letters and digits: names become short, and places end at a hundredth of a point.
+    # To save space, glyph names are shortened and coordinates rounded to a hundredth of a point.
     text = re.sub(r'(\bid="|href="#|url\(#)(?:DejaVuSans(-Bold)?-)?', rf"\g<1>{name}\g<2>-", text)
     text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text.replace("xlink:href", "href"))
     return re.sub(r"\s*\n\s*", "\n", text)
 
 
 def render(template: str, model: dict[str, Any]) -> bytes:
-    """A template of ours, filled; what goes into HTML is escaped."""
+    """Render one of the package's templates; everything in HTML is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -1,4 +1,4 @@
-"""A comparison in words and rows, which a terminal, a notebook, Markdown and LaTeX show alike."""
+"""A comparison as sentences and table rows, shared by the terminal, notebooks, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -14,154 +14,169 @@ from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line
 
 LEVEL = 0.05
-# Of fewer probes a thousandth would be told that nobody has seen.
+# With fewer probes, counts per 1,000 would suggest a precision that is not there.
 FEW_PROBES = 100
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
 MORE = ("measure", "reading", "relative", "deff")
-WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "could find")
+WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "MDE")
 SHOWN_SLICES = 8
-SLICED = ("slice", "n", "base", "diff", "95 % interval", "could find")
+SLICED = ("slice", "n", "base", "diff", "95 % interval", "MDE")
 
 
 def shown(found: Comparison, *, every: bool = False) -> list[Difference]:
-    """The primary measures in the order in which they were declared; or all there are, in theirs."""
+    """Return the differences of the primary measures in their declared order, or of every measure."""
     if every:
         return list(found.differences)
-    by_measure = {one.measure: one for one in found.differences}
-    return [by_measure[name] for name in found.primary if name in by_measure]
+    differences = {difference.measure: difference for difference in found.differences}
+    return [differences[name] for name in found.primary if name in differences]
 
 
-def reading(one: Difference, family: int) -> str:
-    """What a difference says, in a few words; where it shows nothing, what would have been found.
+def reading(difference: Difference, family: int) -> str:
+    """Return the conclusion of a difference in a few words, with the minimum detectable effect if nothing is shown.
 
-    A primary measure is shown by its adjusted p. Where there are too few conversations for that, its interval speaks.
+    The adjusted p decides for a primary measure, or its interval if there are too few conversations for that.
     """
-    low, high, detectable = one.estimate.low, one.estimate.high, one.estimate.detectable
+    low, high, detectable = difference.estimate.low, difference.estimate.high, difference.estimate.detectable
     if low is None or high is None or detectable is None:
-        return "one conversation: no spread to judge by"
-    if not one.wins and not one.losses:
-        return "the same everywhere"
-    reach = f"could have found ±{number(detectable)}"
+        return "one conversation: no interval"
+    if not difference.wins and not difference.losses:
+        return "identical everywhere"
+    effect = f"MDE ±{number(detectable)}"
     if low <= 0 <= high:
-        return f"no difference shown; {reach}"
-    decidable = one.p_holm is not None and smallest_p(one.conversations, family) <= LEVEL
-    if decidable and one.p_holm is not None and one.p_holm > LEVEL:
-        return f"not shown among {family}; {reach}"
-    better = is_better(one.measure, low, high)
+        return f"no difference shown; {effect}"
+    decidable = difference.p_holm is not None and smallest_p(difference.conversations, family) <= LEVEL
+    if decidable and difference.p_holm is not None and difference.p_holm > LEVEL:
+        return f"not significant among {family}; {effect}"
+    better = is_better(difference.measure, low, high)
     word = {True: "better", False: "worse", None: "more" if low > 0 else "less"}[better]
-    return word if decidable else f"{word}, by its interval" if one.p_holm is not None else f"{word}, exploratory"
+    return (
+        word if decidable else f"{word}, by its interval" if difference.p_holm is not None else f"{word}, exploratory"
+    )
 
 
-def row(one: Difference) -> list[str]:
-    """The cells under :data:`COLUMNS`."""
-    p = f"({p_value(one.p)})" if one.p_holm is None else p_value(one.p_holm)
-    counts = f"{one.wins}/{one.ties}/{one.losses}"
+def row(difference: Difference) -> list[str]:
+    """Return the cells under :data:`COLUMNS`."""
+    p = f"({p_value(difference.p)})" if difference.p_holm is None else p_value(difference.p_holm)
+    counts = f"{difference.wins}/{difference.ties}/{difference.losses}"
     return [
-        one.measure,
-        number(one.baseline),
-        number(one.candidate),
-        signed(one.estimate.mean),
-        _interval(one),
+        difference.measure,
+        number(difference.baseline),
+        number(difference.candidate),
+        signed(difference.estimate.mean),
+        _interval(difference),
         p,
         counts,
     ]
 
 
-def more(one: Difference, family: int) -> list[str]:
-    """The cells under :data:`MORE`."""
-    relative = "–" if one.relative is None else f"{one.relative:+.1%}"
-    effect = "–" if one.estimate.design_effect is None else f"{one.estimate.design_effect:.2f}"
-    return [one.measure, reading(one, family), relative, effect]
+def more(difference: Difference, family: int) -> list[str]:
+    """Return the cells under :data:`MORE`."""
+    relative = "–" if difference.relative is None else f"{difference.relative:+.1%}"
+    effect = "–" if difference.estimate.design_effect is None else f"{difference.estimate.design_effect:.2f}"
+    return [difference.measure, reading(difference, family), relative, effect]
 
 
-def wide(one: Difference, family: int) -> list[str]:
-    """The cells under :data:`WIDE`."""
-    (measure, *means, between, p, counts), (_, said, relative, effect) = row(one), more(one, family)
-    return [measure, said, *means, relative, between, p, counts, effect, _reach(one)]
+def wide(difference: Difference, family: int) -> list[str]:
+    """Return the cells under :data:`WIDE`."""
+    (measure, *means, between, p, counts), (_, conclusion, relative, effect) = row(difference), more(difference, family)
+    return [measure, conclusion, *means, relative, between, p, counts, effect, _detectable(difference)]
 
 
-def sliced(one: Slice) -> list[str]:
-    """The cells under :data:`SLICED`."""
-    found = one.difference
-    means = (number(found.baseline), signed(found.estimate.mean))
-    return [f"{one.name} = {one.value}", str(found.n), *means, _interval(found), _reach(found)]
+def sliced(part: Slice) -> list[str]:
+    """Return the cells under :data:`SLICED`."""
+    difference = part.difference
+    means = (number(difference.baseline), signed(difference.estimate.mean))
+    return [f"{part.name} = {part.value}", str(difference.n), *means, _interval(difference), _detectable(difference)]
 
 
-def notes(found: Comparison, differences: Sequence[Difference], *, reach: bool = True) -> list[str]:
-    """What must be said beside the numbers; ``reach`` says whether a column ``could find`` is among them."""
-    # Of what decides, or else of what is shown: another measure may have values in more conversations.
-    deciding = [one for one in found.differences if one.p_holm is not None] or list(differences)
-    conversations = max((one.conversations for one in deciding), default=0)
+def notes(found: Comparison, differences: Sequence[Difference], *, has_mde: bool = True) -> list[str]:
+    """Return the notes below the numbers; ``has_mde`` says whether the table has the column ``MDE``."""
+    # Conversations of the primary measures, if any: another measure may have values in more conversations.
+    deciding = [difference for difference in found.differences if difference.p_holm is not None] or list(differences)
+    conversations = max((difference.conversations for difference in deciding), default=0)
     family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
     legend = (
-        f"{counted(conversations, 'conversation')}. p: sign-flips of whole conversations, Holm-adjusted over the "
-        f"{family}; in brackets: not adjusted, exploratory. base, cand: means of the arms. up/same/down: "
-        "places where cand is higher, equal, lower. deff: the variance over that of independent places."
+        f"{counted(conversations, 'conversation')}. p: sign-flip test by conversation, Holm-adjusted over the "
+        f"{family}; in brackets: not adjusted, exploratory. base, cand: means of the arms. up/same/down: number of "
+        "probes or turns where cand is higher, equal, lower. deff: design effect, the variance relative to "
+        "independent probes or turns."
     )
-    if reach:
-        legend += " could find: the smallest true difference that would be found four times in five."
-    said = [legend, *_harms(found)]
+    if has_mde:
+        legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
+    lines = [legend, *_harms(found)]
     if found.sampled_labels:
-        said.append(f"{drawn(found.sampled_labels)}.")
-    said += sliced_over(dict.fromkeys(one.difference.measure for one in found.slices))
+        lines.append(f"{drawn(found.sampled_labels)}.")
+    lines += sliced_over(dict.fromkeys(part.difference.measure for part in found.slices))
     least = smallest_p(conversations, found.family)
     if found.family and conversations > 1 and least > LEVEL:
-        said.append(f"So few conversations cannot give an adjusted p below {least:.3f}: read the intervals.")
-    for one in differences:
-        entry = entry_of(one.measure)
-        for arm, count in ((found.baseline, one.filled_baseline), (found.candidate, one.filled_candidate)):
+        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}: read the intervals.")
+    for difference in differences:
+        entry = entry_of(difference.measure)
+        for arm, count in (
+            (found.baseline, difference.filled_baseline),
+            (found.candidate, difference.filled_candidate),
+        ):
             if count and entry:
-                what = f"{arm} has no value in {count} of {one.n} places, which count {entry.missing:g}"
-                said.append(f"{one.measure}: {what}.")
-        if one.left_out:
-            said.append(f"{one.measure}: {one.left_out} places are left out, for one arm alone has a value there.")
+                lines.append(
+                    f"{difference.measure}: {arm} has no value for {count} of {difference.n} probes or turns, "
+                    f"which count as {entry.missing:g}."
+                )
+        if difference.left_out:
+            lines.append(
+                f"{difference.measure}: {difference.left_out} probes or turns are left out: only one arm has a value."
+            )
     lacking: dict[str, list[str]] = {}
     for measure, arm in found.unmeasured:
         if "@" not in measure or measure in found.primary:
             lacking.setdefault(arm, []).append(measure)
-    said += [f"Not compared, for {arm} has no value of them: {', '.join(names)}." for arm, names in lacking.items()]
-    return said
+    lines += [f"Not compared, because {arm} has no value: {', '.join(names)}." for arm, names in lacking.items()]
+    return lines
 
 
 def sliced_over(measures: Iterable[str]) -> list[str]:
-    """What a slice of some measures is over, where that is not told by its name; nothing where all are of probes."""
+    """Return a note on measures of turns in slices; nothing if all measures are over probes."""
     known = {name: entry_of(name) for name in measures if name != "RepeatRate(probes)"}
     of_turns = [name for name, entry in known.items() if entry and entry.unit == "turn"]
     if not of_turns:
         return []
-    return [f"{', '.join(of_turns)}: by conversation over all of its turns, by any other slice over its probes alone."]
-
-
-def drawn(labels: str) -> str:
-    """What must be said where importance is nobody's judgement."""
-    return f"Labels were drawn ({labels}): another seed draws others, and its numbers differ"
-
-
-def worse(found: Comparison) -> list[Difference]:
-    """What got worse by its interval and was not declared: a comparison that shows its best measures alone hides it."""
     return [
-        one
-        for one in found.differences
-        if one.measure not in found.primary
-        and one.measure.partition("@")[2] in ("", str(found.cutoff))
-        and one.estimate.low is not None
-        and one.estimate.high is not None
-        and is_better(one.measure, one.estimate.low, one.estimate.high) is False
+        f"{', '.join(of_turns)}: slices by conversation cover all its turns, other slices only the turns with a probe."
     ]
 
 
-def moves(one: Difference) -> str:
-    """A measure and where it went."""
-    return f"{one.measure} {number(one.baseline)} → {number(one.candidate)}"
+def drawn(labels: str) -> str:
+    """Return the note on importance labels that were sampled, not judged."""
+    return f"Labels were sampled ({labels}): another seed gives other labels and other numbers"
+
+
+def worse(found: Comparison) -> list[Difference]:
+    """Return the differences outside the primary measures that are worse by their interval.
+
+    A report that shows only its primary measures would hide these.
+    """
+    return [
+        difference
+        for difference in found.differences
+        if difference.measure not in found.primary
+        and difference.measure.partition("@")[2] in ("", str(found.cutoff))
+        and difference.estimate.low is not None
+        and difference.estimate.high is not None
+        and is_better(difference.measure, difference.estimate.low, difference.estimate.high) is False
+    ]
+
+
+def moves(difference: Difference) -> str:
+    """Return a measure with its mean before and after."""
+    return f"{difference.measure} {number(difference.baseline)} → {number(difference.candidate)}"
 
 
 def _harms(found: Comparison) -> list[str]:
-    told = [f"{moves(one)} ({_interval(one)})" for one in worse(found)]
-    return [f"Worse by the interval, and not declared (exploratory): {', '.join(told)}."] if told else []
+    harms = [f"{moves(difference)} ({_interval(difference)})" for difference in worse(found)]
+    return [f"Worse by the interval, but not primary (exploratory): {', '.join(harms)}."] if harms else []
 
 
 def gains(found: Comparison) -> str:
-    """How many probes gained and lost a hit, of a thousand and as they are."""
+    """Return how many probes gained and lost a hit, per 1,000 and as counts."""
     gained, lost = len(found.gained), len(found.lost)
     if not found.probes:
         return f"No probe has a hit at {found.cutoff} to gain or lose."
@@ -175,48 +190,48 @@ def gains(found: Comparison) -> str:
 
 
 def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str:
-    """The comparison for a terminal of 80 columns."""
+    """Return the comparison for a terminal of 80 columns."""
     lines = [
-        *([folded(said)] if (said := trial_line(found.trial)) else []),
+        *([folded(trial)] if (trial := trial_line(found.trial)) else []),
         f"{found.candidate} minus {found.baseline}",
         *map(folded, found.embedder),
-        text_table(COLUMNS, [row(one) for one in differences]),
+        text_table(COLUMNS, [row(difference) for difference in differences]),
         "",
-        text_table(MORE, [more(one, found.family) for one in differences], left=2),
-        *map(folded, notes(found, differences, reach=bool(found.slices))),
+        text_table(MORE, [more(difference, found.family) for difference in differences], left=2),
+        *map(folded, notes(found, differences, has_mde=bool(found.slices))),
     ]
-    for measure, some in by_measure(found):
-        lines += ["", f"{measure} by slice, the worst first; exploratory, intervals are not adjusted"]
-        lines.append(text_table(SLICED, [sliced(one) for one in some[:SHOWN_SLICES]]))
-        if len(some) > SHOWN_SLICES:
-            lines.append(f"and {len(some) - SHOWN_SLICES} more: --format markdown, or --json")
+    for measure, parts in by_measure(found):
+        lines += ["", f"{measure} by slice, worst first; exploratory, intervals are not adjusted"]
+        lines.append(text_table(SLICED, [sliced(part) for part in parts[:SHOWN_SLICES]]))
+        if len(parts) > SHOWN_SLICES:
+            lines.append(f"and {len(parts) - SHOWN_SLICES} more: --format markdown, or --json")
     return "\n".join([*lines, "", folded(gains(found))])
 
 
 def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str:
-    """The comparison as a piece of HTML, everything in it escaped."""
-    parts = [
-        *([f"<p>{escape(said)}</p>"] if (said := trial_line(found.trial)) else []),
+    """Return the comparison as an HTML fragment, everything in it escaped."""
+    lines = [
+        *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(found.trial)) else []),
         f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
         *(f"<p>{escape(note)}</p>" for note in found.embedder),
-        html_table(WIDE, [wide(one, found.family) for one in differences], left=2),
+        html_table(WIDE, [wide(difference, found.family) for difference in differences], left=2),
         *(f"<p>{escape(text)}</p>" for text in (*notes(found, differences), gains(found))),
     ]
-    for measure, some in by_measure(found):
-        parts.append(f"<p><strong>{escape(measure)} by slice, the worst first</strong>; nothing is adjusted</p>")
-        parts.append(html_table(SLICED, [sliced(one) for one in some]))
-    return "\n".join(parts)
+    for measure, parts in by_measure(found):
+        lines.append(f"<p><strong>{escape(measure)} by slice, worst first</strong>; exploratory, not adjusted</p>")
+        lines.append(html_table(SLICED, [sliced(part) for part in parts]))
+    return "\n".join(lines)
 
 
 def by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
-    """The slices of each measure."""
-    return [(name, list(some)) for name, some in groupby(found.slices, lambda one: one.difference.measure)]
+    """Return the slices of each measure."""
+    return [(name, list(parts)) for name, parts in groupby(found.slices, lambda part: part.difference.measure)]
 
 
-def _interval(one: Difference) -> str:
-    return interval(one.estimate.low, one.estimate.high)
+def _interval(difference: Difference) -> str:
+    return interval(difference.estimate.low, difference.estimate.high)
 
 
-def _reach(one: Difference) -> str:
-    # Where nothing differs anywhere, nothing says how much would have to.
-    return f"±{number(one.estimate.detectable)}" if one.estimate.detectable else "–"
+def _detectable(difference: Difference) -> str:
+    # Without any difference there is no variance, hence no minimum detectable effect.
+    return f"±{number(difference.estimate.detectable)}" if difference.estimate.detectable else "–"

@@ -1,4 +1,4 @@
-"""What a report draws: every figure that a run has data for, and what is said below each."""
+"""The figures of a report: every figure that a run has data for, with its caption."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ if TYPE_CHECKING:
 
     Draw = Callable[[], Figure]
 
-# Conversations whose turns are shown one by one.
+# Conversations with a timeline.
 SHOWN_TIMELINES = 4
 CAPTIONS = {
-    "forest": "The conversation is the unit: the interval says what another set of conversations would show.",
-    "slices": "Subgroups of the golden set. They were looked for afterwards, and none decides anything.",
+    "forest": "Intervals are clustered by conversation, so they hold for other conversations like these.",
+    "slices": "Subgroups of the golden set. They are exploratory and do not affect the verdict.",
     "saturation": (
-        "Each share of must_remember memories was drawn several times; the band is the range over draws. "
-        "Upper row: none of the memories in the pool is ever wanted, which is how a pool of durable rules behaves on "
-        "an ordinary turn. Lower row: labels say nothing about what is wanted, so at the right edge everything is "
-        "must_remember and the tiers cease to matter."
+        "Labels were sampled several times for each share of must_remember memories; the band is the range over "
+        "samples. Upper row: no must_remember memory is relevant to any probe, as for durable rules in an ordinary "
+        "turn. Lower row: labels are independent of relevance; at the right edge every memory is must_remember, so "
+        "tiers make no difference."
     ),
-    "tradeoff": "Every arm of the run. The oracle injects what is wanted and nothing else; none injects nothing.",
+    "tradeoff": "Every arm of the run. The oracle injects exactly the relevant memories; the arm none injects nothing.",
     "pareto": (
-        "Tokens are estimated: a quarter of ASCII characters, two thirds of Chinese ones, half of others. "
-        "The oracle is a bound and no arm, so it is not on the line."
+        "Tokens are estimated from characters: 1/4 token per ASCII character, 2/3 per Chinese one, 1/2 per other one. "
+        "The oracle is an upper bound, so it is not on the Pareto front."
     ),
     "timeline": (
-        "The conversations with the most recall turns. A long horizontal line is one memory that is injected turn "
-        "after turn; a steep staircase is a policy that finds something new."
+        "The conversations with the most recall turns. A long horizontal line is one memory that is injected in many "
+        "consecutive turns; a steep staircase means that new memories are injected."
     ),
-    "tiers": "The importance labels of everything that was injected at recall turns, from the first ones to the last.",
-    "composition": "The importance labels of everything that was injected at recall turns.",
+    "tiers": "Importance labels of the memories injected at recall turns, from the first turns to the last.",
+    "composition": "Importance labels of the memories injected at recall turns.",
     "stages": (
-        "As this replay ran, over its own store and with what its arms share; lab latency times the live path. "
-        "The first turn of each conversation is left out."
+        "Measured during this replay, on its store and with searches shared between arms; `lab latency` measures the "
+        "live path. The first turn of each conversation is left out."
     ),
 }
 
 
 class Material(NamedTuple):
-    """What is read of a run once, for figures and tables alike."""
+    """The data of a run that figures and tables share."""
 
     places: Places
     stages: list[Stage]
 
 
 def gather(run: RunDirectory) -> Material:
-    """Read it."""
+    """Return the data of a run that figures and tables share."""
     return Material(places(run), stages(run))
 
 
 def source_of(run: RunDirectory) -> str:
-    """Where a figure comes from, in a line."""
+    """Return the source line of a run's figures."""
     resolved = run.manifest.resolved
     return (
         f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
@@ -74,38 +74,38 @@ def source_of(run: RunDirectory) -> str:
 def drawings(
     run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None, material: Material | None = None
 ) -> dict[str, Draw]:
-    """What draws each figure that this run has data for, by its name, in the order of the page."""
+    """Return the functions that draw this run's figures, by name, in the order of the page."""
     places, stages = material or gather(run)
     source = source_of(run)
     pair = [comparison.baseline, comparison.candidate] if comparison else run.arms[:1]
     drawn: dict[str, Draw] = {}
     if comparison:
         primary = shown(comparison)
-        if any(one.estimate.low is not None for one in primary):
+        if any(difference.estimate.low is not None for difference in primary):
             drawn["forest"] = partial(
                 figures.forest_figure,
                 primary,
                 comparison.baseline,
                 comparison.candidate,
                 source,
-                [one.measure for one in worse(comparison)],
+                [difference.measure for difference in worse(comparison)],
             )
         sliced = decisive_slices(comparison)
-        if any(one.difference.estimate.low is not None for one in sliced):
+        if any(part.difference.estimate.low is not None for part in sliced):
             drawn["slices"] = partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, source)
     saturation = run.path / "saturation.parquet"
     if saturation.exists():
         points = [Point(**row) for row in read_table(saturation).to_pylist()]
         drawn["saturation"] = partial(figures.saturation_figure, points, source)
-    measures = {arm: one["measures"] for arm, one in summary["arms"].items()}
+    measures = {arm: means["measures"] for arm, means in summary["arms"].items()}
     if figures.tradeoff_points(measures, run.cutoff):
         drawn["tradeoff"] = partial(figures.tradeoff_figure, measures, run.cutoff, source)
     if figures.tradeoff_points(measures, run.cutoff, "InjectedTokens"):
         drawn["pareto"] = partial(figures.pareto_figure, measures, run.cutoff, source)
     for number, name in enumerate(busiest(places.turns, SHOWN_TIMELINES), 1):
-        found = timeline(run, name, pair)
+        shown_turns = timeline(run, name, pair)
         key = "timeline" if number == 1 else f"timeline-{number}"
-        drawn[key] = partial(figures.timeline_figure, found.turns, found.tiers, name, source)
+        drawn[key] = partial(figures.timeline_figure, shown_turns.turns, shown_turns.tiers, name, source)
     drawn["tiers"] = partial(figures.tiers_figure, {arm: places.by_part[arm] for arm in pair}, source)
     drawn["composition"] = partial(figures.composition_figure, places.overall, source)
     if stages:
@@ -114,31 +114,31 @@ def drawings(
 
 
 def timeline_names(drawn: Iterable[str]) -> list[str]:
-    """Those of some figures that are timelines, in their order."""
+    """Return the names of the figures that are timelines, in their order."""
     return [name for name in drawn if name.startswith("timeline")]
 
 
 def decisive_slices(comparison: Comparison) -> list[Slice]:
-    """The slices of the first primary measure, the worst first."""
-    first = next((one.difference.measure for one in comparison.slices), None)
-    return [one for one in comparison.slices if one.difference.measure == first]
+    """Return the slices of the first primary measure, worst first."""
+    first = next((part.difference.measure for part in comparison.slices), None)
+    return [part for part in comparison.slices if part.difference.measure == first]
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    turns = {one.arm: one.spent.n for one in stages if one.stage == TOTAL}
-    # A stage that some turns have not had took no time in these: so the stages add up to the turn.
+    turns = {stage.arm: stage.spent.n for stage in stages if stage.stage == TOTAL}
+    # A turn without a stage counts as 0 ms for it, so that the mean stages add up to the mean turn.
     means = {
         arm: {
-            one.stage: (one.spent.mean or 0.0) * one.spent.n / turns[arm]
-            for one in stages
-            if one.arm == arm and one.stage != TOTAL
+            stage.stage: (stage.spent.mean or 0.0) * stage.spent.n / turns[arm]
+            for stage in stages
+            if stage.arm == arm and stage.stage != TOTAL
         }
         for arm in arms
     }
     notes = {
-        one.arm: f"p50 {milliseconds(p50.value)} ms, "
-        + (f"p95 {milliseconds(p95.value)}" if (p95 := one.spent.p95) else "n too small for p95")
-        for one in stages
-        if one.stage == TOTAL and (p50 := one.spent.p50)
+        stage.arm: f"p50 {milliseconds(p50.value)} ms, "
+        + (f"p95 {milliseconds(p95.value)}" if (p95 := stage.spent.p95) else "n too small for p95")
+        for stage in stages
+        if stage.stage == TOTAL and (p50 := stage.spent.p50)
     }
-    return {arm: own for arm, own in means.items() if own}, notes
+    return {arm: by_stage for arm, by_stage in means.items() if by_stage}, notes

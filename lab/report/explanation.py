@@ -1,4 +1,4 @@
-"""One turn told on one screen of 80 columns."""
+"""The explanation of one turn as text of 80 columns."""
 
 from __future__ import annotations
 
@@ -8,80 +8,80 @@ from typing import Any
 
 from lab.replay.explain import Explanation
 from lab.runs.records import to_json
-from lab.systems.contract import Item, Place
+from lab.systems.contract import Item, Standing
 from lab.utf16 import js_length
 
-NOWHERE = Place()
+NOWHERE = Standing()
 WIDTH = 80
-# Gold memories whose loss is told on one screen.
+# Relevant memories with a reason that fit on one screen.
 MAX_REASONS = 4
 
 
 def explanation_text(found: Explanation, *, with_text: bool, full: bool = False) -> str:
-    """The explanation as lines of at most 80 columns; texts of the turn and of memories only where asked for.
+    """Return the explanation as lines of at most 80 columns; ``with_text`` includes texts of the turn and memories.
 
-    One screen, unless ``full`` asks for every candidate, every factor and, with texts, the injected block.
+    One screen, or with ``full`` every candidate, every factor and, with texts, the injected block.
     """
-    recall, told, grades = found.recall, found.told, found.grades
+    recall, details, grades = found.recall, found.told, found.grades
     pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
     lines = [
-        f"{found.arm.name} at {found.point.key}" + (f"  ({told.about})" if told.about else ""),
+        f"{found.arm.name} at {found.point.key}" + (f"  ({details.about})" if details.about else ""),
         f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:
-        lines.append(f"asked: {_short(found.point.text, WIDTH - 7)}")
+        lines.append(f"query: {_short(found.point.text, WIDTH - 7)}")
     if found.ask.faults:
-        lines += wrap(f"faults of this turn: {', '.join(sorted(found.ask.faults))}", WIDTH)
-    lines += [*told.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
+        lines += wrap(f"simulated faults in this turn: {', '.join(sorted(found.ask.faults))}", WIDTH)
+    lines += [*details.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     if recall.injected:
         lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {item.id}")
-        lines += [told.below[item.id]] if item.id in told.below else []
+        lines += [details.below[item.id]] if item.id in details.below else []
         lines += _text(found, item.id, with_text)
-    lines += told.suppressed
-    if told.runners_up:
-        lines += ["", "next in line, not taken"]
+    lines += details.suppressed
+    if details.runners_up:
+        lines += ["", "next candidates, not injected"]
         ranks = {item.id: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
-        for key in told.runners_up:
+        for key in details.runners_up:
             if key in ranks:
                 head = _ranked(*ranks[key])
             else:
-                place = told.places.get(key, NOWHERE)
+                place = details.standings.get(key, NOWHERE)
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {key}")
             lines += _text(found, key, with_text)
     if grades:
         injected = {item.id for item in recall.items[: recall.injected]}
-        lines += ["", f"gold {len(grades)}, injected {sum(key in injected for key in grades)}"]
-        reasons = list(told.reasons.items())
+        lines += ["", f"relevant {len(grades)}, injected {sum(key in injected for key in grades)}"]
+        reasons = list(details.reasons.items())
         for key, reason in reasons if full else reasons[:MAX_REASONS]:
             lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
             lines += _text(found, key, with_text)
         if len(reasons) > MAX_REASONS and not full:
             lines.append(f"  and {len(reasons) - MAX_REASONS} more: --full")
-    lines += told.candidates
+    lines += details.candidates
     if full and with_text:
         lines += injected_lines(recall.context)
     return "\n".join(_printable(line) for line in lines)
 
 
 def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
-    """The explanation as plain values."""
-    told, grades = found.told, found.grades
-    keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *told.runners_up, *grades]))
+    """Return the explanation as plain values."""
+    details, grades = found.told, found.grades
+    keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *details.runners_up, *grades]))
     value: dict[str, Any] = {
         "turn": found.point.key,
         "arm": to_json(found.arm),
         "visible": found.visible,
         "injected": [_item_json(item) for item in found.recall.items[: found.recall.injected]],
-        "runners_up": list(told.runners_up),
+        "runners_up": list(details.runners_up),
         "gold": grades,
-        "reasons": dict(told.reasons),
-        "places": {key: told.places.get(key, NOWHERE)._asdict() for key in keys},
+        "reasons": dict(details.reasons),
+        "places": {key: details.standings.get(key, NOWHERE)._asdict() for key in keys},
         "receipt": found.recall.receipt,
-        **told.value,
+        **details.value,
     }
     if with_text:
         value |= {
@@ -93,13 +93,13 @@ def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
 
 
 def _item_json(item: Item) -> dict[str, Any]:
-    """An item without its text."""
+    """Return an item as plain values, without its text."""
     plain = {"key": item.id, "sources": list(item.sources), "score": item.score, "tier": item.tier}
     return plain | item.signals._asdict()
 
 
 def _ranked(rank: int, item: Item) -> str:
-    """An item's rank, why it has it, its tier, its score, and its ranks in both lanes."""
+    """Return an item's rank, the decision that took it, its tier, its score, and its ranks in both lanes."""
     signals = item.signals
     lanes = f"{_rank(signals.fts_rank)} {_rank(signals.vec_rank)}"
     return f"{rank:4} {signals.decision or '':<13} {item.tier or '':<7} {item.score:6.4f} {lanes}"
@@ -118,12 +118,12 @@ def _text(found: Explanation, key: str, with_text: bool) -> list[str]:
 
 
 def _printable(line: str) -> str:
-    """A line whose control characters are blanks, so that a memory cannot write to the terminal."""
+    """Replace control characters by blanks, so that a memory cannot control the terminal."""
     return "".join(character if character.isprintable() else " " for character in line)
 
 
 def _short(text: str, width: int) -> str:
-    """One line of a text, cut to so many columns; a Chinese character takes two."""
+    """Return a text on one line, cut to a width in columns; a Chinese character takes two."""
     from rich.cells import cell_len, set_cell_size
 
     line = _printable(" ".join(text.split()))
@@ -131,5 +131,5 @@ def _short(text: str, width: int) -> str:
 
 
 def injected_lines(text: str) -> list[str]:
-    """The injected block, each line set off."""
+    """Return the injected block as lines with a margin."""
     return ["", f"injected text, {js_length(text)} characters", *(f"| {line}" for line in text.split("\n"))]

@@ -1,6 +1,6 @@
-"""Every figure of a report; a figure is one function in a file of its family, and one line here.
+"""Every figure of a report: one function in the module of its family, and one line here.
 
-Each returns a matplotlib figure and reads plain records; :func:`save` writes SVG and PNG, equal bytes for equal data.
+Each takes plain records and returns a matplotlib figure; :func:`save` writes SVG and PNG, equal bytes for equal data.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from lab.report.figures_stages import turn_figure
 from lab.report.figures_tiers import composition_figure, tiers_figure
 from lab.report.figures_timeline import timeline_figure
 from lab.report.figures_tradeoff import pareto_figure, tradeoff_figure, tradeoff_points
-from lab.report.style import COLOURS, MARKS, TIERS, rendered, save, styled, subplots, told, within, words_of
+from lab.report.style import COLOURS, MARKS, TIERS, alt_text, rendered, save, styled, subplots, within, words_of
 
 __all__ = [
     "COLOURS",
     "MARKS",
     "TIERS",
+    "alt_text",
     "composition_figure",
     "forest_figure",
     "pareto_figure",
@@ -28,7 +29,6 @@ __all__ = [
     "subplots",
     "tiers_figure",
     "timeline_figure",
-    "told",
     "tradeoff_figure",
     "tradeoff_points",
     "turn_figure",

@@ -1,4 +1,4 @@
-"""The ablation chart: one panel a measure, one mark a step, the first one on top."""
+"""The ablation chart: one panel per measure, one mark per step, the first step on top."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lab.compare.ablation import StepResult
 
 PANELS = {
-    "Success": "hit@{k}: a wanted\nmemory is an item",
-    "Present": "present: it is an item\nor in the digest",
+    "Success": "hit@{k}: a relevant\nmemory is an item",
+    "Present": "present: it is an item or\nin the Working Set",
     "RepeatRate": "repeat rate",
     "InjectedChars": "injected characters",
 }
@@ -24,29 +24,34 @@ PANELS = {
 
 @styled
 def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
-    """Means of every step; the colour says whether it is decidedly better or worse than the step before."""
+    """Draw the means of every step, marked as better, worse or not significantly different from the previous one."""
     figure, (row,) = subplots(1, len(PANELS), (13, 1.8 + 0.42 * len(steps)))
-    for place, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
+    for panel, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
         name = f"{stem}@{cutoff}" if stem == "Success" else stem
-        points = [(at, step) for at, step in enumerate(steps) if step.means.get(name) is not None]
-        axes.plot([step.means[name] for _, step in points], [at for at, _ in points], color="#CCCCCC", linewidth=1.2)
-        for at, step in points:
+        points = [(position, step) for position, step in enumerate(steps) if step.means.get(name) is not None]
+        axes.plot(
+            [step.means[name] for _, step in points],
+            [position for position, _ in points],
+            color="#CCCCCC",
+            linewidth=1.2,
+        )
+        for position, step in points:
             colour, marker = _verdict(step, name)
             value = step.means[name] or 0.0
-            axes.plot(value, at, marker, color=colour, markersize=8)
+            axes.plot(value, position, marker, color=colour, markersize=8)
             text = number(value)
-            axes.annotate(text, (value, at), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
+            axes.annotate(text, (value, position), textcoords="offset points", xytext=(0, 8), ha="center", fontsize=8)
         axes.set(title=title.format(k=cutoff), ylim=(len(steps) - 0.5, -0.7))
         axes.margins(x=0.2)
-        # From nothing, so that a small step looks small.
+        # The axis starts at 0, so that a small change looks small.
         axes.set_xlim(left=0)
-        labels = [step.adds if at else step.arm for at, step in enumerate(steps)]
-        axes.set_yticks(range(len(steps)), labels if place == 0 else [""] * len(steps))
-    figure.suptitle("What each phase does, one step at a time", fontsize=13, fontweight="bold")
+        labels = [step.adds if position else step.arm for position, step in enumerate(steps)]
+        axes.set_yticks(range(len(steps)), labels if panel == 0 else [""] * len(steps))
+    figure.suptitle("Ablation: the effect of each phase", fontsize=13, fontweight="bold")
     figure.text(
         0.5,
         0.01,
-        "Against the step before: blue circle, decidedly better; orange square, decidedly worse; grey diamond, open.",
+        "Against the previous step: blue circle, better; orange square, worse; grey diamond, not significant.",
         ha="center",
         fontsize=9,
     )

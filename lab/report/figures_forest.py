@@ -1,4 +1,4 @@
-"""Forest plots: differences of two arms with their intervals, of the primary measures and of slices."""
+"""Forest plots: differences of two arms with their intervals, for the primary measures and for slices."""
 
 from __future__ import annotations
 
@@ -13,70 +13,74 @@ from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What fits a slide.
+# Slices that fit on a slide.
 MOST_SLICES = 14
-DECIDED = {True: "better", False: "worse", None: "not decided"}
+DECIDED = {True: "better", False: "worse", None: "not significantly different"}
 
 
 @styled
 def forest_figure(
     differences: Sequence[Difference], baseline: str, candidate: str, source: str = "", beyond: Sequence[str] = ()
 ) -> Figure:
-    """Candidate minus baseline with 95 % intervals; the zero line is "no difference".
+    """Draw candidate minus baseline with 95 % intervals; the zero line means no difference.
 
-    ``beyond`` are measures that got worse and are not among the primary ones: the title names them.
+    ``beyond`` lists measures that got worse and are not primary: the title names them.
     """
     shown = drawable(differences)
-    conversations = max((one.conversations for one in shown), default=0)
+    conversations = max((difference.conversations for difference in shown), default=0)
     words = Words(
-        _finding(shown, candidate, baseline) + (f"; worse beyond these: {_few(beyond)}" if beyond else ""),
+        _finding(shown, candidate, baseline) + (f"; but worse in {_few(beyond)} (not primary)" if beyond else ""),
         f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
-        "Blue circle: better. Orange square: worse. Grey diamond: not decided.",
+        "Blue circle: better. Orange square: worse. Grey diamond: not significant.",
         source,
     )
-    names = [f"{one.measure} ({direction(one.measure)} is better)" for one in shown]
+    names = [f"{difference.measure} ({direction(difference.measure)} is better)" for difference in shown]
     return _forest(shown, names, words, f"{candidate} minus {baseline}, with its 95 % interval")
 
 
 @styled
 def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source: str = "") -> Figure:
-    """The slices of one measure, the worst on top; what was looked for afterwards is exploratory."""
-    drawn = [one for one in slices if drawable([one.difference])]
+    """Draw the slices of one measure, worst on top; slices are exploratory."""
+    drawn = [part for part in slices if drawable([part.difference])]
     shown = drawn[:MOST_SLICES]
-    found = [one.difference for one in shown]
-    measure = found[0].measure if found else "no measure"
-    worse = [one for one in shown if _decided(one.difference) is False]
+    differences = [part.difference for part in shown]
+    measure = differences[0].measure if differences else "no measure"
+    worse = [part for part in shown if _decided(part.difference) is False]
     title = (
-        f"{measure} is worse in {counted(len(worse), 'slice')}, first of all {_name(worse[0])}"
+        f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
         if worse
-        else f"No slice is shown to be worse by {measure}"
+        else f"{measure} is not shown to be worse in any slice"
     )
     which = f"all {len(drawn)}" if len(shown) == len(drawn) else f"the worst {len(shown)} of {len(drawn)}"
     words = Words(
         title,
-        f"{candidate} minus {baseline} by subgroup (probes in brackets), {which} that have a 95 % interval; "
-        "exploratory: nothing is adjusted for how many were looked at.",
+        f"{candidate} minus {baseline} by subgroup (number of probes in brackets), {which} with a 95 % interval; "
+        "exploratory, not adjusted for multiple comparisons.",
         source,
     )
-    names = [f"{_name(one)} ({one.difference.n})" for one in shown]
-    return _forest(found, names, words, f"{measure}: {candidate} minus {baseline}")
+    names = [f"{_name(part)} ({part.difference.n})" for part in shown]
+    return _forest(differences, names, words, f"{measure}: {candidate} minus {baseline}")
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:
-    """Those that have an interval, on the scale of shares."""
-    return [one for one in differences if one.estimate.low is not None and abs(one.estimate.mean) <= 1]
+    """Return the differences that have an interval and are on the scale of shares."""
+    return [
+        difference
+        for difference in differences
+        if difference.estimate.low is not None and abs(difference.estimate.mean) <= 1
+    ]
 
 
 def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, label: str) -> Figure:
     figure, ((axes,),) = slide(1, 1, words)
-    for place, one in enumerate(reversed(shown)):
-        low, high = one.estimate.low or 0.0, one.estimate.high or 0.0
-        colour, marker = MARKS[is_better(one.measure, low, high)]
-        axes.plot([low, high], [place, place], color=colour, linewidth=3)
-        axes.plot(one.estimate.mean, place, marker, color=colour, markersize=11)
+    for row, difference in enumerate(reversed(shown)):
+        low, high = difference.estimate.low or 0.0, difference.estimate.high or 0.0
+        colour, marker = MARKS[is_better(difference.measure, low, high)]
+        axes.plot([low, high], [row, row], color=colour, linewidth=3)
+        axes.plot(difference.estimate.mean, row, marker, color=colour, markersize=11)
         axes.annotate(
-            f"{signed(one.estimate.mean)}  [{signed(low)}, {signed(high)}]",
-            (1.02, place),
+            f"{signed(difference.estimate.mean)}  [{signed(low)}, {signed(high)}]",
+            (1.02, row),
             xycoords=axes.get_yaxis_transform(),
             va="center",
             fontsize=MIDDLE - 1 if len(shown) < 10 else SMALL,
@@ -92,18 +96,14 @@ def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, lab
 
 def _finding(shown: Sequence[Difference], candidate: str, baseline: str) -> str:
     by_decision: dict[bool | None, list[str]] = {True: [], False: [], None: []}
-    for one in shown:
-        by_decision[_decided(one)].append(one.measure)
+    for difference in shown:
+        by_decision[_decided(difference)].append(difference.measure)
     if not by_decision[True] and not by_decision[False]:
-        return f"Nothing is shown between {candidate} and {baseline}: every interval holds zero"
+        return f"No difference between {candidate} and {baseline} is shown: every interval contains zero"
     only = [better for better, names in by_decision.items() if len(names) == len(shown) > 1]
     if only:
         return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} primary measures"
-    parts = [
-        f"{DECIDED[better]} in {_few(names)}" if better is not None else f"open in {_few(names)}"
-        for better, names in by_decision.items()
-        if names
-    ]
+    parts = [f"{DECIDED[better]} in {_few(names)}" for better, names in by_decision.items() if names]
     return f"{candidate} is {_and(parts)}"
 
 
@@ -115,9 +115,9 @@ def _and(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _decided(one: Difference) -> bool | None:
-    return is_better(one.measure, one.estimate.low or 0.0, one.estimate.high or 0.0)
+def _decided(difference: Difference) -> bool | None:
+    return is_better(difference.measure, difference.estimate.low or 0.0, difference.estimate.high or 0.0)
 
 
-def _name(one: Slice) -> str:
-    return f"{one.name} = {one.value[:40]}"
+def _name(part: Slice) -> str:
+    return f"{part.name} = {part.value[:40]}"

@@ -1,4 +1,4 @@
-"""The charts of a latency measurement: by size, by stage, and what rows that wait for compaction cost."""
+"""The charts of a latency measurement: by store size, by stage, and the cost of uncompacted rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's, for stages; what is left of a turn is grey.
+# Okabe and Ito's colours for stages; the rest of a turn is grey.
 STAGES = {
     "search": "#0072B2",
     "retrieve": "#56B4E9",
@@ -25,7 +25,7 @@ STAGES = {
     "wrap": "#E69F00",
 }
 REST = "#BBBBBB"
-# Arms that have no colour of their own take these, in their order.
+# Arms without a colour of their own take these in order.
 SPARE = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = {"lancedb": "-", "exact": "--"}
 MARKERS = "so^Dv<>PX"
@@ -34,63 +34,61 @@ Turns = Sequence[Mapping[str, Any]]
 
 @styled
 def size_figure(warm: Turns) -> Figure:
-    """p50 and p95 of a whole turn against the number of memories, both axes logarithmic, bars for the intervals."""
+    """Draw p50 and p95 of a turn against the number of memories, on logarithmic axes, with intervals as bars."""
     figure, (row,) = subplots(1, 2, (11, 4.6))
-    colours, arms = _colours(warm), list(dict.fromkeys(one["arm"] for one in warm))
-    panels = (("p50", "half of the turns (p50)"), ("p95", "19 of 20 turns (p95)"))
+    colours, arms = _colours(warm), list(dict.fromkeys(turn["arm"] for turn in warm))
+    panels = (("p50", "median turn (p50)"), ("p95", "95th percentile (p95)"))
     for axes, (name, title) in zip(row, panels, strict=True):
         for store, line in LINES.items():
             for arm in arms:
-                own = [one for one in warm if (one["store"], one["arm"]) == (store, arm) and _of(one, name)]
+                selected = [turn for turn in warm if (turn["store"], turn["arm"]) == (store, arm) and _of(turn, name)]
                 label = arm if store == "lancedb" else f"{arm}, exact store"
                 mark = MARKERS[arms.index(arm) % len(MARKERS)]
-                if own:
-                    values = [_of(one, name) for one in own]
-                    _curve(axes, [one["memories"] for one in own], values, colours[arm], mark, label, line)
+                if selected:
+                    values = [_of(turn, name) for turn in selected]
+                    _curve(axes, [turn["memories"] for turn in selected], values, colours[arm], mark, label, line)
         axes.set(xscale="log", yscale="log", xlabel="memories in the store", title=title)
-        sizes = sorted({one["memories"] for one in warm})
+        sizes = sorted({turn["memories"] for turn in warm})
         _plain_ticks(axes.xaxis, sizes)
         if sizes:
             axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
         _readable(axes)
         if not axes.containers:
             axes.text(0.5, 0.5, "n too small", transform=axes.transAxes, ha="center", color="#777777")
-    row[0].set_ylabel("milliseconds a turn")
+    row[0].set_ylabel("milliseconds per turn")
     drawn = [axes.get_ylim() for axes in row if axes.containers]
     if drawn:
         for axes in row:
             axes.set_ylim(min(low for low, _ in drawn), max(high for _, high in drawn))
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=3)
-    figure.suptitle("What a turn waits for memory, by the size of the store", fontsize=13, fontweight="bold")
+    figure.suptitle("Memory latency of a turn by store size", fontsize=13, fontweight="bold")
     figure.tight_layout(rect=(0, 0.06 + 0.05 * ((len(labels) - 1) // 3), 1, 1))
     return figure
 
 
 @styled
 def stages_figure(warm: Turns) -> Figure:
-    """Where a turn's time goes: the mean of each stage, stacked, one bar an arm and size, as shares of the turn."""
-    shown = [one for one in warm if _mean(one, "total")]
+    """Draw the mean of each stage as a share of the turn, stacked, one bar per arm and size."""
+    shown = [turn for turn in warm if _mean(turn, "total")]
     figure, ((axes,),) = subplots(1, 1, (10, 1.6 + 0.36 * max(1, len(shown))))
-    several = len({one["store"] for one in shown}) > 1
+    several = len({turn["store"] for turn in shown}) > 1
     names = []
-    for place, one in enumerate(shown):
-        start, whole = 0.0, _mean(one, "total")
+    for row, turn in enumerate(shown):
+        start, total = 0.0, _mean(turn, "total")
         for stage, colour in STAGES.items():
-            width = _mean(one, stage) / whole
-            axes.barh(place, width, left=start, color=colour, label=stage if place == 0 else None)
+            width = _mean(turn, stage) / total
+            axes.barh(row, width, left=start, color=colour, label=stage if row == 0 else None)
             start += width
-        axes.barh(place, max(0.0, 1 - start), left=start, color=REST, label="the rest" if place == 0 else None)
-        axes.text(1.01, place, f"{milliseconds(whole)} ms", va="center", fontsize=9)
-        where = f", {one['store']}" if several else ""
-        names.append(f"{one['arm']}{where}, {one['memories']:,}")
+        axes.barh(row, max(0.0, 1 - start), left=start, color=REST, label="the rest" if row == 0 else None)
+        axes.text(1.01, row, f"{milliseconds(total)} ms", va="center", fontsize=9)
+        where = f", {turn['store']}" if several else ""
+        names.append(f"{turn['arm']}{where}, {turn['memories']:,}")
     axes.set_yticks(range(len(shown)), names)
-    axes.set(
-        xlim=(0, 1), ylim=(max(1, len(shown)) - 0.5, -0.5), xlabel="share of the mean turn (its length to the right)"
-    )
+    axes.set(xlim=(0, 1), ylim=(max(1, len(shown)) - 0.5, -0.5), xlabel="share of the mean turn (total on the right)")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.grid(visible=False)
-    figure.suptitle("Where the time of a turn goes", fontsize=13, fontweight="bold")
+    figure.suptitle("Time of a turn by stage", fontsize=13, fontweight="bold")
     if shown:
         figure.legend(loc="lower center", ncols=len(STAGES) + 1, columnspacing=1.2, handlelength=1.2)
     figure.tight_layout(rect=(0, 0.4 / figure.get_figheight(), 1, 1))
@@ -99,15 +97,15 @@ def stages_figure(warm: Turns) -> Figure:
 
 @styled
 def compaction_figure(waiting: Turns, cadence: Turns, note: str | None = None) -> Figure:
-    """Left, a turn over a table with rows waiting; right, what an append and a recall cost under each cadence.
+    """Draw, left, a turn over a table with uncompacted rows; right, the cost of an append and a recall by cadence.
 
-    ``note`` is a sentence under both.
+    ``note`` is a sentence below both.
     """
     figure, (row,) = subplots(1, 2, (12, 5.2))
     colours = _colours([*waiting, *cadence])
     _waiting_panel(row[0], waiting, colours)
     _cadence_panel(row[1], cadence)
-    figure.suptitle("What rows that wait for compaction cost", fontsize=13, fontweight="bold")
+    figure.suptitle("The cost of uncompacted rows", fontsize=13, fontweight="bold")
     if note:
         figure.text(0.5, 0.01, fill(note, 160), ha="center", va="bottom", fontsize=8)
     figure.tight_layout(rect=(0, 0.06 if note else 0, 1, 1))
@@ -115,38 +113,38 @@ def compaction_figure(waiting: Turns, cadence: Turns, note: str | None = None) -
 
 
 def _waiting_panel(axes: Axes, waiting: Turns, colours: Mapping[str, str]) -> None:
-    arms = list(dict.fromkeys(one["arm"] for one in waiting))
+    arms = list(dict.fromkeys(turn["arm"] for turn in waiting))
     for arm, marker in zip(arms, cycle(MARKERS), strict=False):
-        own = [one for one in waiting if one["arm"] == arm and one["recall"]["p50"]]
-        values = [one["recall"]["p50"] for one in own]
-        _curve(axes, [one["waiting"] for one in own], values, colours[arm], marker, f"{arm}, a turn (p50)")
-    spent = {one["waiting"]: one["compact_ms"] for one in waiting if one["compact_ms"]}
+        selected = [turn for turn in waiting if turn["arm"] == arm and turn["recall"]["p50"]]
+        values = [turn["recall"]["p50"] for turn in selected]
+        _curve(axes, [turn["waiting"] for turn in selected], values, colours[arm], marker, f"{arm}, a turn (p50)")
+    spent = {turn["waiting"]: turn["compact_ms"] for turn in waiting if turn["compact_ms"]}
     axes.plot(list(spent), list(spent.values()), "k:x", label="compacting them all, once")
-    # Linear up to one row: nothing waiting has a place of its own.
+    # Linear up to one row, so that zero rows can be shown.
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set(yscale="log", xlabel="rows appended one by one since the last compaction", ylabel="milliseconds")
-    _plain_ticks(axes.xaxis, sorted({one["waiting"] for one in waiting}))
+    _plain_ticks(axes.xaxis, sorted({turn["waiting"] for turn in waiting}))
     _readable(axes)
     base = waiting[0]["memories"] if waiting else 0
-    axes.set_title(f"rows waiting on {base:,} compacted ones")
+    axes.set_title(f"uncompacted rows on top of {base:,} compacted ones")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9)
 
 
 def _cadence_panel(axes: Axes, cadence: Turns) -> None:
-    cadences = list(dict.fromkeys(one["compact_every"] for one in cadence))
-    arms = list(dict.fromkeys(one["arm"] for one in cadence))
+    cadences = list(dict.fromkeys(turn["compact_every"] for turn in cadence))
+    arms = list(dict.fromkeys(turn["arm"] for turn in cadence))
     width = 0.8 / max(1, len(arms))
     for number, arm in enumerate(arms):
-        for place, every in enumerate(cadences):
-            one = next(one for one in cadence if (one["arm"], one["compact_every"]) == (arm, every))
-            spot = place + (number - (len(arms) - 1) / 2) * width
-            append, recall = one["append"]["mean"] or 0.0, one["recall"]["mean"] or 0.0
-            first = place == 0 and number == 0
-            axes.bar(spot, append, width * 0.9, color="#E69F00", label="append, compaction in it" if first else None)
-            axes.bar(spot, recall, width * 0.9, bottom=append, color="#0072B2", label="recall" if first else None)
+        for column, every in enumerate(cadences):
+            turn = next(turn for turn in cadence if (turn["arm"], turn["compact_every"]) == (arm, every))
+            x = column + (number - (len(arms) - 1) / 2) * width
+            append, recall = turn["append"]["mean"] or 0.0, turn["recall"]["mean"] or 0.0
+            first = column == 0 and number == 0
+            axes.bar(x, append, width * 0.9, color="#E69F00", label="append, including compaction" if first else None)
+            axes.bar(x, recall, width * 0.9, bottom=append, color="#0072B2", label="recall" if first else None)
             axes.annotate(
                 arm,
-                (spot, append + recall),
+                (x, append + recall),
                 textcoords="offset points",
                 xytext=(0, 3),
                 ha="center",
@@ -154,10 +152,8 @@ def _cadence_panel(axes: Axes, cadence: Turns) -> None:
                 rotation=90,
                 fontsize=7,
             )
-    axes.set_xticks(range(len(cadences)), [str(one) for one in cadences])
-    axes.set(
-        xlabel="compacted after so many rows", ylabel="milliseconds a turn, mean", title="one append and one recall"
-    )
+    axes.set_xticks(range(len(cadences)), [str(turn) for turn in cadences])
+    axes.set(xlabel="rows between compactions", ylabel="milliseconds per turn, mean", title="one append and one recall")
     axes.margins(y=0.25)
     axes.grid(visible=False, axis="x")
     if cadence:
@@ -166,20 +162,20 @@ def _cadence_panel(axes: Axes, cadence: Turns) -> None:
 
 def _curve(
     axes: Axes,
-    places: Sequence[float],
+    positions: Sequence[float],
     values: Turns,
     colour: str,
     marker: str,
     label: str,
     line: str = "-",
 ) -> None:
-    """Quantiles with their intervals as bars, joined by a line."""
+    """Draw quantiles with their intervals as bars, joined by a line."""
     spread = [
         [value["value"] - value["low"] for value in values],
         [value["high"] - value["value"] for value in values],
     ]
     axes.errorbar(
-        places,
+        positions,
         [value["value"] for value in values],
         spread,
         color=colour,
@@ -192,27 +188,27 @@ def _curve(
 
 
 def _colours(turns: Turns) -> dict[str, str]:
-    arms = list(dict.fromkeys(one["arm"] for one in turns))
+    arms = list(dict.fromkeys(turn["arm"] for turn in turns))
     spare = cycle(SPARE)
     return {arm: COLOURS.get(arm) or next(spare) for arm in arms}
 
 
-def _of(one: Mapping[str, Any], name: str) -> Any:
-    return one["stages"].get("total", {}).get(name)
+def _of(turn: Mapping[str, Any], name: str) -> Any:
+    return turn["stages"].get("total", {}).get(name)
 
 
-def _mean(one: Mapping[str, Any], stage: str) -> float:
-    return float(one["stages"].get(stage, {}).get("mean") or 0.0)
+def _mean(turn: Mapping[str, Any], stage: str) -> float:
+    return float(turn["stages"].get(stage, {}).get("mean") or 0.0)
 
 
 def _plain_ticks(axis: Any, values: Sequence[int]) -> None:
-    """Ticks at what was measured, written out."""
+    """Set ticks at the measured values, as plain numbers."""
     axis.set_ticks(values, [f"{value:,}" for value in values])
     axis.set_ticks([], minor=True)
 
 
 def _readable(axes: Axes) -> None:
-    """Milliseconds written out, with a tick at 2 and 5 where the axis spans little."""
+    """Write milliseconds as plain numbers, with ticks at 1, 2 and 5 times powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

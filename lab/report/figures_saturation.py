@@ -1,4 +1,4 @@
-"""The chart of the failure that seed 000 describes: what each policy recalls while the must pool grows."""
+"""The saturation chart (seed 000): what each policy recalls as the must_remember share increases."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {
-    "distractors": "pool of unwanted memories",
-    "independent": "pool of any memories",
+    "distractors": "must_remember: irrelevant only",
+    "independent": "must_remember: any memory",
 }
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
 MARKERS = {FIRST: "s", QUOTA: "o"}
@@ -23,16 +23,16 @@ MARKERS = {FIRST: "s", QUOTA: "o"}
 
 @styled
 def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
-    """Hits, nice gold and repeats against the size of the must pool.
+    """Draw hits, relevant nice memories and repeats against the must_remember share.
 
-    One row a way of growing it, a band for the range over seeds.
+    One row per way of choosing the must_remember memories; the band is the range over seeds.
     """
     draws = len({point.seed for point in points if point.seed is not None})
     policies = list(dict.fromkeys(point.arm for point in points if point.share is not None))
     others = "".join(f" Grey: {arm}." for arm in policies if arm not in MARKERS)
     words = Words(
         _finding(points),
-        f"What each policy recalls as the must_remember pool grows; mean and range over {draws} draws of labels. "
+        f"Recall by policy as the must_remember share increases; mean and range over {draws} samples of labels. "
         "Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
         f"{others} Dashed: no tiers. Dotted: the oracle.",
         source,
@@ -40,17 +40,17 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     figure, grid = slide(2, 3, words)
     panels = (
         ("hit", "hit@6: a relevant memory"),
-        ("gold_nice", "GoldNice@6: a wanted nice one"),
+        ("gold_nice", "GoldNice@6: relevant and nice"),
         ("repeat", "repeat rate, last 6 turns"),
     )
     for row, mode in enumerate(MODES):
         for column, (field, title) in enumerate(panels):
             axes = grid[row][column]
             for arm in policies:
-                own = [point for point in points if point.mode == mode and point.arm == arm]
-                _band(axes, own, field, arm)
+                selected = [point for point in points if point.mode == mode and point.arm == arm]
+                _band(axes, selected, field, arm)
                 if row == column == 0:
-                    _name_end(axes, _means(own, field), arm)
+                    _name_end(axes, _means(selected, field), arm)
             for point in points:
                 value = getattr(point, field)
                 if point.arm in REFERENCES and value is not None:
@@ -66,20 +66,22 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
             axes.tick_params(labelsize=SMALL)
             if row == 1:
-                axes.set_xlabel("must_remember, share of all", fontsize=SMALL + 1)
+                axes.set_xlabel("must_remember, share of all memories", fontsize=SMALL + 1)
             if column == 0:
                 axes.set_ylabel(TITLES[mode], fontsize=SMALL)
     return figure
 
 
 def _finding(points: Sequence[Point]) -> str:
-    """Where the policies lie furthest apart in hits, while the pool of unwanted memories grows."""
-    means = {arm: _means([one for one in points if (one.mode, one.arm) == (MODES[0], arm)], "hit") for arm in MARKERS}
+    """Return the share at which the policies' hit rates differ most, for irrelevant must_remember memories."""
+    means = {
+        arm: _means([point for point in points if (point.mode, point.arm) == (MODES[0], arm)], "hit") for arm in MARKERS
+    }
     first, quota = means[FIRST], means[QUOTA]
     common = [share for share in first if share in quota]
     if not common:
-        return "What each policy recalls as the must_remember pool grows"
-    share = max(common, key=lambda one: (abs(quota[one] - first[one]), -one))
+        return "Recall by policy as the must_remember share increases"
+    share = max(common, key=lambda candidate: (abs(quota[candidate] - first[candidate]), -candidate))
     return (
         f"With {share:.0%} must_remember, tier_quota_v1 hits on {quota[share]:.0%} of the probes "
         f"and tier_first_v1 on {first[share]:.0%}"
@@ -91,12 +93,12 @@ def _means(points: Sequence[Point], field: str) -> dict[float, float]:
 
 
 def _by_share(points: Sequence[Point], field: str) -> dict[float, list[float]]:
-    found: dict[float, list[float]] = {}
+    by_share: dict[float, list[float]] = {}
     for point in points:
         value = getattr(point, field)
         if value is not None and point.share is not None:
-            found.setdefault(point.share, []).append(value)
-    return dict(sorted(found.items()))
+            by_share.setdefault(point.share, []).append(value)
+    return dict(sorted(by_share.items()))
 
 
 def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
@@ -116,7 +118,7 @@ def _band(axes: Axes, points: Sequence[Point], field: str, arm: str) -> None:
 
 
 def _name_end(axes: Axes, means: Mapping[float, float], arm: str) -> None:
-    """Name a policy where its line ends, if there is room beside it."""
+    """Write a policy's name at the end of its line, if there is room."""
     share = max(means, default=1.0)
     if share < 0.6:
         axes.annotate(

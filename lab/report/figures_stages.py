@@ -1,4 +1,4 @@
-"""Where the time of a turn goes in a replay: the mean of every stage, an arm a bar."""
+"""The time of a turn in a replay: the mean of every stage, one bar per arm."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 @styled
 def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, str], source: str = "") -> Figure:
-    """Mean milliseconds of each stage by arm, stacked; ``notes`` are written beside the bars."""
+    """Draw mean milliseconds of each stage by arm, stacked, with ``notes`` beside the bars."""
     totals = {arm: sum(stages.values()) for arm, stages in means.items()}
     slow = max(totals, key=lambda arm: (totals[arm], arm), default=None)
-    title = "Nothing was timed"
+    title = "No timings"
     if slow:
-        stage, most = max(means[slow].items(), key=lambda one: (one[1], one[0]))
+        stage, most = max(means[slow].items(), key=lambda entry: (entry[1], entry[0]))
         share = most / totals[slow] if totals[slow] else 0.0
-        title = f"{slow} waits longest: {milliseconds(totals[slow])} ms a turn, {share:.0%} of it {stage}"
+        title = f"{slow} is slowest: {milliseconds(totals[slow])} ms per turn, {share:.0%} of it in {stage}"
     shown = dict(list(means.items())[:MOST_NAMES])
     figure, ((axes,),) = slide(
         1,
         1,
         Words(
             title,
-            f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}, as the replay ran; "
-            "p50 and p95 of the whole. Without embedding the prompt.",
+            f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}, measured in the replay; "
+            "p50 and p95 of the turn. The time to embed the prompt is not included.",
             source,
         ),
     )
-    stages = [one for one in STAGES if any(one in own for own in means.values())]
-    others = sorted({one for own in means.values() for one in own} - set(stages))
-    for place, (arm, own) in enumerate(reversed(shown.items())):
+    stages = [stage for stage in STAGES if any(stage in by_stage for by_stage in means.values())]
+    others = sorted({stage for by_stage in means.values() for stage in by_stage} - set(stages))
+    for row, (arm, by_stage) in enumerate(reversed(shown.items())):
         start = 0.0
         for stage in (*stages, *others):
-            width = own.get(stage, 0.0)
-            named = None if place else stage if stage in STAGES else "others" if stage == others[0] else None
-            axes.barh(place, width, left=start, color=STAGES.get(stage, REST), label=named)
+            width = by_stage.get(stage, 0.0)
+            named = None if row else stage if stage in STAGES else "others" if stage == others[0] else None
+            axes.barh(row, width, left=start, color=STAGES.get(stage, REST), label=named)
             start += width
         axes.annotate(
             f" {notes.get(arm, '')}",
-            (start, place),
+            (start, row),
             va="center",
             fontsize=MIDDLE - 1,
             xytext=(4, 0),
@@ -53,7 +53,7 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
         )
     axes.set_yticks(range(len(shown)), list(shown)[::-1])
     axes.tick_params(axis="y", length=0)
-    axes.set(xlabel="milliseconds a turn", ylim=(-0.6, max(1, len(shown)) - 0.4))
+    axes.set(xlabel="milliseconds per turn", ylim=(-0.6, max(1, len(shown)) - 0.4))
     axes.set_xlim(0, 1.45 * max([*(totals[arm] for arm in shown), 1e-6]))
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)

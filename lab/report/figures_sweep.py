@@ -1,4 +1,4 @@
-"""The charts of a sweep: the front of hits against repeats, and the map of two knobs."""
+"""The charts of a sweep: the Pareto front of hits against costs, and the heat map of two knobs."""
 
 from __future__ import annotations
 
@@ -17,35 +17,42 @@ SHOWN = {"Success": "hit: a relevant memory\nis injected", "RepeatRate": "repeat
 
 @styled
 def front_figure(found: Sequence[Configuration], reference: Mapping[str, float | None]) -> Figure:
-    """Each configuration as a point: hits against repeats and against characters; what nothing beats is ringed."""
+    """Draw each configuration as a point: hits against repeats and characters; the Pareto front is ringed."""
     figure, (row,) = subplots(1, 2, (12, 5))
     panels = (
-        ("RepeatRate", "repeat rate: items seen in the last 6 turns"),
-        ("InjectedChars", "injected characters a turn"),
+        ("RepeatRate", "repeat rate: items injected in the last 6 turns"),
+        ("InjectedChars", "injected characters per turn"),
     )
-    sizes = sorted({int(one.knobs.get("autoRecall.maxItems", 0)) for one in found})
+    sizes = sorted({int(configuration.knobs.get("autoRecall.maxItems", 0)) for configuration in found})
     shades = ["#56B4E9", "#0072B2", "#E69F00", "#CC79A7", "#999999"]
     for axes, (measure, title) in zip(row, panels, strict=True):
-        for at, size in enumerate(sizes):
-            some = [one for one in found if int(one.knobs.get("autoRecall.maxItems", 0)) == size]
+        for index, size in enumerate(sizes):
+            selected = [
+                configuration
+                for configuration in found
+                if int(configuration.knobs.get("autoRecall.maxItems", 0)) == size
+            ]
             axes.scatter(
-                [one.measures[measure] or 0.0 for one in some],
-                [one.measures["Success"] or 0.0 for one in some],
+                [configuration.measures[measure] or 0.0 for configuration in selected],
+                [configuration.measures["Success"] or 0.0 for configuration in selected],
                 s=16,
-                color=shades[at % len(shades)],
+                color=shades[index % len(shades)],
                 alpha=0.7,
                 linewidths=0,
                 label=f"maxItems {size}" if size else "configurations",
             )
-        front = sorted((one for one in found if one.on_front), key=lambda one: one.measures[measure] or 0.0)
+        front = sorted(
+            (configuration for configuration in found if configuration.on_front),
+            key=lambda configuration: configuration.measures[measure] or 0.0,
+        )
         axes.scatter(
-            [one.measures[measure] or 0.0 for one in front],
-            [one.measures["Success"] or 0.0 for one in front],
+            [configuration.measures[measure] or 0.0 for configuration in front],
+            [configuration.measures["Success"] or 0.0 for configuration in front],
             s=46,
             facecolors="none",
             edgecolors="#222222",
             linewidths=1.1,
-            label="nothing beats it in hits, repeats and characters",
+            label="Pareto front of hits, repeats and characters",
         )
         if reference.get(measure) is not None and reference.get("Success") is not None:
             axes.plot(
@@ -69,35 +76,35 @@ def front_figure(found: Sequence[Configuration], reference: Mapping[str, float |
 def heat_figure(
     found: Sequence[Configuration], across: str, down: str, columns: Sequence[Any], rows: Sequence[Any]
 ) -> Figure:
-    """Means over all other knobs, for each pair of values of two knobs."""
+    """Draw the mean over all other knobs for each pair of values of two knobs."""
     figure, (panels,) = subplots(1, len(SHOWN), (13, 1.9 + 0.62 * len(rows)))
-    for place, (axes, (measure, title)) in enumerate(zip(panels, SHOWN.items(), strict=True)):
-        cells = [[_mean(found, {across: column, down: one}, measure) for column in columns] for one in rows]
+    for panel, (axes, (measure, title)) in enumerate(zip(panels, SHOWN.items(), strict=True)):
+        cells = [[_mean(found, {across: column, down: row}, measure) for column in columns] for row in rows]
         known = [value for line in cells for value in line]
         middle = (min(known) + max(known)) / 2
-        # So that a difference of nothing does not take the whole range of colours.
+        # A minimum range, so that a negligible difference does not span all colours.
         half = max((max(known) - min(known)) / 2, 0.05 * middle)
         colours = "cividis" if measure == "Success" else "cividis_r"
         axes.imshow(cells, aspect="auto", cmap=colours, vmin=middle - half, vmax=middle + half)
         for y, line in enumerate(cells):
             for x, value in enumerate(line):
                 text = number(value)
-                bright = (value > middle) == (measure == "Success")
-                axes.text(x, y, text, ha="center", va="center", fontsize=9, color="black" if bright else "white")
+                is_bright = (value > middle) == (measure == "Success")
+                axes.text(x, y, text, ha="center", va="center", fontsize=9, color="black" if is_bright else "white")
         axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-        axes.set_yticks(range(len(rows)), [f"{value:g}" for value in rows] if place == 0 else [""] * len(rows))
+        axes.set_yticks(range(len(rows)), [f"{value:g}" for value in rows] if panel == 0 else [""] * len(rows))
         axes.set(title=title, xlabel=across.rpartition(".")[2])
         axes.grid(visible=False)
     panels[0].set_ylabel(down.rpartition(".")[2])
-    figure.suptitle("Mean over all other knobs; the brighter, the better", fontsize=13, fontweight="bold")
+    figure.suptitle("Mean over all other knobs; brighter is better", fontsize=13, fontweight="bold")
     figure.tight_layout()
     return figure
 
 
 def _mean(found: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
     values = [
-        one.measures[measure] or 0.0
-        for one in found
-        if all(one.knobs.get(key) == value for key, value in knobs.items())
+        configuration.measures[measure] or 0.0
+        for configuration in found
+        if all(configuration.knobs.get(key) == value for key, value in knobs.items())
     ]
     return sum(values) / len(values) if values else float("nan")

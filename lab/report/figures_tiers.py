@@ -1,4 +1,4 @@
-"""What fills the injected places: the importance labels of every arm, and of the arms compared while time goes on."""
+"""The importance labels of the injected memories: by arm, and over time for the compared arms."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from lab.report.style import INKS, MIDDLE, MOST_NAMES, TIERS, Words, of_all, sli
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A part that is narrower has no room for its number.
+# A narrower segment has no room for its number.
 NARROW = 0.07
-PLACES = "share of the injected memories"
+SHARE = "share of the injected memories"
 
 
 @styled
 def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = "") -> Figure:
-    """What the injected places hold: the share of each importance label, an arm a bar."""
+    """Draw the share of each importance label among the injected memories, one bar per arm."""
     arms = [arm for arm, values in shares.items() if sum(values.values())]
     most = max(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
     least = min(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
     title = "Nothing was injected"
     if most and least and most != least:
         title = (
-            f"must_remember takes {shares[most].get('must', 0):.0%} of the places under {most}, "
+            f"must_remember is {shares[most].get('must', 0):.0%} of the injected memories under {most}, "
             f"{shares[least].get('must', 0):.0%} under {least}"
         )
     elif most:
-        title = f"must_remember takes {shares[most].get('must', 0):.0%} of the places under {most}"
+        title = f"must_remember is {shares[most].get('must', 0):.0%} of the injected memories under {most}"
     shown = arms[:MOST_NAMES]
-    subtitle = f"Importance labels of everything injected at recall turns, {of_all(len(shown), len(arms))}."
+    subtitle = f"Importance labels of the memories injected at recall turns, {of_all(len(shown), len(arms))}."
     figure, ((axes,),) = slide(1, 1, Words(title, subtitle, source))
-    for place, arm in enumerate(reversed(shown)):
+    for row, arm in enumerate(reversed(shown)):
         start = 0.0
         for tier, colour in TIERS.items():
             width = shares[arm].get(tier, 0.0)
-            axes.barh(place, width, left=start, color=colour)
+            axes.barh(row, width, left=start, color=colour)
             if width >= NARROW:
                 axes.text(
                     start + width / 2,
-                    place,
+                    row,
                     f"{width:.0%}",
                     ha="center",
                     va="center",
@@ -51,7 +51,7 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
     _key(axes, len(shown))
     axes.set_yticks(range(len(shown)), list(reversed(shown)))
     axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, 1), ylim=(-0.6, max(1, len(shown)) - 0.4), xlabel=PLACES)
+    axes.set(xlim=(0, 1), ylim=(-0.6, max(1, len(shown)) - 0.4), xlabel=SHARE)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
@@ -60,37 +60,39 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
 
 @styled
 def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: str = "") -> Figure:
-    """The share of each label from the beginning of the conversations to their end, an arm a panel."""
+    """Draw the share of each label from the first recall turns to the last, one panel per arm."""
     arms = list(shares)
     first, last = (
-        {arm: parts[at].get("must", 0.0) if parts else 0.0 for arm, parts in shares.items()} for at in (0, -1)
+        {arm: parts[index].get("must", 0.0) if parts else 0.0 for arm, parts in shares.items()} for index in (0, -1)
     )
-    goes = (f"from {first[arm]:.0%} to {last[arm]:.0%} under {arm}" for arm in arms)
-    title = f"must_remember goes {', '.join(goes)}"
-    parts = max((len(one) for one in shares.values()), default=0)
+    changes = (f"from {first[arm]:.0%} to {last[arm]:.0%} under {arm}" for arm in arms)
+    title = f"The must_remember share goes {', '.join(changes)}"
+    parts = max((len(by_part) for by_part in shares.values()), default=0)
     subtitle = (
-        f"Labels of the injected memories while time goes on: recall turns in {parts} parts of equal number, "
+        f"Labels of the injected memories over time: the recall turns of each conversation in {parts} equal parts, "
         "all conversations together."
     )
     figure, (row,) = slide(1, len(arms), Words(title, subtitle, source), sharey=True)
-    for axes, (arm, own) in zip(row, shares.items(), strict=True):
-        bottom = [0.0] * len(own)
+    for axes, (arm, by_part) in zip(row, shares.items(), strict=True):
+        bottom = [0.0] * len(by_part)
         for tier, colour in TIERS.items():
-            heights = [one.get(tier, 0.0) for one in own]
-            axes.bar(range(len(own)), heights, bottom=bottom, width=1.0, color=colour, edgecolor=colour, linewidth=0.3)
+            heights = [part.get(tier, 0.0) for part in by_part]
+            axes.bar(
+                range(len(by_part)), heights, bottom=bottom, width=1.0, color=colour, edgecolor=colour, linewidth=0.3
+            )
             bottom = [base + height for base, height in zip(bottom, heights, strict=True)]
         _key(axes, 1)
         axes.set_title(arm, fontsize=MIDDLE, pad=28, loc="left")
-        axes.set(xlim=(-0.5, max(1, len(own)) - 0.5), ylim=(0, 1), xlabel="from the first recall turn to the last")
+        axes.set(xlim=(-0.5, max(1, len(by_part)) - 0.5), ylim=(0, 1), xlabel="from the first recall turn to the last")
         axes.set_xticks([])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.grid(visible=False)
-    row[0].set_ylabel(PLACES)
+    row[0].set_ylabel(SHARE)
     return figure
 
 
 def _key(axes: object, rows: int) -> None:
-    """The labels above the areas, each with its colour, in their order."""
+    """Draw the legend of the labels above a chart."""
     from matplotlib.axes import Axes
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""Which memory in which turn, arms side by side: a static prefix shows as long horizontal lines."""
+"""Timelines of injected memories, arms side by side: a memory that is always injected is one long line."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ Turns = Sequence[Sequence[str]]
 def timeline_figure(
     selections: Mapping[str, Turns], labels: Mapping[str, str], conversation: str = "", source: str = ""
 ) -> Figure:
-    """Which memory was injected in which turn; one that is injected turn after turn is one long line."""
+    """Draw which memory was injected in which turn; one injected in consecutive turns is one long line."""
     from matplotlib.ticker import MaxNLocator
 
     distinct = {arm: len({key for chosen in turns for key in chosen}) for arm, turns in selections.items()}
     turns_of = {arm: len(turns) for arm, turns in selections.items()}
     words = Words(
         f"Over {counted(max(turns_of.values(), default=0), 'turn')} "
-        + ", ".join(f"{arm} shows {_memories(count)}" for arm, count in distinct.items()),
-        f"{conversation[:60] + ': ' if conversation else ''}which memory was injected in which recall turn. "
-        "A row is a memory, in order of first appearance; a long line is one that came turn after turn.",
+        + ", ".join(f"{arm} injects {_memories(count)}" for arm, count in distinct.items()),
+        f"{conversation[:60] + ': ' if conversation else ''}the memories injected in each recall turn. "
+        "Rows are memories in order of first appearance; a long line is a memory injected in consecutive turns.",
         source,
     )
     figure, (row,) = slide(1, len(selections), words, sharey=True)
     height = max(distinct.values(), default=1)
-    # A row's share of the panel, in points, and never thinner than can be seen.
+    # The height of a row in points, and never too thin to be visible.
     thick = min(11.0, max(1.2, 0.62 * 0.72 * SLIDE[1] * 72 / max(1, height)))
     for axes, (arm, turns) in zip(row, selections.items(), strict=True):
-        order = {key: place for place, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
+        order = {key: index for index, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
         for tier, colour in TIERS.items():
-            stays = [(*one, order[key]) for key in order if labels.get(key) == tier for one in _stays(turns, key)]
-            if stays:
-                # One line with gaps, not many lines: a page of many turns stays small.
-                across = [x for begin, end, _ in stays for x in (begin - 0.42, end + 0.42, float("nan"))]
-                up = [y for _, _, place in stays for y in (place, place, float("nan"))]
-                axes.plot(across, up, color=colour, linewidth=thick, solid_capstyle="butt", label=tier)
+            spans = [(*span, order[key]) for key in order if labels.get(key) == tier for span in _spans(turns, key)]
+            if spans:
+                # One line with gaps instead of many lines keeps the page small.
+                xs = [x for begin, end, _ in spans for x in (begin - 0.42, end + 0.42, float("nan"))]
+                ys = [y for _, _, index in spans for y in (index, index, float("nan"))]
+                axes.plot(xs, ys, color=colour, linewidth=thick, solid_capstyle="butt", label=tier)
         axes.set_title(f"{arm}: {_memories(len(order))}", fontsize=MIDDLE, loc="left")
         axes.set(xlabel="recall turn", xlim=(0.4, max(turns_of[arm], 1) + 0.6), ylim=(-1, height))
         if order:
@@ -57,7 +57,7 @@ def timeline_figure(
                 edgecolor="none",
             )
             for handle in key.get_lines():
-                # Rows may be thinner than a colour can be told by.
+                # Rows may be too thin to see their colour.
                 handle.set_linewidth(max(6.0, thick))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(integer=True))
@@ -65,8 +65,8 @@ def timeline_figure(
     return figure
 
 
-def _stays(turns: Turns, key: str) -> Iterator[tuple[int, int]]:
-    """First and last turn, from 1, of every unbroken row of turns with a memory."""
+def _spans(turns: Turns, key: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and last turn, from 1, of every run of consecutive turns with a memory."""
     begin = None
     for turn, chosen in enumerate((*turns, ()), 1):
         if key in chosen:

@@ -1,4 +1,4 @@
-"""Arms as points: what a hit costs in repeats, and in injected tokens."""
+"""Scatter plots of the arms: hits against repeats, and hits against injected tokens."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Means = Mapping[str, Mapping[str, float | None]]
-# Built with the golden set: what could be reached, and no arm to choose.
+# These arms read the golden set: an upper bound, not an arm to choose.
 BOUNDS = ("oracle",)
 
 
 @styled
 def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
-    """Each arm as a point: how often it hits, how often it repeats itself. Up and to the left is better."""
+    """Draw each arm as a point: hit rate against repeat rate. Up and to the left is better."""
     points = tradeoff_points(measures, cutoff)
     words = Words(
         _reach(points),
@@ -33,16 +33,16 @@ def tradeoff_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figur
 
 @styled
 def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
-    """Each arm as a point: how often it hits, and how many tokens it injects. A line joins those that nothing beats."""
+    """Draw each arm as a point: hit rate against injected tokens, with a line through the Pareto front."""
     points = tradeoff_points(measures, cutoff, "InjectedTokens")
     front = front_of(points)
     words = Words(
-        _finding(points, "Nothing hits more often than {arm}: {hit:.0%} of the probes for {cost:.0f} tokens a turn"),
-        f"{_many(points)}. Up and to the left is better. The line joins the arms that no other beats in "
-        f"both; tokens are estimated.{_bound(points)}",
+        _finding(points, "{arm} has the highest hit rate: {hit:.0%} of the probes for {cost:.0f} tokens per turn"),
+        f"{_many(points)}. Up and to the left is better. The line is the Pareto front; tokens are "
+        f"estimated.{_bound(points)}",
         source,
     )
-    figure = _points_figure(points, words, "tokens of the injected block, mean of a turn (lower is better)", cutoff)
+    figure = _points_figure(points, words, "tokens injected per turn, mean (lower is better)", cutoff)
     axes = figure.axes[0]
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     if front:
@@ -58,13 +58,13 @@ def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
 
 
 def tradeoff_points(measures: Means, cutoff: int = 6, cost: str = "RepeatRate") -> dict[str, tuple[float, float]]:
-    """Hit and repeat rate, or another cost, of the arms that have both."""
+    """Return the hit rate and the repeat rate, or another cost, of the arms that have both."""
     pairs = {arm: (values.get(f"Success@{cutoff}"), values.get(cost)) for arm, values in measures.items()}
     return {arm: (hit, spent) for arm, (hit, spent) in pairs.items() if hit is not None and spent is not None}
 
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Arms that no other beats, by rising cost; the oracle is a bound and no arm."""
+    """Return the arms on the Pareto front by increasing cost; the oracle is an upper bound and excluded."""
     real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
     front = [
         arm
@@ -77,7 +77,7 @@ def front_of(points: Mapping[str, tuple[float, float]]) -> list[str]:
 def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, label: str, cutoff: int) -> Figure:
     figure, ((axes,),) = slide(1, 1, words)
     for (arm, (hit, cost)), marker in zip(points.items(), cycle("osD^v<>PX"), strict=False):
-        # The policies under study lie on top: good arms lie close together.
+        # The policies under study are drawn on top, because good arms lie close together.
         axes.plot(
             cost,
             hit,
@@ -89,10 +89,10 @@ def _points_figure(points: Mapping[str, tuple[float, float]], words: Words, labe
         )
     axes.set(ylim=(-0.02, 1.05), xlabel=label, ylabel=f"hit@{cutoff} (higher is better)")
     spent = "{:.2f}" if all(cost <= 1 for _, cost in points.values()) else "{:.0f}"
-    # Where there are more names than room, the policies under study have theirs first, then those that nothing beats.
+    # If there is no room for all names, the policies under study come first, then the Pareto front.
     policies = [arm for arm in points if arm.startswith("tier_")]
-    named = list(dict.fromkeys((*policies, *front_of(points), *points)))[:MOST_NAMES]
-    texts = {arm: f"{arm}  {points[arm][0]:.2f} / {spent.format(points[arm][1])}" for arm in points if arm in named}
+    shown = list(dict.fromkeys((*policies, *front_of(points), *points)))[:MOST_NAMES]
+    texts = {arm: f"{arm}  {points[arm][0]:.2f} / {spent.format(points[arm][1])}" for arm in points if arm in shown}
     name_at_right(
         axes,
         {text: points[arm][::-1] for arm, text in texts.items()},
@@ -105,7 +105,7 @@ def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
     real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
     if not real:
         return "No arm has both values"
-    arm, (hit, cost) = max(real.items(), key=lambda one: (one[1][0], -one[1][1]))
+    arm, (hit, cost) = max(real.items(), key=lambda entry: (entry[1][0], -entry[1][1]))
     return text.format(arm=arm, hit=hit, cost=cost)
 
 
@@ -115,7 +115,7 @@ def _many(points: Mapping[str, tuple[float, float]]) -> str:
 
 
 def _bound(points: Mapping[str, tuple[float, float]]) -> str:
-    return " The oracle, of these, injects what is wanted and nothing else." if "oracle" in points else ""
+    return " The oracle injects exactly the relevant memories." if "oracle" in points else ""
 
 
 def _reach(points: Mapping[str, tuple[float, float]]) -> str:
@@ -125,6 +125,6 @@ def _reach(points: Mapping[str, tuple[float, float]]) -> str:
     best = max(real, key=lambda arm: (real[arm][0], -real[arm][1]))
     least = min(real, key=lambda arm: (real[arm][1], -real[arm][0]))
     if best == least:
-        return f"{best} hits most often, {real[best][0]:.0%}, and repeats least, {real[best][1]:.0%}"
-    first = f"{best} hits most often: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
-    return f"{first}; {least} repeats least: {real[least][1]:.0%}"
+        return f"{best} has the highest hit rate, {real[best][0]:.0%}, and the lowest repeat rate, {real[best][1]:.0%}"
+    first = f"{best} has the highest hit rate: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
+    return f"{first}; {least} has the lowest repeat rate: {real[least][1]:.0%}"

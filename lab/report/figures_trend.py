@@ -1,4 +1,4 @@
-"""The chart of a history: every measure over the nightly runs, with its steps."""
+"""The chart of the history of nightly runs: every measure with its steps."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ MOST_DATES = 8
 
 @styled
 def trend_figure(series: Sequence[Series]) -> Figure:
-    """A row a measure and a column a set; a line an arm, its level between steps, and a mark where it stepped.
+    """Draw one row per measure, one column per set and one line per arm, with the levels between steps.
 
-    Nightly runs stand at equal distances, for some are missing.
+    Nightly runs are equally spaced, because days may be missing.
     """
     if not series:
-        raise UnusableInput("no nightly runs to draw: this history has no series of that kind")
+        raise UnusableInput("no nightly runs to draw: the history has no such series")
     measures = list(dict.fromkeys(one.measure for one in series))
     sets = list(dict.fromkeys(one.set for one in series))
     arms = list(dict.fromkeys(one.arm for one in series))
-    free = cycle([one for one in SHADES if one not in {COLOURS.get(arm) for arm in arms}] or SHADES)
+    free = cycle([shade for shade in SHADES if shade not in {COLOURS.get(arm) for arm in arms}] or SHADES)
     colours = {arm: COLOURS.get(arm) or next(free) for arm in arms}
     figure, grid = subplots(len(measures), len(sets), (1.5 + 5.5 * len(sets), 1.2 + 2.3 * len(measures)))
     for row, measure in enumerate(measures):
         for column, name in enumerate(sets):
             axes = grid[row][column]
-            own = [one for one in series if (one.measure, one.set) == (measure, name)]
-            dates = sorted({point.date for one in own for point in one.points})
-            places = {date: place for place, date in enumerate(dates)}
-            for one in own:
-                at = [places[point.date] for point in one.points]
+            panel = [one for one in series if (one.measure, one.set) == (measure, name)]
+            dates = sorted({point.date for one in panel for point in one.points})
+            columns = {date: index for index, date in enumerate(dates)}
+            for one in panel:
+                xs = [columns[point.date] for point in one.points]
                 axes.plot(
-                    at, [point.mean for point in one.points], "o", markersize=3, color=colours[one.arm], label=one.arm
+                    xs, [point.mean for point in one.points], "o", markersize=3, color=colours[one.arm], label=one.arm
                 )
                 for first, end in zip((0, *(s.at for s in one.steps)), (*(s.at for s in one.steps), None), strict=True):
                     level = one.steps[0].before if one.steps else None
                     for step in one.steps:
                         level = step.after if step.at <= first else level
                     if level is not None:
-                        axes.hlines(level, at[first], at[(end or len(at)) - 1], color=colours[one.arm], linewidth=1.5)
+                        axes.hlines(level, xs[first], xs[(end or len(xs)) - 1], color=colours[one.arm], linewidth=1.5)
                     else:
-                        axes.plot(at, [point.mean for point in one.points], color=colours[one.arm], linewidth=1.2)
+                        axes.plot(xs, [point.mean for point in one.points], color=colours[one.arm], linewidth=1.2)
                 for step in one.steps:
-                    axes.axvline(at[step.at] - 0.5, color=colours[one.arm], linewidth=0.9, linestyle=":")
+                    axes.axvline(xs[step.at] - 0.5, color=colours[one.arm], linewidth=0.9, linestyle=":")
             every = max(1, -(-len(dates) // MOST_DATES))
             axes.set_xticks(range(0, len(dates), every), [date[5:] for date in dates[::every]], fontsize=8)
             axes.set(title=name if row == 0 else "", ylabel=measure if column == 0 else "")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=min(len(labels), 5))
-    figure.suptitle("Night after night; dotted: a step", fontsize=13, fontweight="bold")
+    figure.suptitle("History of nightly runs; dotted lines: steps", fontsize=13, fontweight="bold")
     figure.tight_layout(rect=(0, 0.03 + 0.25 / (1.2 + 2.3 * len(measures)), 1, 1))
     return figure

@@ -1,4 +1,4 @@
-"""The turns that flipped between two arms, each with the explanations that tell why."""
+"""The turns whose hit was gained or lost between two arms, each with explanations of both arms."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lab.runs.gold import read_gold
 from lab.systems.contract import Detail
 
 SHOWN = 12
-# The slices that say what a probe tries, as golden sets call them.
+# The names that golden sets use for the slice of a probe's type.
 TRIES = ("type", "ability", "category", "category_name")
 
 
-class Told(NamedTuple):
-    """One arm's side of a turn: its explanation, or None, and the command that tells it."""
+class Side(NamedTuple):
+    """One arm at a turn: its explanation, or None, and the command that prints it."""
 
     arm: str
     text: str | None
@@ -28,15 +28,15 @@ class Told(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """One turn whose hit was gained or lost, and what its probe tries; the arm that missed it comes first."""
+    """One turn whose hit was gained or lost, and the type of its probe; the arm that missed comes first."""
 
     turn: str
-    sides: tuple[Told, Told]
+    sides: tuple[Side, Side]
     tries: str | None = None
 
 
 class Flips(NamedTuple):
-    """The first turns gained or lost, how many more there are, and the command that lists all."""
+    """The first gained or lost turns, how many more there are, and the command that lists all."""
 
     name: str
     turns: tuple[Flip, ...]
@@ -46,7 +46,7 @@ class Flips(NamedTuple):
 
 
 class Flipped(NamedTuple):
-    """Gained and lost turns; ``problem`` says why nothing is explained."""
+    """Gained and lost turns; ``problem`` says why there are no explanations."""
 
     sides: tuple[Flips, ...]
     problem: str | None = None
@@ -55,9 +55,9 @@ class Flipped(NamedTuple):
 def flipped(
     run: RunDirectory, found: Comparison, *, with_text: bool, most: int = SHOWN, folder: str = "DIR"
 ) -> Flipped:
-    """The first ``most`` turns of either side, explained where the recordings are at hand and are those of the run.
+    """Return the first ``most`` gained and lost turns, explained if the run's recordings can be read unchanged.
 
-    ``folder`` is what commands call the run. Texts of turns and memories are shown only where they are asked for.
+    Commands name the run ``folder``. ``with_text`` includes the texts of turns and memories.
     """
     tries = {
         probe: next((gold.slices[name] for name in TRIES if name in gold.slices), None)
@@ -69,15 +69,15 @@ def flipped(
     for name, keys in (("Gained", found.gained), ("Lost", found.lost)):
         turns = []
         for key in keys[:most]:
-            told = []
+            sides_of_turn = []
             for arm in arms[name]:
                 text: str | None = None
                 if plan and not problem:
                     text, problem = _explained(run, key, arm, plan, with_text)
-                told.append(Told(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
-            turns.append(Flip(key, (told[0], told[1]), tries.get(key)))
-        compared = ["lab", "compare", folder, "--baseline", found.baseline, "--candidate", found.candidate, "--json"]
-        sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(compared)))
+                sides_of_turn.append(Side(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
+            turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1]), tries.get(key)))
+        command = ["lab", "compare", folder, "--baseline", found.baseline, "--candidate", found.candidate, "--json"]
+        sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(command)))
     return Flipped(tuple(sides), problem)
 
 

@@ -1,7 +1,7 @@
 """The files of a run as pandas frames.
 
-``arm``, ``conversation`` and other names of which there are few are categories, in the order of the run. A number that
-may be missing is a float64, NaN where it is; text that may be missing is None or NaN there, as pandas has it.
+``arm``, ``conversation`` and other columns with few distinct values are categories, in the order of the run. A number
+that may be missing is a float64 with NaN; missing text is None or NaN, as in pandas.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank"
 
 
 def turns_frame(run: RunDirectory) -> pd.DataFrame:
-    """A row an arm and moment, in the order of the receipts.
+    """Return one row per arm and recall point, in the order of the receipts.
 
     ======================================== ======== ==================================================
     conversation, arm                        category
-    turn                                     text     the moment: a turn, or a probe from outside
+    turn                                     text     the recall point: a turn, or a probe from outside
     seq                                      int32    the replay clock
     scope                                    text     of the turn
     recalls                                  bool     whether it counts for the measures of turns
-    probe                                    text     the probe asked here; missing where there is none
-    injected, visible, visible_nice          int32    memories injected, in reach, and labelled nice of these
+    probe                                    text     the probe at this point; missing if there is none
+    injected, visible, visible_nice          int32    memories injected, visible, and visible with label nice
     chars, tokens                            int32    size of the injected block
-    hard_rules, hard_kept                    int32    hard rules in reach, and those that the block holds
-    pinned                                   int32    memories that the digest holds whole
-    duplicates, evicted                      float64  injected twice beside the digest; dropped by the budget
-    future, duplicates, raw                       int32    broken promises (see :mod:`lab.replay.safety_checks`)
+    hard_rules, hard_kept                    int32    visible hard rules, and those that the block holds
+    pinned                                   int32    memories pinned in the Working Set
+    duplicates, evicted                      float64  injected although pinned; dropped by the budget
+    future, twins, raw                       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     ======================================== ======== ==================================================
     """
     import pyarrow.compute as compute
 
-    table, conversation = _whole(run, run.read_receipts, TURNS)
+    table, conversation = _concatenated(run, run.read_receipts, TURNS)
     place = table.column_names.index("pinned")
     table = table.set_column(place, "pinned", compute.list_value_length(table["pinned"]))
     frame = table.to_pandas().astype(dict.fromkeys(MAYBE, "float64"))
@@ -61,7 +61,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
 
 
 def items_frame(run: RunDirectory) -> pd.DataFrame:
-    """A row a returned memory, injected or passed over, in the order of its rank.
+    """Return one row per returned memory, injected or not, in the order of its rank.
 
     ======================== ======== ====================================================================
     conversation, arm        category
@@ -69,19 +69,19 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
     seq                      int32
     rank                     int32    from 1
     injected                 bool
-    memory, id               text     its key in the recording, and the engine's id
+    memory, id               text     its key in the recording, and the system's id
     tier, label, decision    category the tier it came from, its importance label, the step that took it
-    scope                    text     its own
+    scope                    text     of the memory
     score                    float64  final score
-    text_rank, vector_rank   float64  in the two lanes, from 1; NaN where the lane did not list it
-    grade                    float64  of the probe asked here: over 0 wanted, 0 misleading, NaN not judged
+    text_rank, vector_rank   float64  in the two lanes, from 1; NaN if not in that lane
+    grade                    float64  for this probe: above 0 relevant, 0 misleading, NaN not judged
     ======================== ======== ====================================================================
     """
     import numpy as np
     import pandas as pd
 
     names = tuple(f"item_{name}" for name in LISTED)
-    table, conversation = _whole(run, run.read_receipts, ("arm", "turn", "seq", "probe", "injected", *names))
+    table, conversation = _concatenated(run, run.read_receipts, ("arm", "turn", "seq", "probe", "injected", *names))
     offsets = table["item_key"].combine_chunks().offsets.to_numpy()
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(table.num_rows), sizes)
@@ -93,90 +93,94 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
         frame[name] = table[column].combine_chunks().flatten().to_pandas()
     frame = frame.astype({"fts_rank": "float64", "vec_rank": "float64"} | dict.fromkeys(FEW, "category"))
     frame = frame.rename(columns={"key": "memory", "fts_rank": "text_rank", "vec_rank": "vector_rank"})
-    grades = {(probe, key): grade for probe, one in read_gold(run).items() for key, grade in one.judged.items()}
-    asked = frame.loc[frame["probe"].notna(), ["probe", "memory"]]
-    found = [grades.get(pair) for pair in zip(asked["probe"], asked["memory"], strict=True)]
-    frame["grade"] = pd.Series(found, asked.index, "float64")
+    grades = {(probe, key): grade for probe, gold in read_gold(run).items() for key, grade in gold.judged.items()}
+    at_probes = frame.loc[frame["probe"].notna(), ["probe", "memory"]]
+    values = [grades.get(pair) for pair in zip(at_probes["probe"], at_probes["memory"], strict=True)]
+    frame["grade"] = pd.Series(values, at_probes.index, "float64")
     return _named(run, frame, conversation[rows])
 
 
 def scores_frame(run: RunDirectory) -> pd.DataFrame:
-    """A row an arm, a place and a measure. The mean of ``value`` is what ``lab score`` shows.
+    """Return one row per arm, measure and unit. The mean of ``value`` is what ``lab score`` shows.
 
     ========================== ======== ==================================================================
     conversation, arm, measure category
-    at                         text     the probe or the turn; the conversation for a measure of all of it
-    value                      float64  NaN where there is none
-    slice_NAME                 category a column a slice of the golden set; missing where ``at`` is no probe
+    at                         text     the unit: a probe, a turn, or a conversation
+    value                      float64  NaN if there is none
+    slice_NAME                 category one column per slice of the golden set; missing if ``at`` is not a probe
     ========================== ======== ==================================================================
     """
     import numpy as np
     import pandas as pd
 
-    found = score_run(run)
-    places = np.array(found.places, object)
+    scores = score_run(run)
+    places = np.array(scores.places, object)
     frame = pd.DataFrame(
         {
-            "conversation": pd.Categorical.from_codes(found.conversation, found.conversations),
-            "arm": pd.Categorical.from_codes(found.arm, found.arms),
-            "at": pd.Series(places[found.at], dtype="str"),
-            "measure": pd.Categorical.from_codes(found.measure, found.measures),
-            "value": found.value,
+            "conversation": pd.Categorical.from_codes(scores.conversation, scores.conversations),
+            "arm": pd.Categorical.from_codes(scores.arm, scores.arms),
+            "at": pd.Series(places[scores.at], dtype="str"),
+            "measure": pd.Categorical.from_codes(scores.measure, scores.measures),
+            "value": scores.value,
         }
     )
     gold = read_gold(run)
-    for name in sorted({name for one in gold.values() for name in one.slices}):
-        values = [gold[place].slices.get(name) if place in gold else None for place in found.places]
+    for name in sorted({name for probe in gold.values() for name in probe.slices}):
+        values = [gold[place].slices.get(name) if place in gold else None for place in scores.places]
         of_place = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
-        frame[f"slice_{name}"] = of_place[found.at]
+        frame[f"slice_{name}"] = of_place[scores.at]
     return frame
 
 
 def latency_frame(run: RunDirectory) -> pd.DataFrame:
-    """A row an arm, a turn and a stage.
+    """Return one row per arm, turn and stage.
 
     ======================== ======== ==================================================
     conversation, arm, stage category
     turn                     text
     ms                       float64  milliseconds
-    cold                     bool     whether it was the first moment of its conversation
+    cold                     bool     whether it was the first recall point of its conversation
     ======================== ======== ==================================================
     """
-    table, conversation = _whole(run, run.read_latency, ("arm", "turn", "stage", "ns", "cold"))
+    table, conversation = _concatenated(run, run.read_latency, ("arm", "turn", "stage", "ns", "cold"))
     frame = table.to_pandas().astype({"stage": "category"})
     frame.insert(3, "ms", frame.pop("ns") / NS_PER_MS)
     return _named(run, frame, conversation)
 
 
 def comparison_frame(found: Comparison) -> pd.DataFrame:
-    """A row a measure: ``measure, primary, reading``, and what :meth:`Difference.as_json` has."""
+    """Return one row per measure: ``measure, primary, reading``, and the fields of :meth:`Difference.as_json`."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = [
-        {"measure": one.measure, "primary": one.measure in found.primary, "reading": reading(one, found.family)}
-        | one.as_json()
-        for one in found.differences
+        {
+            "measure": difference.measure,
+            "primary": difference.measure in found.primary,
+            "reading": reading(difference, found.family),
+        }
+        | difference.as_json()
+        for difference in found.differences
     ]
     return pd.DataFrame(rows).rename(columns={"mean": "difference"})
 
 
-def _whole(
+def _concatenated(
     run: RunDirectory, read: Callable[[str, Sequence[str]], pa.Table | None], columns: Sequence[str]
 ) -> tuple[pa.Table, NDArray[np.int64]]:
-    """The columns of all conversations end to end, and the number of the conversation of each row."""
+    """Return the columns of all conversations, concatenated, and the number of each row's conversation."""
     import numpy as np
     import pyarrow as pa
 
     run.require_done()
-    found = [read(conversation, columns) for conversation in run.conversations]
-    tables = [table.select(columns) for table in found if table is not None]
+    parts = [read(conversation, columns) for conversation in run.conversations]
+    tables = [table.select(columns) for table in parts if table is not None]
     if not tables:
         raise CannotMeasure(f"{run.path}: has no timings")
     return pa.concat_tables(tables), np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
 
 
 def _named(run: RunDirectory, frame: pd.DataFrame, conversation: NDArray[np.int64]) -> pd.DataFrame:
-    """The frame with its arms as categories, and the conversation before them."""
+    """Return the frame with arms as categories, and a first column for the conversation."""
     import pandas as pd
 
     frame["arm"] = pd.Categorical(frame["arm"], categories=run.arms)

@@ -1,4 +1,4 @@
-"""What a report draws, read out of a run's receipts and timings once."""
+"""The data for a report's figures, read once from a run's receipts and timings."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-# Parts of a conversation in which its recall turns are counted.
+# A conversation's recall turns are divided into this many equal parts.
 PARTS = 10
 
 
 class Places(NamedTuple):
-    """What filled the injected places.
+    """The tiers of the injected memories.
 
     ``overall`` and ``by_part`` are shares of each tier by arm, ``by_part`` from the first recall turns to the last;
-    ``turns`` is how many recall turns each conversation has.
+    ``turns`` counts the recall turns of each conversation.
     """
 
     overall: dict[str, dict[str, float]]
@@ -53,8 +53,8 @@ def places(run: RunDirectory) -> Places:
         arms, names = codes_of(table["arm"])
         labels, begins = lists_of(table["item_label"])
         codes, known = codes_of(labels)
-        # What carries no label, a document for instance, is unknown.
-        tier = np.array([tiers.index(TIER_OF.get(one or "", TIER_OF[UNKNOWN])) for one in known])[codes]
+        # An item without a label, such as a document, counts as unknown.
+        tier = np.array([tiers.index(TIER_OF.get(label or "", TIER_OF[UNKNOWN])) for label in known])[codes]
         most = 0
         for number, arm in enumerate(names[:-1]):
             rows = np.flatnonzero((arms == number) & recalls.astype(bool))
@@ -67,14 +67,14 @@ def places(run: RunDirectory) -> Places:
             np.add.at(counts[arm], (np.repeat(part, sizes), tier[at]), 1)
         turns[conversation] = most
     return Places(
-        {arm: _shares(found.sum(axis=0)) for arm, found in counts.items()},
-        {arm: [_shares(part) for part in found] for arm, found in counts.items()},
+        {arm: _shares(parts.sum(axis=0)) for arm, parts in counts.items()},
+        {arm: [_shares(part) for part in parts] for arm, parts in counts.items()},
         turns,
     )
 
 
 def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timeline:
-    """What some arms injected in one conversation."""
+    """Return what some arms injected in one conversation."""
     columns = ("arm", "recalls", "injected", "item_key", "item_label")
     rows = run.read_receipts(conversation, columns).to_pylist()
     return Timeline(
@@ -97,5 +97,5 @@ def _shares(counts: Numbers) -> dict[str, float]:
 
 
 def busiest(turns: Mapping[str, int], most: int) -> list[str]:
-    """The conversations with the most recall turns."""
-    return [one for one in sorted(turns, key=lambda name: (-turns[name], name)) if turns[one]][:most]
+    """Return the conversations with the most recall turns."""
+    return [name for name in sorted(turns, key=lambda name: (-turns[name], name)) if turns[name]][:most]

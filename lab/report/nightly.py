@@ -1,4 +1,4 @@
-"""The page of a nightly run: one model of what is shown, as a self-contained HTML page and as its Markdown twin."""
+"""The pages of a nightly run: one model, rendered as a self-contained HTML page and as Markdown."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from lab.nightly.nightly_run import NightlyRun, SetResult
 from lab.report.build import render
 from lab.runs.trial import trial_line
 
-SAID = {
-    PASS: "Nothing changed that must not, and nothing is shown to be worse.",
-    INCONCLUSIVE: "Something could not be decided.",
-    ERROR: "Something could not be measured.",
+SUMMARIES = {
+    PASS: "No change that the policy forbids, and no measure is shown to be worse.",
+    INCONCLUSIVE: "At least one rule is inconclusive.",
+    ERROR: "At least one rule could not be measured.",
 }
-# What a fail is, by the kind of rule that failed; of any other kind, a limit was passed.
-FAILED = {
-    "exact": "Something changed that must not.",
-    "guard": "Something is shown to be worse.",
-    "improve": "Something is shown not to be better.",
+# The summary of a failure by the kind of the failed rule; all other kinds are limits.
+FAILURES = {
+    "exact": "Receipts changed.",
+    "guard": "A measure is shown to be worse.",
+    "improve": "A measure is shown not to be better.",
 }
-BEYOND = "Something is beyond its limit."
+BEYOND = "A limit is violated."
 
 
 def write_pages(nightly_run: NightlyRun) -> list[Path]:
-    """Write ``nightly.html`` and ``nightly.md``; return their paths, the page first."""
-    said = trial_line(nightly_run.trial)
+    """Write ``nightly.html`` and ``nightly.md``; return their paths, HTML first."""
+    trial = trial_line(nightly_run.trial)
     model = {
-        "title": f"Night of {nightly_run.date}: {nightly_run.status}" + (f" ({said})" if said else ""),
-        "sentence": f"{_said(nightly_run)} What is guarded: {nightly_run.about}",
+        "title": f"Nightly run of {nightly_run.date}: {nightly_run.status}" + (f" ({trial})" if trial else ""),
+        "sentence": f"{_summary(nightly_run)} Requirement: {nightly_run.about}",
         "facts": {"plan": nightly_run.plan, "commit": nightly_run.commit or "no repository"},
         "approve": nightly_run.approve_all,
-        "sets": [_set(one) for one in nightly_run.sets],
+        "sets": [_set(result) for result in nightly_run.sets],
     }
     files = {
         nightly_run.folder / "nightly.html": render("nightly.html.j2", model),
@@ -45,16 +45,18 @@ def write_pages(nightly_run: NightlyRun) -> list[Path]:
     return list(files)
 
 
-def _said(nightly_run: NightlyRun) -> str:
-    lines = [line for one in nightly_run.sets for line in one.verdict.lines if line.critical and line.status == FAIL]
-    failed = {FAILED.get(line.kind, BEYOND) for line in lines}
-    # In one order, whatever the order of the sets.
-    told = " ".join(one for one in (*FAILED.values(), BEYOND) if one in failed)
-    return told if nightly_run.status == FAIL else SAID[nightly_run.status]
+def _summary(nightly_run: NightlyRun) -> str:
+    lines = [
+        line for result in nightly_run.sets for line in result.verdict.lines if line.critical and line.status == FAIL
+    ]
+    failed = {FAILURES.get(line.kind, BEYOND) for line in lines}
+    # In a fixed order, independent of the order of the sets.
+    sentences = " ".join(sentence for sentence in (*FAILURES.values(), BEYOND) if sentence in failed)
+    return sentences if nightly_run.status == FAIL else SUMMARIES[nightly_run.status]
 
 
-def _set(one: SetResult) -> dict[str, Any]:
-    lines = deciding_first(one.verdict.lines)
+def _set(result: SetResult) -> dict[str, Any]:
+    lines = deciding_first(result.verdict.lines)
     shown = {
         critical: [
             {"status": line.status, "name": line.name, "why": reason(line)}
@@ -64,15 +66,15 @@ def _set(one: SetResult) -> dict[str, Any]:
         for critical in (True, False)
     }
     return {
-        "name": one.name,
-        "status": one.verdict.status,
-        "again": f"{one.again.changed} of {one.again.turns}" if one.again else "–",
-        "changed": f"{one.exact.changed} of {one.exact.turns}" if one.exact else "–",
-        "approved": one.approved[:12] if one.approved else "–",
+        "name": result.name,
+        "status": result.verdict.status,
+        "again": f"{result.again.changed} of {result.again.turns}" if result.again else "–",
+        "changed": f"{result.exact.changed} of {result.exact.turns}" if result.exact else "–",
+        "approved": result.approved[:12] if result.approved else "–",
         "lines": shown[True],
-        "told": shown[False],
-        "moved": list(one.exact.moved) if one.exact and one.exact.changed else [],
-        "first": one.exact.first() if one.exact else [],
-        "columns": list(one.primary),
-        "table": [[arm, *(means.get(name) for name in one.primary)] for arm, means in one.means.items()],
+        "advisory": shown[False],
+        "moved": list(result.exact.moved) if result.exact and result.exact.changed else [],
+        "first": result.exact.first() if result.exact else [],
+        "columns": list(result.primary),
+        "table": [[arm, *(means.get(name) for name in result.primary)] for arm, means in result.means.items()],
     }

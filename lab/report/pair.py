@@ -1,4 +1,4 @@
-"""Which two arms of a run are held against each other where nobody says."""
+"""The default pair of arms to compare."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from lab.runs.directory import RunDirectory
 
 
 def choose_pair(run: RunDirectory, baseline: str | None, candidate: str | None) -> tuple[str, str | None]:
-    """The old policy and the new one if the run has them, else its first arms; :class:`UnusableInput` for an unknown.
+    """Return the baseline and the candidate: by default tier_first_v1 and tier_quota_v1, else the first arms.
 
-    What is named as one is not taken for the other. There is no candidate in a run of one arm.
+    An arm that is named for one role is not chosen for the other. A run of one arm has no candidate. Raises
+    :class:`UnusableInput` for an unknown arm.
     """
-    usual = [one for one in ("tier_first_v1", *run.arms) if one in run.arms and one != candidate]
-    base = baseline or (usual[0] if usual else run.arms[0])
+    defaults = [arm for arm in ("tier_first_v1", *run.arms) if arm in run.arms and arm != candidate]
+    base = baseline or (defaults[0] if defaults else run.arms[0])
     others = [arm for arm in run.arms if arm != base]
     cand = candidate or ("tier_quota_v1" if "tier_quota_v1" in others else others[0] if others else None)
     for arm in (base, cand):

@@ -1,4 +1,4 @@
-"""A run as a command again, and the facts that it depends on."""
+"""The command that reproduces a run, and what the run depends on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lab.files import digest
 from lab.replay.plan import ReplayRequest
 from lab.runs.directory import RunDirectory
 
-# Arguments whose options have other names.
+# Arguments whose options are spelt differently.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
 
 
 def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:
-    """The ``lab replay`` that asks for this, without what it would ask for anyway."""
+    """Return the ``lab replay`` command with these arguments, without options at their defaults."""
     return join(["lab", "replay", str(asked["path"]), *_options(asked), "--out", out])
 
 
@@ -28,8 +28,8 @@ def _options(asked: Mapping[str, object]) -> Iterator[str]:
         if field.name == "path" or value is None or value == default or value == list(_listed(default)):
             continue
         option = OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")
-        for one in _listed(value):
-            yield from (option, str(one))
+        for element in _listed(value):
+            yield from (option, str(element))
 
 
 def _listed(value: object) -> list[object]:
@@ -37,21 +37,21 @@ def _listed(value: object) -> list[object]:
 
 
 def versions(run: RunDirectory) -> dict[str, str]:
-    """What the run was made with: the lab, its code, Python, the platform and packages."""
+    """Return the versions that made the run: the lab, its code, Python, the platform and packages."""
     environment = run.manifest.environment
     git = environment.git
-    told = {
+    names = {
         "recall lab": run.manifest.resolved.lab,
         "code": environment.code,
-        "git commit": f"{git.commit}{' and changes' if git.dirty else ''}" if git else None,
+        "git commit": f"{git.commit}{' with uncommitted changes' if git.dirty else ''}" if git else None,
         "Python": environment.python,
         "platform": environment.platform,
     }
-    return {name: str(value) for name, value in {**told, **environment.packages}.items() if value}
+    return {name: str(value) for name, value in {**names, **environment.packages}.items() if value}
 
 
 def hashes(run: RunDirectory) -> dict[str, str]:
-    """Keys of the run, what is known of the embedder, and the sha256 of every file that was read."""
+    """Return the keys of the run, the identity of the embedder, and the sha256 of every file that was read."""
     resolved = run.manifest.resolved
     return {
         "run key": run.manifest.run_key,
@@ -63,7 +63,7 @@ def hashes(run: RunDirectory) -> dict[str, str]:
 
 
 class Config(NamedTuple):
-    """A configuration as JSON over several lines, the hash of it, and the arms that have it."""
+    """A configuration as indented JSON, its hash, and the arms that have it."""
 
     hash: str
     config: str
@@ -71,7 +71,7 @@ class Config(NamedTuple):
 
 
 def configs(run: RunDirectory) -> list[Config]:
-    """Each configuration of a run once."""
+    """Return each configuration of a run once."""
     found: dict[str, Config] = {}
     for arm in run.manifest.resolved.arms:
         key = digest(arm.config)

@@ -1,4 +1,4 @@
-"""The tables of a report as rows of text, each cut to what a page can hold, with the command that shows the rest."""
+"""The tables of a report as rows of text, cut to the length of a page, with the command that shows the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.measures.catalogue import direction, entry_of
 from lab.report.comparison import SLICED, sliced
 from lab.runs.directory import RunDirectory
 
-# What an engine promises, or is told of every block; the rest of the measures are in the table of the arms.
+# Measures of safety checks and harms; the other measures are in the table of the arms.
 CONTRACT = (
     *("Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
     *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
@@ -27,7 +27,7 @@ MOST_LINES, MOST_SLICES = 40, 30
 
 
 class Table(NamedTuple):
-    """Headers and rows; ``more`` rows were left out, which ``command`` shows."""
+    """Headers and rows; ``command`` shows the ``more`` rows that were left out."""
 
     name: str
     headers: Sequence[str]
@@ -37,41 +37,45 @@ class Table(NamedTuple):
 
 
 def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]:
-    """The verdict of a gate in words, if the run has one that is current; and why one that it has is not shown.
+    """Return the verdict of a run as text, if it has a current one, and why an outdated one is not shown.
 
-    A file that is no verdict of ours is :class:`UnusableInput`.
+    Raises :class:`UnusableInput` if the file is not a verdict.
     """
     path = run.path / VERDICT
     if not path.is_file():
         return None, None
-    found = read_verdict(path)
+    verdict = read_verdict(path)
     try:
-        stale = why_stale(found, run)
-        told = None if stale else _told(found)
+        stale = why_stale(verdict, run)
+        model = None if stale else _verdict_texts(verdict)
     except (AttributeError, KeyError, TypeError) as error:
-        # Its fields have the right names, and what stands in one is none of ours.
-        raise UnusableInput(f"{path}: is no verdict of a gate ({error}); remove it, or judge again") from None
-    return told, f"{VERDICT} is stale and is not shown: {stale}. Judge again with lab gate." if stale else None
+        # The field names are right, but a value is not.
+        raise UnusableInput(
+            f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"
+        ) from None
+    return model, f"{VERDICT} is stale and is not shown: {stale}. Run `lab gate` again." if stale else None
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
     order = deciding_first(verdict.lines)
-    rows = [[one.status if one.critical else f"({one.status})", one.name, reason(one)] for one in order[:MOST_LINES]]
+    rows = [
+        [line.status if line.critical else f"({line.status})", line.name, reason(line)] for line in order[:MOST_LINES]
+    ]
     return {
         "status": verdict.status,
         "headline": headline(verdict),
         "about": verdict.about,
         "rollback": rollback(verdict),
-        "failing": [one.name for one in verdict.lines if one.status == FAIL and not one.critical],
+        "failing": [line.name for line in verdict.lines if line.status == FAIL and not line.critical],
         "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
     }
 
 
 def contract_table(arms: Mapping[str, Any]) -> Table:
-    """What every arm kept of what it promises; where a harm never happened, how often it may all the same."""
-    names = [name for name in CONTRACT if any(one["measures"].get(name) is not None for one in arms.values())]
-    rows = [[arm, *(_kept(one, name) for name in names)] for arm, one in arms.items()] if names else []
-    return Table("What every arm kept", ("arm", *names), rows)
+    """Return the safety checks and harms of every arm; a harm that was never seen has an upper bound."""
+    names = [name for name in CONTRACT if any(means["measures"].get(name) is not None for means in arms.values())]
+    rows = [[arm, *(_kept(means, name) for name in names)] for arm, means in arms.items()] if names else []
+    return Table("Safety checks and harms of every arm", ("arm", *names), rows)
 
 
 def _kept(arm: Mapping[str, Any], name: str) -> str:
@@ -82,24 +86,27 @@ def _kept(arm: Mapping[str, Any], name: str) -> str:
 
 
 def meanings(names: Sequence[str]) -> dict[str, str]:
-    """What some measures say, and which way is better."""
+    """Return the definitions of some measures, and which direction is better."""
     entries = {name: entry_of(name) for name in names}
-    return {name: f"{one.definition} {direction(name).capitalize()} is better." for name, one in entries.items() if one}
+    return {
+        name: f"{entry.definition} {direction(name).capitalize()} is better."
+        for name, entry in entries.items()
+        if entry
+    }
 
 
 def slice_tables(
     slices: Mapping[str, Any], arms: Sequence[str], cutoff: int, comparison: Comparison | None
 ) -> list[Table]:
-    """Differences by slice, the worst first, and then the hits of every arm by each slice."""
+    """Return tables of the differences by slice, worst first, then of the hits of every arm by slice."""
     tables = []
     if comparison:
-        for measure in dict.fromkeys(one.difference.measure for one in comparison.slices):
-            own = [one for one in comparison.slices if one.difference.measure == measure]
+        for measure in dict.fromkeys(part.difference.measure for part in comparison.slices):
+            parts = [part for part in comparison.slices if part.difference.measure == measure]
             command = f"lab compare DIR --baseline {comparison.baseline} --candidate {comparison.candidate} --json"
-            rows = [sliced(one) for one in own[:MOST_SLICES]]
-            tables.append(
-                Table(f"{measure}: differences, the worst first", SLICED, rows, max(0, len(own) - MOST_SLICES), command)
-            )
+            rows = [sliced(part) for part in parts[:MOST_SLICES]]
+            left_out = max(0, len(parts) - MOST_SLICES)
+            tables.append(Table(f"{measure}: differences, worst first", SLICED, rows, left_out, command))
     hit = f"Success@{cutoff}"
     for name, values in slices.items():
         if not any(means[arm]["measures"].get(hit) is not None for means in values.values() for arm in arms):
@@ -118,17 +125,17 @@ def slice_tables(
 
 
 def stage_table(stages: Sequence[Stage]) -> Table | None:
-    """Milliseconds by arm and stage; a quantile only where there are turns enough for its interval."""
+    """Return milliseconds by arm and stage; a quantile only if there are enough turns for its interval."""
     if not stages:
         return None
     rows = [
         [
-            f"{one.arm}: {one.stage}",
-            f"{one.spent.n:,}",
-            milliseconds(one.spent.mean or 0.0),
-            *map(_quantile, one.spent[2:]),
+            f"{stage.arm}: {stage.stage}",
+            f"{stage.spent.n:,}",
+            milliseconds(stage.spent.mean or 0.0),
+            *map(_quantile, stage.spent[2:]),
         ]
-        for one in stages
+        for stage in stages
     ]
     return Table(
         f"Milliseconds by stage; p95 needs {least_n(0.95)} turns, p99 {least_n(0.99)}",
@@ -137,5 +144,5 @@ def stage_table(stages: Sequence[Stage]) -> Table | None:
     )
 
 
-def _quantile(one: Quantile | None) -> str:
-    return "n too small" if one is None else "{} ({} … {})".format(*map(milliseconds, one))
+def _quantile(value: Quantile | None) -> str:
+    return "n too small" if value is None else "{} ({} … {})".format(*map(milliseconds, value))

@@ -1,6 +1,6 @@
-"""How figures look: colours, type, and the slide that carries a finding, what it is of, and where it comes from.
+"""The style of figures: colours, fonts, and the slide layout with title, subtitle and source.
 
-Sizes are those of a slide of 16 to 9 that is read from the back of a room; nothing is told by colour alone.
+Sizes suit a 16:9 slide in a large room. Colour is never the only encoding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 INK, SOFT, LINE, PAPER = "#1d1d1f", "#5c5c66", "#e4e4e4", "#ffffff"
-# Okabe and Ito's colours: told apart by readers with any colour vision, and in grey by their line styles and markers.
+# Okabe and Ito's colours, which readers with colour blindness can distinguish; line styles and markers differ as well.
 COLOURS = {
     "tier_first_v1": "#D55E00",
     "tier_quota_v1": "#0072B2",
@@ -34,11 +34,11 @@ COLOURS = {
     "random": "#999999",
     "none": "#BBBBBB",
 }
-STRANGER = "#333333"
+OTHER = "#333333"
 TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
-# Text on an area of that colour. Not quite white: paper turns dark on a dark page, and this does not.
+# Text on an area of that colour. Not pure white or black, which the page's dark theme would replace.
 INKS = {"must": "#010101", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
-# A change for the better, for the worse, and one that is not decided.
+# Marks of a change that is better, worse, or not significant.
 MARKS: dict[bool | None, tuple[str, str]] = {True: ("#0072B2", "o"), False: ("#D55E00", "s"), None: ("#777777", "D")}
 SLIDE = (12.8, 7.2)
 STYLE: dict[str, Any] = {
@@ -60,22 +60,22 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "recall-lab",
     "svg.fonttype": "path",
     "legend.frameon": False,
-    # A dollar sign in a name is a dollar sign.
+    # Dollar signs in names are not math.
     "text.parse_math": False,
 }
 SMALL, MIDDLE, LARGE = 12, 15, 21
-# Names that fit beside a drawing, one below the other.
+# Names that fit beside a chart, one below the other.
 MOST_NAMES = 16
-# Letters of a line of that size that fit a slide.
+# Characters per line at that size.
 TITLE_WIDTH, SUBTITLE_WIDTH, SOURCE_WIDTH = 66, 104, 150
-# Families with Chinese characters, the traditional forms first, and how their files are called.
+# Font families with Chinese characters, traditional forms first, and the names of their files.
 CHINESE = ("Noto Sans CJK TC", "Noto Sans CJK SC", "Noto Sans TC", "Noto Sans SC", "WenQuanYi Micro Hei", "PingFang TC")
 FILES = ("NotoSansCJK-", "NotoSansTC-", "NotoSansSC-", "wqy-microhei", "PingFang")
 WEIGHTS = ("Regular", "Bold", "wqy", "PingFang")
 
 
 class Words(NamedTuple):
-    """What a figure says of itself: the finding; what is shown, of how many; and where it comes from."""
+    """The words of a figure: the finding as title, what is shown as subtitle, and the source."""
 
     title: str
     subtitle: str = ""
@@ -84,15 +84,15 @@ class Words(NamedTuple):
 
 @cache
 def chinese_font() -> str | None:
-    """A family for what the default one lacks, Chinese before all; None where none is installed.
+    """Return a fallback font family with Chinese characters; None if none is installed.
 
-    matplotlib keeps a list of fonts that may be older than a font; so the files are looked at, too.
+    matplotlib's list of fonts may be out of date, so the font files are searched as well.
     """
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     def known() -> str | None:
-        families = {one.name for one in fontManager.ttflist}
-        return next((one for one in CHINESE if one in families), None)
+        families = {font.name for font in fontManager.ttflist}
+        return next((family for family in CHINESE if family in families), None)
 
     if known() is None:
         for file in sorted(findSystemFonts()):
@@ -103,26 +103,28 @@ def chinese_font() -> str | None:
 
 
 def _style() -> dict[str, Any]:
-    # Named one by one: of a generic family matplotlib takes the first that it finds, and no other for what that lacks.
+    # Listed explicitly: for a generic family matplotlib uses only the first font that it finds, without fallback.
     fallback = chinese_font()
     return STYLE | {"font.family": ["DejaVu Sans", *([fallback] if fallback else [])]}
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw under this project's style, without touching anybody else's."""
+    """Decorate a function to draw in this project's style without changing global settings."""
 
     @wraps(draw)
-    def within(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
         import matplotlib as mpl
 
-        with mpl.rc_context(_style()):
+        # An axis of one value is drawn all the same: matplotlib's advice is for whoever chose the axis.
+        with mpl.rc_context(_style()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
             return draw(*args, **kwargs)
 
-    return within
+    return wrapper
 
 
 def subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
-    """A figure without pyplot's global state."""
+    """Return a figure and its axes without pyplot's global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size)
@@ -130,9 +132,9 @@ def subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure
 
 
 def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure, Any]:
-    """A slide with its words and a grid of axes that fill the rest; :func:`told` gives the words back.
+    """Return a slide with its words, and a grid of axes that fills the rest.
 
-    ``options`` are those of ``Figure.subplots``.
+    :func:`words_of` returns the words again. ``options`` are those of ``Figure.subplots``.
     """
     from matplotlib.figure import Figure
 
@@ -151,7 +153,7 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
         lines = wrap(words.source, SOURCE_WIDTH)
         figure.text(left, bottom, "\n".join(lines), va="bottom", fontsize=SMALL - 1, color=SOFT)
         bottom += len(lines) * SMALL * 1.3 / height
-    figure.set_label("\n".join(" ".join(one.split()) for one in (words.title, words.subtitle)))
+    figure.set_label("\n".join(" ".join(text.split()) for text in (words.title, words.subtitle)))
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     figure.set_layout_engine("constrained", rect=(0.015, bottom, 0.97, top - bottom), w_pad=0.1, h_pad=0.1)
     for axes in grid.flat:
@@ -161,48 +163,48 @@ def slide(rows: int, columns: int, words: Words, **options: Any) -> tuple[Figure
     return figure, grid
 
 
-def told(figure: Figure) -> str:
-    """The words of a slide: its finding, and what is shown."""
-    return " ".join(f"{one.rstrip('.')}." for one in words_of(figure) if one)
+def alt_text(figure: Figure) -> str:
+    """Return the title and subtitle of a slide as sentences, for use as alternative text."""
+    return " ".join(f"{text.rstrip('.')}." for text in words_of(figure) if text)
 
 
 def words_of(figure: Figure) -> Words:
-    """What a slide says of itself, but for its source; nothing of a figure that is none."""
+    """Return the title and subtitle of a slide; empty for a figure that is not a slide."""
     title, _, subtitle = str(figure.get_label()).partition("\n")
     return Words(title, subtitle)
 
 
 def within(figure: Figure) -> tuple[float, float]:
-    """From where to where the drawing of a slide reaches, its words left out, in shares of its height from above.
+    """Return the top and bottom of a slide's chart without its words, as shares of the height from the top.
 
-    To be asked for before it is saved.
+    Call this before the slide is saved, which removes its layout engine.
     """
     engine = figure.get_layout_engine()
     _, bottom, _, height = engine.get()["rect"] if engine else (0.0, 0.0, 1.0, 1.0)
     return 1 - bottom - height, 1 - bottom
 
 
-def of_all(shown: int, all_of_them: int) -> str:
-    """How many arms are shown, and of how many where that is not all."""
-    return counted(shown, "arm") if shown == all_of_them else f"the first {shown} of {counted(all_of_them, 'arm')}"
+def of_all(shown: int, total: int) -> str:
+    """Return how many arms are shown, and of how many if not all."""
+    return counted(shown, "arm") if shown == total else f"the first {shown} of {counted(total, 'arm')}"
 
 
 def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], colours: Mapping[str, str]) -> None:
-    """Name lines or points beside the right edge, each with a line to it, pushed apart where they lie close together.
+    """Write names at the right edge with a line to each point, spread so that they do not overlap.
 
-    ``points`` are places in data by what is written; without an x a line begins at the edge.
+    ``points`` maps a name to its data coordinates; if x is None, the line starts at the edge.
     """
     low, high = axes.get_ylim()
     step = 1.3 * MIDDLE / (0.66 * SLIDE[1] * 72) * (high - low)
     order = sorted(points, key=lambda name: (points[name][1], name))
-    places = _apart([points[name][1] for name in order], step, low, high)
-    for name, place in zip(order, places, strict=True):
+    heights = _apart([points[name][1] for name in order], step, low, high)
+    for name, height in zip(order, heights, strict=True):
         x, y = points[name]
         axes.annotate(
             name,
             (1.0 if x is None else x, y),
             xycoords=axes.get_yaxis_transform() if x is None else "data",
-            xytext=(1.04, place),
+            xytext=(1.04, height),
             textcoords=axes.get_yaxis_transform(),
             va="center",
             fontsize=MIDDLE - 1,
@@ -218,15 +220,15 @@ def name_at_right(axes: Axes, points: Mapping[str, tuple[float | None, float]], 
 
 
 def _apart(heights: Sequence[float], step: float, low: float, high: float) -> list[float]:
-    """Rising heights moved as little as keeps them a step apart, below the upper bound."""
-    places: list[float] = []
+    """Return ascending heights moved so that they are at least a step apart and below the upper bound."""
+    moved: list[float] = []
     for height in heights:
-        places.append(max(height, places[-1] + step) if places else max(height, low))
+        moved.append(max(height, moved[-1] + step) if moved else max(height, low))
     ceiling = high
-    for at in reversed(range(len(places))):
-        places[at] = min(places[at], ceiling)
-        ceiling = places[at] - step
-    return places
+    for index in reversed(range(len(moved))):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - step
+    return moved
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -240,36 +242,36 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """A figure as ``svg`` or ``png``, named by its words.
+    """Return a figure as ``svg`` or ``png``, with its words as the file's title.
 
-    Letters of an SVG are drawn, unless no font that is installed here has them: then they are left as text, for whoever
-    opens it may have one. In a PNG they are boxes, and the page beside spells them out.
+    SVG text is drawn as paths. If no installed font has some characters, it stays text, which the reader's fonts may be
+    able to show; in a PNG these characters are boxes.
     """
     drawn, missing = _rendered(figure, kind, STYLE["svg.fonttype"])
     if missing and kind == "svg":
         drawn, _ = _rendered(figure, kind, "none")
-    # Laid out once: whatever it is drawn as next looks the same.
+    # Freeze the layout, so that the next format looks the same.
     figure.set_layout_engine("none")
     return drawn
 
 
 def _rendered(figure: Figure, kind: str, letters: str) -> tuple[bytes, bool]:
-    """A figure drawn once, and whether it has a letter that no font here has."""
+    """Return a rendered figure, and whether it has a character that no installed font has."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
-    title = {"Title": told(figure)} if told(figure) else {}
+    title = {"Title": alt_text(figure)} if alt_text(figure) else {}
     metadata = {"Date": None, **title} if kind == "svg" else {"Software": None, **title}
-    with mpl.rc_context(_style() | {"svg.fonttype": letters}), warnings.catch_warnings(record=True) as said:
+    with mpl.rc_context(_style() | {"svg.fonttype": letters}), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", message="Glyph .* missing")
         figure.savefig(buffer, format=kind, metadata=metadata, dpi=150)
-    missing = [one for one in said if str(one.message).startswith("Glyph ")]
-    for one in said:
-        if one not in missing:
-            warnings.warn(one.message, stacklevel=2)
+    missing = [warning for warning in caught if str(warning.message).startswith("Glyph ")]
+    for warning in caught:
+        if warning not in missing:
+            warnings.warn(warning.message, stacklevel=2)
     return buffer.getvalue(), bool(missing)
 
 
 def colour_of(arm: str) -> str:
-    """An arm's colour; every stranger has the same."""
-    return COLOURS.get(arm, STRANGER)
+    """Return an arm's colour; arms without one share a colour."""
+    return COLOURS.get(arm, OTHER)

@@ -1,4 +1,4 @@
-"""Tables as text: for a terminal, and escaped for Markdown, LaTeX and HTML."""
+"""Tables as text: for a terminal, and for Markdown, LaTeX and HTML with everything escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textwrap import fill
 from lab.formatting import markdown, number
 
 _LATEX = str.maketrans(
-    {one: f"\\{one}" for one in "&%$#_{}"}
+    {character: f"\\{character}" for character in "&%$#_{}"}
     | {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -28,33 +28,35 @@ _LATEX = str.maketrans(
 
 
 def folded(text: str) -> str:
-    """A sentence, folded at 80 columns."""
+    """Return a text wrapped at 80 columns."""
     return fill(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def text_table(
     headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1, *, whole_keys: bool = False
 ) -> str:
-    """A table for a terminal, as wide as that at most.
+    """Return a table for a terminal, at most as wide as the terminal.
 
-    The first ``left`` columns stand to the left, the others to the right; None is a dash. Headers that say nothing take
-    no line. The first column is not broken where there are more than three, or ``whole_keys`` asks for it, unless it
-    would take more than half of the width: what does not fit and may not be broken, rich cuts.
+    The first ``left`` columns are aligned left, the others right; None is a dash. Empty headers take no line. With more
+    than three columns, or with ``whole_keys``, the first column is not wrapped unless it would take more than half of
+    the width; rich cuts what does not fit.
     """
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console, JustifyMethod
     from rich.table import Table
 
-    # Without styles: every escape sequence in the output of the lab would be one that somebody else put there.
+    # Without styles, so that the lab's output contains no escape sequences.
     console = Console(highlight=False, markup=False, emoji=False, color_system=None)
     longest = max((cell_len(show(row[0])) for row in rows), default=0)
-    whole = (whole_keys or len(headers) > 3) and longest <= console.width // 2
-    bare = not any(headers)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_header=not bare)
-    for place, header in enumerate(headers):
-        side: JustifyMethod = "left" if place < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=place == 0 and whole)
+    no_wrap = (whole_keys or len(headers) > 3) and longest <= console.width // 2
+    has_no_header = not any(headers)
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_header=not has_no_header
+    )
+    for column, header in enumerate(headers):
+        side: JustifyMethod = "left" if column < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=column == 0 and no_wrap)
     for row in rows:
         table.add_row(*(show(cell) for cell in row))
     with console.capture() as captured:
@@ -63,24 +65,24 @@ def text_table(
 
 
 def show(value: object) -> str:
-    """A cell: floats as :func:`lab.formatting.number` has them, None as a dash."""
+    """Return a cell's text: floats by :func:`lab.formatting.number`, None as a dash."""
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 
 def latex(text: str) -> str:
-    """Text as LaTeX shows it."""
+    """Escape text for LaTeX."""
     return text.translate(_LATEX)
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table of GitHub's Markdown; the first ``left`` columns stand to the left, the others to the right."""
-    sides = [":--" if place < left else "--:" for place in range(len(headers))]
+    """Return a table in GitHub's Markdown; the first ``left`` columns are aligned left, the others right."""
+    sides = [":--" if column < left else "--:" for column in range(len(headers))]
     lines = [[markdown(cell) for cell in headers], sides, *([markdown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def latex_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A tabular of the package booktabs."""
+    """Return a LaTeX tabular for the package booktabs."""
     body = [" & ".join(latex(cell) for cell in row) + r" \\" for row in (headers, *rows)]
     columns = "l" * left + "r" * (len(headers) - left)
     return "\n".join(
@@ -97,15 +99,15 @@ def latex_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table of HTML; the first cell of a row is its header."""
+    """Return an HTML table; the first cell of a row is its header."""
 
-    def cell(name: str, place: int, text: str, scope: str = "") -> str:
-        style = "text-align: left" if place < left else "text-align: right; white-space: nowrap"
+    def cell(name: str, column: int, text: str, scope: str = "") -> str:
+        style = "text-align: left" if column < left else "text-align: right; white-space: nowrap"
         return f'<{name}{scope} style="{style}; padding: 0.2em 0.6em">{escape(text)}</{name}>'
 
-    head = "".join(cell("th", place, text, ' scope="col"') for place, text in enumerate(headers))
+    head = "".join(cell("th", column, text, ' scope="col"') for column, text in enumerate(headers))
     body = [
-        "".join([cell("th", 0, row[0], ' scope="row"'), *(cell("td", *one) for one in enumerate(row[1:], 1))])
+        "".join([cell("th", 0, row[0], ' scope="row"'), *(cell("td", *pair) for pair in enumerate(row[1:], 1))])
         for row in rows
     ]
     lines = "\n".join(f"<tr>{line}</tr>" for line in body)

@@ -1,10 +1,10 @@
-"""The text lane's scores: two readings of BM25 over one set of postings, k1 1.2 and b 0.75 in both, all in float32.
+"""BM25 scores of the text lane: two variants over one set of postings, both with k1 1.2 and b 0.75, in float32.
 
-* :func:`index_scores`: as LanceDB's full-text index computes them once it is up to date. Statistics are those of all
-  rows; a query's words count in their order and as often as they occur. Equal to LanceDB 0.40 to the last bit
+* :func:`index_scores`: as LanceDB computes them with an up-to-date full-text index. Statistics cover all rows; the
+  query's words are added in order, repetitions included. Equal to LanceDB 0.40 bit for bit
   (``tests/retrieval/test_bm25.py``).
-* :func:`scan_hits`: as the public plugin gets them. It never builds an index, so LanceDB scans: statistics are those of
-  the rows that pass the filter, a word's occurrences stand in for its rows, and hits come in the table's order.
+* :func:`scan_hits`: as the public plugin gets them. It never builds an index, so LanceDB scans: statistics cover the
+  rows that pass the filter, a word's total count replaces its document frequency, and hits come in table order.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 K1, B = 1.2, 0.75
-# Adding to every row takes no longer than to one of so many, which must be looked up.
+# A word in at least one of so many rows is stored densely: adding to every row is then as fast as looking rows up.
 COMMON = 8
 
 
 def _c_logf() -> Callable[[float], float]:
-    """The C library's float32 logarithm, which is the one that LanceDB calls.
+    """Return the C library's float32 logarithm, which LanceDB calls.
 
-    numpy's own differs from it in the last bit now and then. Where there is none, a correctly rounded one: equal in
-    all but a few of a thousand values.
+    numpy's differs from it in the last bit now and then. Without a C library, return a correctly rounded one, which is
+    equal in all but a few of a thousand values.
     """
     for name in ("libm.so.6", "libSystem.dylib", "ucrtbase.dll"):
         try:
@@ -45,7 +45,7 @@ _logf = _c_logf()
 
 
 class Postings:
-    """Which words stand in which rows, of a table that only grows. Rows are numbered in the order of adding."""
+    """An inverted index over a table that only grows. Rows are numbered in the order in which they are added."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -58,33 +58,33 @@ class Postings:
         self._weights: dict[str, tuple[np.ndarray | None, np.ndarray]] = {}
 
     def add(self, documents: Sequence[list[str]]) -> None:
-        """Add rows, given by their words."""
+        """Append rows, each given as the list of its words."""
         import numpy as np
 
-        found: dict[str, list[tuple[int, int]]] = {}
+        new_entries: dict[str, list[tuple[int, int]]] = {}
         for number, words in enumerate(documents, self.rows):
             for word, count in Counter(words).items():
-                found.setdefault(word, []).append((number, count))
+                new_entries.setdefault(word, []).append((number, count))
             self.worded += bool(words)
             self.words += len(words)
-        for word, entries in found.items():
-            held = self._lists.get(word)
-            if held is None:
-                held = self._lists[word] = Growing(np.int32, 2, first=1)
-            held.extend(entries)
+        for word, entries in new_entries.items():
+            postings = self._lists.get(word)
+            if postings is None:
+                postings = self._lists[word] = Growing(np.int32, 2, first=1)
+            postings.extend(entries)
         self._lengths.extend([len(words) for words in documents])
         self._weights.clear()
         self.rows += len(documents)
 
     def remove(self, row: int) -> None:
-        """Take a row out of every statistic; its number stays taken."""
-        for word, held in list(self._lists.items()):
-            entries = held.array
+        """Remove a row from every statistic. Its number is not reused."""
+        for word, postings in list(self._lists.items()):
+            entries = postings.array
             kept = entries[entries[:, 0] != row]
             if len(kept) == len(entries):
                 continue
-            held.length = len(kept)
-            held.array[:] = kept
+            postings.length = len(kept)
+            postings.array[:] = kept
             if not len(kept):
                 del self._lists[word]
         self._weights.clear()
@@ -94,95 +94,95 @@ class Postings:
 
     @property
     def lengths(self) -> np.ndarray:
-        """float32 ``[rows]``: words of each row."""
+        """The number of words in each row, float32 ``[rows]``."""
         return self._lengths.array
 
     def weights(self, word: str) -> tuple[np.ndarray | None, np.ndarray] | None:
-        """Rows that hold a word, and what it adds to the score of each; None where none does.
+        """Return the rows that contain a word and what it adds to the score of each; None if no row does.
 
-        Of a word that many hold: what it adds to every row, 0 to those that lack it. Kept until rows are added: then
-        the statistics of all rows are others.
+        For a common word, rows is None and the weights cover every row, 0 where the word is missing. Cached until rows
+        are added, because that changes the statistics.
         """
         import numpy as np
 
-        found = self._weights.get(word)
-        if found is None and word in self._lists:
+        cached = self._weights.get(word)
+        if cached is None and word in self._lists:
             rows, counts = self.of(word) or (np.zeros(0, np.intp), np.zeros(0, np.float32))
-            # A row without a word is not in the index, so it counts in no statistic.
+            # Rows without words are not in the index, so no statistic counts them.
             size, average = np.float32(self.worded), np.float32(self.words / self.worded)
             lengths = self.lengths[rows]
             weights = _weights(size, np.float32(len(rows)), counts, lengths, average)
             if len(rows) * COMMON < self.rows:
-                found = self._weights[word] = (rows.astype(np.intp), weights)
+                cached = self._weights[word] = (rows.astype(np.intp), weights)
             else:
-                whole = np.zeros(self.rows, np.float32)
-                whole[rows] = weights
-                found = self._weights[word] = (None, whole)
-        return found
+                dense = np.zeros(self.rows, np.float32)
+                dense[rows] = weights
+                cached = self._weights[word] = (None, dense)
+        return cached
 
     def of(self, word: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """Rows that hold a word, ascending (int32), and how often each does (float32); None where none does."""
+        """Return the rows that contain a word (int32, ascending) and its counts (float32); None if no row does."""
         import numpy as np
 
-        held = self._lists.get(word)
-        if held is None:
+        postings = self._lists.get(word)
+        if postings is None:
             return None
-        entries = held.array
+        entries = postings.array
         return entries[:, 0], entries[:, 1].astype(np.float32)
 
 
 def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:
-    """float32 ``[rows]``: the score of every row under the index; 0 where no word of the query occurs."""
+    """Return the indexed score of every row, float32 ``[rows]``; 0 for rows without a word of the query."""
     import numpy as np
 
-    out = np.zeros(postings.rows, np.float32)
+    scores = np.zeros(postings.rows, np.float32)
     for word in query:
-        found = postings.weights(word)
-        if found is not None:
-            rows, weights = found
+        contribution = postings.weights(word)
+        if contribution is not None:
+            rows, weights = contribution
             if rows is None:
-                out += weights
+                scores += weights
             else:
-                out[rows] += weights
-    return out
+                scores[rows] += weights
+    return scores
 
 
 def scan_hits(
-    postings: Postings, query: Sequence[str], allowed: np.ndarray, limit: int, places: np.ndarray | None = None
+    postings: Postings, query: Sequence[str], allowed: np.ndarray, limit: int, positions: np.ndarray | None = None
 ) -> tuple[list[int], list[float]]:
-    """Rows of ``allowed`` (bool ``[rows]``) with a positive score, and their scores.
+    """Return the first ``limit`` rows of ``allowed`` (bool ``[rows]``) with a positive score, and their scores.
 
-    In the order of their ``places`` in the table, which are their numbers where none are given.
+    They come in the order of their ``positions`` in the table; by default a row's position is its number.
     """
     import numpy as np
 
-    out = np.zeros(postings.rows, np.float32)
+    scores = np.zeros(postings.rows, np.float32)
     lengths = postings.lengths
     size = int(allowed.sum())
     words = float(lengths[allowed].sum())
     if not words:
         return [], []
-    # LanceDB adds a repeated word where it stands last; the last bits of a sum depend on the order.
+    # LanceDB adds a repeated word at its last occurrence; the last bits of a sum depend on the order.
     for word in reversed(dict.fromkeys(reversed(query))):
-        found = postings.of(word)
-        if found is None:
+        entries = postings.of(word)
+        if entries is None:
             continue
-        inside = allowed[found[0]]
-        rows, counts = found[0][inside], found[1][inside]
+        passing = allowed[entries[0]]
+        rows, counts = entries[0][passing], entries[1][passing]
         if len(rows):
             average = np.float32(words / size)
-            out[rows] += _weights(np.float32(size), np.float32(counts.sum()), counts, lengths[rows], average)
-    chosen = (out > 0).nonzero()[0]
-    if places is not None:
-        chosen = chosen[np.argsort(places[chosen], kind="stable")]
+            scores[rows] += _weights(np.float32(size), np.float32(counts.sum()), counts, lengths[rows], average)
+    chosen = (scores > 0).nonzero()[0]
+    if positions is not None:
+        chosen = chosen[np.argsort(positions[chosen], kind="stable")]
     chosen = chosen[:limit]
-    return chosen.tolist(), out[chosen].tolist()
+    return chosen.tolist(), scores[chosen].tolist()
 
 
 def _weights(
     size: np.float32, frequency: np.float32, counts: np.ndarray, lengths: np.ndarray, average: np.float32
 ) -> np.ndarray:
-    """What one word adds to the rows that hold it: ``ln(1 + (N - n + 0.5) / (n + 0.5))`` times the saturated count."""
+    """Return what a word adds to its rows: ``ln(1 + (N - n + 0.5) / (n + 0.5))`` times the saturated count."""
     import numpy as np
 
     f32 = np.float32

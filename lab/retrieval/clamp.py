@@ -1,4 +1,4 @@
-"""How much of a text is embedded (E-50): its head, a mark, and its tail. Stored texts are never clamped."""
+"""Shorten the text that is embedded (E-50) to its head, a mark, and its tail. Stored texts are never clamped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clamp:
 
 
 class Clamped(NamedTuple):
-    """What is embedded of a text, its sizes before and after, and the limits that held."""
+    """The text to embed, its sizes before and after, and the limits applied."""
 
     text: str
     clipped: bool
@@ -40,12 +40,12 @@ class Clamped(NamedTuple):
 
 
 def clamp(text: str, limits: Clamp) -> Clamped:
-    """Cut a text to what an embedder takes.
+    """Cut a text to the length that an embedder accepts.
 
-    The plugin finds the mark again by its characters when bytes are still too many: a text that holds them itself is
-    split there, and what stands behind a second mark is lost.
+    If it is still too long in bytes, the plugin searches the cut text for the mark: a text that contains the mark
+    itself is split there, and whatever follows a second mark is lost.
     """
-    limits = _whole(limits)
+    limits = _normalised(limits)
     kept = _cut_units(text, limits)
     if limits.max_bytes is not None and js_utf8_length(kept) > limits.max_bytes:
         kept = _cut_bytes(kept, limits.max_bytes, with_head=limits.head_chars > 0)
@@ -56,15 +56,19 @@ def clamp(text: str, limits: Clamp) -> Clamped:
 
 
 def is_too_long(message: str) -> bool:
-    """Whether an embedder's refusal says that the input was longer than it takes."""
+    """Whether an embedder's error message says that the input was too long."""
     return _TOO_LONG.search(message) is not None
 
 
-def _whole(limits: Clamp) -> Clamp:
-    """Limits in whole numbers that agree with one another; bytes that are not positive are no limit."""
-    most = max(1, math.floor(limits.max_chars))
-    octets = None if limits.max_bytes is None else math.floor(limits.max_bytes)
-    return Clamp(most, min(most, max(0, math.floor(limits.head_chars))), octets if octets and octets > 0 else None)
+def _normalised(limits: Clamp) -> Clamp:
+    """Return consistent limits in whole numbers; a byte limit that is not positive becomes None."""
+    max_chars = max(1, math.floor(limits.max_chars))
+    max_bytes = None if limits.max_bytes is None else math.floor(limits.max_bytes)
+    return Clamp(
+        max_chars,
+        min(max_chars, max(0, math.floor(limits.head_chars))),
+        max_bytes if max_bytes and max_bytes > 0 else None,
+    )
 
 
 def _cut_units(text: str, limits: Clamp) -> str:
@@ -88,7 +92,7 @@ def _cut_bytes(text: str, limit: int, *, with_head: bool) -> str:
 
 
 def _longest(text: str, limit: int, cut: Callable[[str, int], str]) -> str:
-    """The most units from one end of a text that take at most ``limit`` bytes."""
+    """Return the longest piece from one end of a text that takes at most ``limit`` bytes."""
     low, high = 0, js_length(text)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,6 +1,6 @@
-"""What recall asks of a store: ranked rows of two lanes under a filter.
+"""The interface of a store: ranked rows of two lanes (full text and vectors) under a filter.
 
-Both stores answer alike (``tests/retrieval/test_stores_agree.py``).
+Both stores return the same results (``tests/retrieval/test_stores_agree.py``).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Hit(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Rows that may be returned: those of one scope (None: of any) whose label is one of ``labels`` (None: any)."""
+    """The rows that may be returned: those of ``scope`` (None: any) with one of ``labels`` (None: any)."""
 
     scope: str | None = None
     labels: tuple[str, ...] | None = None
 
 
 class Lanes(NamedTuple):
-    """Both lanes under one filter, best first, and what finding them cost."""
+    """Both lanes under one filter, best first, and the nanoseconds that the search took."""
 
     fts: list[Hit]
     vec: list[Hit]
@@ -45,7 +45,7 @@ class Lanes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for: the text for the one lane, its vector (None: no embedding) for the other."""
+    """A query: text and tokens for the text lane, a vector (None: no embedding) for the vector lane."""
 
     text: str
     tokens: Sequence[str]
@@ -53,88 +53,88 @@ class Query:
 
 
 class View(Protocol):
-    """A query on a store as it stands; asking again costs nothing.
+    """One query on the store's current rows. Results are cached.
 
-    Ties stand in the order of ids (:mod:`lab.retrieval.collation`), in the plugin's scan in the order of the table.
+    Ties are ordered by id (:mod:`lab.retrieval.collation`), in the plugin's scan by position in the table.
     """
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """The first ``limit`` hits of each lane under ``where``."""
+        """Return the first ``limit`` hits of each lane under ``where``."""
         ...
 
 
 @runtime_checkable
 class LabelledView(View, Protocol):
-    """A view that can be looked at under other labels without being scored anew."""
+    """A view that can apply other labels without scoring again."""
 
     def with_labels(self, labels: np.ndarray) -> View:
-        """The same scores under a draw of labels: int8 codes of :data:`lab.recordings.model.LABELS`, one a row."""
+        """Return the same scores under sampled labels: int8 codes of :data:`lab.recordings.model.LABELS`, by row."""
         ...
 
 
 class Store(Protocol):
-    """Rows that only grow. A row's number is its place in the order of adding."""
+    """A table of rows that only grows. A row's number is its index in the order of adding."""
 
     rows: list[Row]
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
         """Append rows with their vectors and the tokens of their ``index_text``.
 
-        Vectors are float32 ``[len(rows), dimension]``: of unit length, or zero.
+        Vectors are float32 ``[len(rows), dimension]``, of unit length or zero.
         """
         ...
 
     def remove(self, identity: str) -> None:
-        """Take a row out of every search; its number stays taken."""
+        """Exclude a row from every search. Its number is not reused."""
         ...
 
-    def settle(self) -> None:
-        """Bring statistics and indexes up to date after rows were removed and none was added."""
+    def refresh(self) -> None:
+        """Update statistics and indexes after removing rows without adding any."""
         ...
 
     def expect(self, vectors: np.ndarray) -> None:
-        """Say which vectors (float32 ``[queries, dimension]``) views will be asked for, in this order."""
+        """Announce the query vectors to come (float32 ``[queries, dimension]``), in order."""
         ...
 
     def view(self, query: Query) -> View:
-        """Everything that recall can ask about one query."""
+        """Return a view of the current rows for one query."""
         ...
 
     def close(self) -> None:
-        """Give back files and handles."""
+        """Release files and handles."""
         ...
 
 
 def vector_score(distance: np.ndarray) -> np.ndarray:
-    """``1 / (1 + squared L2)`` (E-8), rounded to 1e-6: the last bits of a sum must not decide an order."""
+    """Return ``1 / (1 + squared L2)`` (E-8), rounded to 1e-6 so that the last bits of a sum do not decide an order."""
     import numpy as np
 
     return np.round(1.0 / (1.0 + distance), 6)
 
 
 def scan_score(distance: np.ndarray) -> np.ndarray:
-    """``1 / (1 + squared L2)`` with every bit, as the public plugin makes it."""
+    """Return ``1 / (1 + squared L2)`` unrounded, as the public plugin computes it."""
     score: np.ndarray = 1.0 / (1.0 + distance)
     return score
 
 
 def scan_distances(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Squared L2 distances of the rows of ``matrix`` to ``vector``: float64 ``[rows]`` that hold float32 values.
+    """Return the squared L2 distances of the rows of ``matrix`` to ``vector``: float32 values as float64 ``[rows]``.
 
-    Summed in the order in which LanceDB sums without an index, equal to its ``_distance`` in every bit: 16 sums side
-    by side, then one after another (vectors of 8 or 16 numbers, which no embedder makes, it sums otherwise). Ranks of
-    near ties depend on these bits.
+    Summed in LanceDB's order without an index, so equal to its ``_distance`` bit for bit: 16 partial sums, then one
+    after another. (LanceDB sums vectors of 8 or 16 numbers differently; no embedder makes them.) Ranks of near ties
+    depend on these bits.
     """
     import numpy as np
 
     difference = matrix - vector
     squares = difference * difference
-    whole = squares.shape[1] // LANES * LANES
+    full = squares.shape[1] // LANES * LANES
     sums = np.zeros((len(squares), LANES), np.float32)
-    for start in range(0, whole, LANES):
+    for start in range(0, full, LANES):
         sums += squares[:, start : start + LANES]
     rest, total = np.zeros(len(squares), np.float32), np.zeros(len(squares), np.float32)
-    for column in range(whole, squares.shape[1]):
+    for column in range(full, squares.shape[1]):
         rest += squares[:, column]
     for lane in range(LANES):
         total += sums[:, lane]

@@ -1,4 +1,4 @@
-"""Faults to be had on purpose: what recall does when a part of it fails (E-11, E-47, E-50)."""
+"""Injected faults: what recall does when a part of it fails (E-11, E-47, E-50)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from lab.draw import draw
 from lab.errors import UnusableInput
 from lab.retrieval.contract import Filter, Lanes, View
 
-# Each with what it does.
+# Fault -> effect, for help texts.
 KNOWN = {
     "embedder_down": "the prompt gets no vector: provider_unavailable",
     "input_too_long": "the prompt gets no vector: embedding_input_too_long",
     "fts_error": "the text lane returns nothing",
     "vector_error": "the vector lane returns nothing",
-    "slow_store": "every search takes a second longer, as timings show it; nobody waits",
+    "slow_store": "every search is reported a second slower; the replay itself does not wait",
     "docs_missing": "the documents cannot be searched",
 }
 NO_VECTOR = {"embedder_down": "provider_unavailable", "input_too_long": "embedding_input_too_long"}
 SLOW_NS = 1_000_000_000
-# Nothing is lost under these: what is asked is answered.
+# Faults under which every query is still answered in full.
 HARMLESS = frozenset({"slow_store"})
 Faults = frozenset[str]
 NO_FAULTS: Faults = frozenset()
@@ -28,33 +28,33 @@ NO_FAULTS: Faults = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Which faults happen when: at every turn, at a share of them (drawn by hash), or at one named turn."""
+    """Which faults happen when: at every turn, at a share of them (sampled by hash), or at one named turn."""
 
-    asked: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
 
     def at(self, key: str) -> Faults:
-        """The faults of one turn or probe."""
-        return frozenset(name for name, when in map(_parsed, self.asked) if _happens(name, when, key))
+        """Return the faults of one turn or probe."""
+        return frozenset(name for name, when in map(_parsed, self.specs) if _happens(name, when, key))
 
     def check(self) -> None:
-        """Refuse what cannot be read."""
-        for asked in self.asked:
-            name, when = _parsed(asked)
+        """Raise :class:`UnusableInput` for an unknown fault or an invalid share."""
+        for spec in self.specs:
+            name, when = _parsed(spec)
             if name not in KNOWN:
                 raise UnusableInput(f"unknown fault {name!r}; known: {', '.join(KNOWN)}")
             share = _share(when)
             if share is not None and not 0 < share <= 1:
-                raise UnusableInput(f"fault {asked!r}: a share is a number from 0 to 1, above 0")
+                raise UnusableInput(f"fault {spec!r}: the share must be above 0 and at most 1")
 
     def require(self, keys: Set[str]) -> None:
-        """Refuse a fault at a turn or probe that is none of ``keys``: it would never happen."""
-        for name, when in map(_parsed, self.asked):
+        """Raise :class:`UnusableInput` for a fault at a turn or probe outside ``keys``: it would never happen."""
+        for name, when in map(_parsed, self.specs):
             if when is not None and when not in keys and _share(when) is None:
-                raise UnusableInput(f"fault {name!r}: nothing is recalled at {when!r}")
+                raise UnusableInput(f"fault {name!r}: there is no recall point {when!r}")
 
 
-def _parsed(asked: str) -> tuple[str, str | None]:
-    name, separator, when = asked.partition("=")
+def _parsed(spec: str) -> tuple[str, str | None]:
+    name, separator, when = spec.partition("=")
     return name, when if separator else None
 
 
@@ -73,16 +73,16 @@ def _happens(name: str, when: str | None, key: str) -> bool:
 
 
 class FaultyView:
-    """A view some of whose lanes fail."""
+    """A view with failing lanes."""
 
     def __init__(self, view: View, faults: Iterable[str]) -> None:
         self._view, self._faults = view, frozenset(faults)
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Both lanes, less those that fail: an error and no match look alike to the engine (E-9)."""
-        found = self._view.search(where, limit)
+        """Return both lanes, empty where they fail: the engine cannot tell an error from no match (E-9)."""
+        lanes = self._view.search(where, limit)
         return Lanes(
-            [] if "fts_error" in self._faults else found.fts,
-            [] if "vector_error" in self._faults else found.vec,
-            found.nanoseconds + (SLOW_NS if "slow_store" in self._faults else 0),
+            [] if "fts_error" in self._faults else lanes.fts,
+            [] if "vector_error" in self._faults else lanes.vec,
+            lanes.nanoseconds + (SLOW_NS if "slow_store" in self._faults else 0),
         )

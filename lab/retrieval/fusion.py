@@ -13,20 +13,20 @@ _new = tuple.__new__
 
 
 def fuse(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
-    """Each lane gives a row at rank r (from 1) ``1 / (60 + r)``.
+    """Fuse both lanes: each adds ``1 / (60 + r)`` to the score of its row at rank r (from 1).
 
-    Fused score descending, then id ascending, cut to ``limit``. A row with an empty id holds its rank and is left out.
-    The distance is that of the vector lane, or the text lane's where that is zero.
+    Return fused score descending, then id ascending, cut to ``limit``. A row with an empty id keeps its rank and is
+    left out. The distance is the vector lane's, or the text lane's if that is zero.
 
-    The result is a pure rank score: at most 2/61, and it says nothing of how relevant the best row is.
+    The score depends on ranks alone: it is at most 2/61 and does not say how relevant the best row is.
     """
     fts, vec = lanes.fts, lanes.vec
     fts_ranks = {hit.row: rank for rank, hit in enumerate(fts, 1)}
     vec_ranks = {hit.row: rank for rank, hit in enumerate(vec, 1)}
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
         return _fuse_repeated(lanes, rows, limit)
-    # Sorted as plain tuples, and made candidates only once they are known to stay: this runs for every tier of every
-    # turn. The third value is a row's place in the text lane, or behind it: it decides between ids that collate alike.
+    # Sort plain tuples and create candidates only for those that stay: this runs for every tier of every turn. The
+    # third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
     for row, rank in fts_ranks.items():
         other = vec_ranks.get(row)
@@ -38,22 +38,22 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
             fused.append((-1.0 / (K + rank), id_order(rows[row].id), behind + rank, row, rank))
     fused.sort()
     candidates: list[Candidate] = []
-    for negative, _, place, row, vec_rank in fused:
+    for negative, _, rank, row, vec_rank in fused:
         if len(candidates) >= limit:
             break
-        one = rows[row]
-        if one.id:
-            fts_rank = place if place <= behind else None
+        memory = rows[row]
+        if memory.id:
+            fts_rank = rank if rank <= behind else None
             distance = (vec[vec_rank - 1].distance if vec_rank else 0.0) or (
-                fts[place - 1].distance if fts_rank else 0.0
+                fts[rank - 1].distance if fts_rank else 0.0
             )
-            # What Candidate(…) does, at half its cost.
-            candidates.append(_new(Candidate, (one.id, -negative, one.created_at, fts_rank, vec_rank, distance)))
+            # Does what Candidate(…) does at half the cost.
+            candidates.append(_new(Candidate, (memory.id, -negative, memory.created_at, fts_rank, vec_rank, distance)))
     return candidates
 
 
 def _fuse_repeated(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
-    """The same for lists that name a row more than once: every occurrence adds, the first gives the rank."""
+    """Fuse lanes that contain a row more than once: every occurrence adds to its score, the first one is its rank."""
     scores: dict[int, float] = {}
     ranks: tuple[dict[int, int], dict[int, int]] = ({}, {})
     distances: dict[int, float] = {}

@@ -1,14 +1,15 @@
-"""The memories table in LanceDB: native full-text and vector search per tier, scope and label as pre-filters.
+"""The memories table in LanceDB: native full-text and vector search, with scope and labels as pre-filters.
 
-LanceDB's own top-k among equal scores depends on the order of insertion, so searches fetch past the last tied score
-and the result is put into the one total order. Rows added after an index was built are scored with other statistics,
-and every append costs a fragment: so the table is compacted and its indexes brought up to date after every
-change (``compact_every`` says how many rows may wait).
+LanceDB's top-k among equal scores depends on the order of insertion, so searches fetch past the last tied score and
+sort the result. Rows added after an index was built are scored with other statistics, and every append adds a
+fragment, so the table is compacted and its indexes are updated after every change (``compact_every`` is the number of
+pending rows at which this happens).
 
-The default is 1 because answers must not depend on when rows came: with ten of them waiting on a thousand, one turn in
-sixteen chose other memories. It is not the quickest: ``lab latency`` found one append and one recall cheapest with 16.
+The default is 1 because answers must not depend on when rows were added: with ten rows pending on a thousand, one
+turn in sixteen selected other memories. It is not the fastest: ``lab latency`` measured one append plus one recall as
+cheapest at 16.
 
-The vector lane is exact, every row that passes the filter is compared, unless a :class:`VectorIndex` is asked for.
+The vector lane is exact (it compares every row that passes the filter) unless there is a :class:`VectorIndex`.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE = "memories"
-# Hits fetched beyond the limit at first; doubled while the last one still ties with the last wanted.
+# Extra hits in the first fetch; the count doubles while the last hit still ties with the one at the limit.
 SLACK = 8
-# Distances that differ by less can round to one score: at the largest distance of unit vectors, 4, the score's 1e-6 is
-# 2.5e-5 of distance; and they are float32 sums.
+# Distances closer than this can round to one score: at 4, the largest distance of unit vectors, a score step of 1e-6
+# is 2.5e-5 of distance; the rest covers float32 sums.
 TIE_BAND = 3e-5
 VECTOR_INDEXES = ("none", "ivf_flat")
 
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
-    """An inverted file over whole vectors (IVF_FLAT): approximate, for only the ``probes`` nearest cells are searched.
+    """An inverted file index (IVF_FLAT): approximate, because only the ``probes`` nearest cells are searched.
 
-    There are as many cells as the root of the rows that the table has when it is built, which it is not before there
-    are ``from_rows``: until then the search is exact.
+    It is built once the table has ``from_rows`` rows, with the square root of their number as the number of cells.
+    Until then the search is exact.
     """
 
     kind: str = "ivf_flat"
@@ -54,12 +55,12 @@ class VectorIndex:
     from_rows: int = 1_000
 
     def describe(self) -> dict[str, Any]:
-        """Its settings, for manifests."""
+        """Return the settings, for manifests."""
         return asdict(self)
 
 
 def schema(dimension: int) -> pa.Schema:
-    """The columns of E-1, and ``index_text``, which is searched in place of ``text`` where a reader gives one."""
+    """Return the columns of E-1 plus ``index_text``, which is searched instead of ``text`` if a reader provides it."""
     import pyarrow as pa
 
     return pa.schema(
@@ -79,7 +80,7 @@ def schema(dimension: int) -> pa.Schema:
 
 
 class LanceStore:
-    """A memories table in a folder of its own, or in a temporary one that goes when the store is closed."""
+    """A memories table in ``folder``, or in a temporary folder that is deleted when the store is closed."""
 
     def __init__(
         self,
@@ -91,9 +92,9 @@ class LanceStore:
         vector_index: VectorIndex | None = None,
         reopen: bool = False,
     ) -> None:
-        """Create the table, or with ``reopen`` open the one in ``folder``, whose rows :meth:`know` must be told.
+        """Create the table, or with ``reopen`` open the one in ``folder``; then pass its rows to :meth:`know`.
 
-        ``compact_every`` None: only when :meth:`compact` is called.
+        ``compact_every`` None: compact only when :meth:`compact` is called.
         """
         self.rows: list[Row] = []
         self.settings = settings
@@ -113,17 +114,17 @@ class LanceStore:
 
     @property
     def waiting(self) -> int:
-        """Rows that were added since the table was last compacted."""
+        """The number of changes since the table was last compacted."""
         return self._waiting
 
     def know(self, rows: Sequence[Row]) -> None:
-        """Number rows that the table holds, in the order in which they were added."""
+        """Register rows that the table already contains, in the order in which they were added."""
         for row in rows:
             self._number[row.id] = len(self.rows)
             self.rows.append(row)
 
     def add(self, rows: Sequence[Row], vectors: np.ndarray, tokens: Sequence[list[str]]) -> None:
-        """Append rows; ``tokens`` are not needed, the index makes its own."""
+        """Append rows. ``tokens`` are ignored: the index makes its own."""
         import pyarrow as pa
 
         del tokens
@@ -144,30 +145,30 @@ class LanceStore:
         }
         self.table.add(pa.table(columns, schema=self._schema))
         self._waiting += len(rows)
-        self.settle()
+        self.refresh()
 
-    def settle(self) -> None:
-        """Compact where as many changes wait as may."""
+    def refresh(self) -> None:
+        """Compact if ``compact_every`` changes are pending."""
         if self.compact_every is not None and self._waiting >= self.compact_every:
             self.compact()
 
     def compact(self) -> None:
-        """Merge fragments and bring every index up to date; the first time, build them."""
+        """Merge fragments and update the indexes; build them the first time."""
         if not self._waiting:
             return
         with quiet_lance():
-            built = {column for index in self.table.list_indices() for column in index.columns}
-            if not built:
+            indexed = {column for index in self.table.list_indices() for column in index.columns}
+            if not indexed:
                 from lancedb.index import FTS, Bitmap
 
                 self.table.create_index("index_text", config=FTS(**self.settings.options()))
                 self.table.create_index("importance_label", config=Bitmap())
                 self.table.create_index("scope", config=Bitmap())
             else:
-                # Nobody else reads this table, so no older version has to stay.
+                # Nothing else reads this table, so no older version has to be kept.
                 self.table.optimize(cleanup_older_than=timedelta(0))
-            wanted = self.vector_index
-            if wanted and "vector" not in built and len(self._number) >= wanted.from_rows:
+            vector_index = self.vector_index
+            if vector_index and "vector" not in indexed and len(self._number) >= vector_index.from_rows:
                 from lancedb.index import IvfFlat
 
                 cells = IvfFlat(distance_type="l2", num_partitions=isqrt(len(self._number)))
@@ -175,25 +176,25 @@ class LanceStore:
         self._waiting = 0
 
     def remove(self, identity: str) -> None:
-        """Delete the row of an id; its number stays taken. Its words count until the table is compacted."""
+        """Delete the row of an id. Its number is not reused; its words count until the table is compacted."""
         self.table.delete(f"id = {quoted(identity)}")
         self._number.pop(identity, None)
         self._waiting += 1
 
     def expect(self, vectors: np.ndarray) -> None:
-        """Nothing to make ready: a live table is asked query by query."""
+        """Do nothing: a live table is searched query by query."""
 
     def view(self, query: Query) -> LanceView:
-        """A query on the table as it stands."""
+        """Return a view of the current table for one query."""
         return LanceView(self, query)
 
     def close(self) -> None:
-        """Delete the temporary folder, if it is one."""
+        """Delete the folder if it is temporary."""
         if self._temporary:
             self._temporary.cleanup()
 
     def search_text(self, query: Query, where: Filter, limit: int) -> list[Hit]:
-        """The text lane: BM25 over ``index_text``, score descending, then id."""
+        """Search the text lane: BM25 over ``index_text``, score descending, then id."""
         from lancedb.query import MatchQuery
 
         if not self.rows or not query.tokens:
@@ -203,15 +204,15 @@ class LanceStore:
             search = self.table.search(MatchQuery(searchable(query.text), "index_text"), query_type="fts")
             return _filtered(search, where).select(["id", "_score"]).limit(count).to_arrow()
 
-        found = _past_the_tie(fetch, "_score", limit)
-        numbers = [self._number[identity] for identity in found["id"].to_pylist()]
-        hits = [Hit(number, score) for number, score in zip(numbers, found["_score"].to_pylist(), strict=True)]
+        result = _fetch_past_ties(fetch, "_score", limit)
+        numbers = [self._number[identity] for identity in result["id"].to_pylist()]
+        hits = [Hit(number, score) for number, score in zip(numbers, result["_score"].to_pylist(), strict=True)]
         return sorted(hits, key=lambda hit: (-hit.score, id_order(self.rows[hit.row].id)))[:limit]
 
     def search_vectors(self, query: Query, where: Filter, limit: int) -> list[Hit]:
-        """The vector lane.
+        """Search the vector lane by squared L2.
 
-        Squared L2, computed once more from the vectors that came back, so that its last bits are ours.
+        Distances are recomputed from the returned vectors, so that their last bits equal the exact store's.
         """
         import numpy as np
 
@@ -225,13 +226,13 @@ class LanceStore:
             search = search.nprobes(index.probes) if index else search.bypass_vector_index()
             return _filtered(search, where).select(["id", "vector", "_distance"]).limit(count).to_arrow()
 
-        found = _past_the_tie(fetch, "_distance", limit)
-        if not found.num_rows:
+        result = _fetch_past_ties(fetch, "_distance", limit)
+        if not result.num_rows:
             return []
-        stored = found["vector"].combine_chunks().flatten().to_numpy().reshape(found.num_rows, -1).astype(np.float64)
+        stored = result["vector"].combine_chunks().flatten().to_numpy().reshape(result.num_rows, -1).astype(np.float64)
         difference = stored - vector.astype(np.float64)
         distances = np.einsum("ij,ij->i", difference, difference)
-        numbers = [self._number[identity] for identity in found["id"].to_pylist()]
+        numbers = [self._number[identity] for identity in result["id"].to_pylist()]
         hits = [
             Hit(*values) for values in zip(numbers, vector_score(distances).tolist(), distances.tolist(), strict=True)
         ]
@@ -239,31 +240,31 @@ class LanceStore:
 
 
 class LanceView:
-    """One query; each filter is searched once, whoever asks."""
+    """One query on a table. Each filter is searched once; results are cached."""
 
     def __init__(self, store: LanceStore, query: Query) -> None:
         self._store, self._query = store, query
-        self._found: dict[tuple[Filter, int], Lanes] = {}
+        self._cache: dict[tuple[Filter, int], Lanes] = {}
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Both lanes under ``where``."""
-        found = self._found.get((where, limit))
-        if found is None:
+        """Return both lanes under ``where``."""
+        lanes = self._cache.get((where, limit))
+        if lanes is None:
             started = time.perf_counter_ns()
             fts = self._store.search_text(self._query, where, limit)
             vec = self._store.search_vectors(self._query, where, limit)
-            found = self._found[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
-        return found
+            lanes = self._cache[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
+        return lanes
 
 
-def _past_the_tie(fetch: Any, column: str, limit: int) -> pa.Table:
-    """Fetch until the last hit is clearly worse than the one at ``limit``, or there are no more."""
+def _fetch_past_ties(fetch: Any, column: str, limit: int) -> pa.Table:
+    """Fetch until the last hit is clearly worse than the one at ``limit``, or until there are no more hits."""
     count = limit + SLACK
     while True:
-        found = fetch(count)
-        values = sorted(found[column].to_pylist(), reverse=column == "_score")
+        result = fetch(count)
+        values = sorted(result[column].to_pylist(), reverse=column == "_score")
         if len(values) < count or abs(values[-1] - values[limit - 1]) > TIE_BAND:
-            return found
+            return result
         count *= 2
 
 
@@ -277,5 +278,5 @@ def _filtered(search: Any, where: Filter) -> Any:
 
 
 def quoted(text: str) -> str:
-    """A text as a literal of a filter."""
+    """Return a text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""What the toolkit's retrievers find for one question: a view of the store, and its rows."""
+"""The candidates of the built-in retrievers for one query: a view of the store, and its rows."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lab.retrieval.tokens import TextSettings
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """How a store is searched: arms with equal settings share candidates."""
+    """Search settings. Arms with equal settings share candidates."""
 
     text: TextSettings = field(default_factory=TextSettings)
     clamp: Clamp = field(default_factory=Clamp)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A store as one question sees it.
+class QueryContext:
+    """The store as one query sees it.
 
-    ``shared`` keeps what arms with the same candidates have made of them, by filter and depth. ``no_vector`` is why the
-    vector lane is dark, where it is. ``gone`` are the ids of rows that were forgotten: they keep their numbers among
-    ``rows``, and no search finds them.
+    ``shared`` caches results that arms with the same candidates share, by filter and depth. ``no_vector`` is the reason
+    why there is no query vector; None if there is one. ``gone`` are the ids of forgotten rows: they keep their numbers
+    among ``rows``, and no search returns them.
     """
 
     view: View
@@ -38,5 +38,5 @@ class Found:
 
     @property
     def present(self) -> Sequence[Row]:
-        """The rows that were not forgotten."""
+        """The rows that are not forgotten."""
         return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows

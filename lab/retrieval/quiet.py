@@ -1,7 +1,4 @@
-"""LanceDB, imported and used without a word on the screen.
-
-Its warnings speak of indexes and files that this project manages itself.
-"""
+"""Import and use LanceDB without its log output and warnings, which concern files that this project manages itself."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from typing import Any
 
 @contextmanager
 def quiet_lance() -> Iterator[None]:
-    """Run a block of LanceDB calls with its log at errors only and its deprecation notes unseen.
+    """Run a block of LanceDB calls that logs errors only and suppresses warnings.
 
-    Lance reads ``LANCE_LOG`` when it is first loaded, so a value that the user has set is respected.
+    Lance reads ``LANCE_LOG`` when it is first loaded. A value set by the user is respected.
     """
     os.environ.setdefault("LANCE_LOG", "error")
     with warnings.catch_warnings():
@@ -26,14 +23,13 @@ def quiet_lance() -> Iterator[None]:
 
 
 def import_lancedb() -> Any:
-    """The module ``lancedb``.
+    """Import and return the module ``lancedb``.
 
-    Where the working directory is on Python's path, this project's folder ``datasets`` looks like a package of that
-    name, other libraries import it while they look for the one on the index, and LanceDB then takes it for that one
-    and fails. So a ``datasets`` that is a bare folder is forgotten first.
+    If the working directory is on Python's path, this project's folder ``datasets`` can be imported as a namespace
+    package. LanceDB would take it for the package ``datasets`` and fail, so it is removed from ``sys.modules`` first.
     """
-    found = sys.modules.get("datasets")
-    if found is not None and getattr(found, "__file__", None) is None:
+    datasets = sys.modules.get("datasets")
+    if datasets is not None and getattr(datasets, "__file__", None) is None:
         del sys.modules["datasets"]
     with quiet_lance():
         import lancedb

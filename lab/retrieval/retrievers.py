@@ -1,4 +1,4 @@
-"""Retrievers: a store that is fed with memories as they are born, and asked with cached vectors and tokens."""
+"""Retrievers: a store that receives memories as they appear and is queried with cached vectors and tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
 
@@ -24,29 +24,29 @@ STORES = ("exact", "lancedb")
 
 
 class VectorsOf(Protocol):
-    """Vectors of texts in a role. Texts are prepared in one go and asked for one by one."""
+    """Vectors of texts in a role. Prepare texts in bulk, then read them one by one."""
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """The length of a vector."""
         ...
 
     def prepare(
         self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
     ) -> int:
-        """Make ready; return how many texts were embedded. ``announce`` hears of progress, in sentences."""
+        """Embed what is missing and return how many texts that was. ``announce`` receives progress messages."""
         ...
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        """Return the vectors, float32 ``[len(texts), dimension]``. All texts must have been prepared."""
         ...
 
 
 class StoreRetriever:
-    """A store with the vectors and the words it is fed and asked with.
+    """A store together with the vectors and words that rows are added and queried with.
 
-    Texts are best prepared in one go; what was not prepared by then is, one by one. Rows that ``stored`` has vectors of
-    are added with these.
+    Prepare texts in bulk; those not prepared are embedded one by one. Rows with a vector in ``stored`` are added with
+    that vector.
     """
 
     def __init__(
@@ -59,9 +59,10 @@ class StoreRetriever:
         as_stored: bool = False,
         stored: StoredVectors | None = None,
     ) -> None:
-        """``as_stored``: a row that was stored without an embedding has the zero vector, as in the plugin's table.
+        """Wrap a store.
 
-        Otherwise it is embedded as any other.
+        ``as_stored``: rows that were stored without an embedding get the zero vector, as in the plugin; otherwise they
+        are embedded like all others.
         """
         self.store, self.vectors, self.tokens = store, vectors, tokens
         self._as_stored = as_stored
@@ -71,13 +72,13 @@ class StoreRetriever:
         self._gone: set[str] = set()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows that are new."""
+        """Add new rows."""
         self._by_id.update((row.id, row) for row in rows)
         vectors = row_vectors(rows, self._limits, self.vectors, self._stored, as_stored=self._as_stored)
         self.store.add(rows, vectors, self.tokens.of([row.index_text for row in rows]))
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Add rows whose texts nobody could prepare; a row with a known id takes the place of the one before."""
+        """Add rows whose texts could not be prepared. A row with a known id replaces the earlier one."""
         texts = [row.index_text for row in rows]
         self.vectors.prepare([embedded_text(text, self._limits) for text in texts])
         self.tokens.prepare(texts)
@@ -87,14 +88,14 @@ class StoreRetriever:
         self.add(rows)
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Take rows out of the store."""
+        """Remove rows from the store."""
         for row in rows:
             self.store.remove(row.id)
             self._gone.add(row.id)
-        self.store.settle()
+        self.store.refresh()
 
     def known(self, identity: str) -> Row | None:
-        """The row of an id, forgotten or not; None where there never was one."""
+        """Return the row of an id, forgotten or not; None if there never was one."""
         return self._by_id.get(identity)
 
     def expect(self, texts: Sequence[str]) -> None:
@@ -102,14 +103,14 @@ class StoreRetriever:
         if texts:
             self.store.expect(self._queries(texts))
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
-        """A view of the store for a text, less what the faults take from it."""
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
+        """Return a view of the store for a text, with the faults applied."""
         reason = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in faults), None)
         vector = None if reason else self._queries([text])[0]
         view: View = self.store.view(Query(text, self.tokens.of([text])[0], vector))
         if faults:
             view = FaultyView(view, faults)
-        return Found(view, self.store.rows, self._by_id, no_vector=reason, gone=frozenset(self._gone))
+        return QueryContext(view, self.store.rows, self._by_id, no_vector=reason, gone=frozenset(self._gone))
 
     def close(self) -> None:
         """Close the store."""
@@ -127,37 +128,37 @@ def row_vectors(
     *,
     as_stored: bool = False,
 ) -> np.ndarray:
-    """float32 ``[len(rows), dimension]``: of each row the vector that a store holds of it, else that of its text.
+    """Return the stored vector of each row, or that of its text: float32 ``[len(rows), dimension]``.
 
-    With ``as_stored``, a row that was stored without an embedding has the zero vector, as in the plugin's table.
+    With ``as_stored``, a row that was stored without an embedding gets the zero vector, as in the plugin's table.
     """
     texts = [embedded_text(row.index_text, limits) for row in rows if stored is None or row.key not in stored]
-    found = vectors.of(texts, DOCUMENT)
+    result = vectors.of(texts, DOCUMENT)
     if stored is not None and rows:
-        found = stored.of([row.key for row in rows], found)
+        result = stored.of([row.key for row in rows], result)
     if as_stored and not all(row.embedded for row in rows):
-        found = found.copy()
-        found[[not row.embedded for row in rows]] = 0.0
-    return found
+        result = result.copy()
+        result[[not row.embedded for row in rows]] = 0.0
+    return result
 
 
 def embedded_text(text: str, limits: Clamp) -> str:
-    """What of a text is embedded (E-50). What is stored and injected is never clamped."""
-    # A character takes two units at most, so most texts need no counting.
+    """Return the part of a text that is embedded (E-50). Stored and injected texts are never clamped."""
+    # A character takes at most two UTF-16 units, so most texts need no counting.
     if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
         return text
     return clamp(text, limits).text
 
 
 def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:
-    """An empty store: ``exact`` for questions of quality, ``lancedb`` for the live path."""
+    """Return an empty store: ``exact`` for measuring quality, ``lancedb`` for the live path."""
     if kind == "exact":
         return ExactStore(dimension, settings)
     if kind == "lancedb":
         if settings.lane == "scan":
             raise UnusableInput(
-                "profile upstream scans its text lane as the plugin's LanceDB does without an index; "
-                "only the exact store can, so use --store exact"
+                "profile upstream searches its text lane without an index, as the plugin does; only the exact store "
+                "supports this: use --store exact"
             )
         return LanceStore(dimension, settings)
     raise UnusableInput(f"unknown store {kind!r}; known: {', '.join(STORES)}")

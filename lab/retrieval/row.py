@@ -1,4 +1,4 @@
-"""What a search is over: rows with a text, a scope and a label; and what it finds, candidates."""
+"""Rows, which are searched (a text with a scope and a label), and candidates, which a search returns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.recordings.model import GLOBAL, UNKNOWN
 class Row:
     """One memory as the engine stores it. ``key`` is the lab's name for it, ``id`` the engine's.
 
-    ``hard_rule`` is a column of the lab's own (E-58): the public table has none. ``place`` orders the rows of the
-    table that this one was read from (None: it was added after those that are there); ``embedded`` is False where it
-    was stored without an embedding.
+    ``hard_rule`` exists only in the lab (E-58): the public table has no such column. ``position`` orders the rows of
+    the table that this one was read from (None: it was added later); ``embedded`` is False if it was stored without an
+    embedding.
     """
 
     id: str
@@ -28,32 +28,32 @@ class Row:
     trust_tier: str = "user"
     importance: float | None = None
     hard_rule: bool = False
-    place: int | None = None
+    position: int | None = None
     embedded: bool = True
 
 
-class Places:
-    """Gives each row its place in the order of the table, as rows become visible one after another.
+class TablePositions:
+    """Assigns each row its position in the table as rows become visible one after another.
 
-    Rows that were read from a table have places of their own, in which they need not become visible. A row without one
-    comes after all rows that are there. Equal places stand in the order in which they were given.
+    Rows read from a table bring a position, and need not become visible in that order. A row without one comes after
+    all rows so far. Equal positions are ordered by when they were assigned.
     """
 
     def __init__(self) -> None:
         self._last = 0
 
     def next(self, row: Row) -> int:
-        """The place of a row that becomes visible now."""
-        place = self._last if row.place is None else row.place
-        self._last = max(self._last, place)
-        return place
+        """Return the position of a row that becomes visible now."""
+        position = self._last if row.position is None else row.position
+        self._last = max(self._last, position)
+        return position
 
 
 class Candidate(NamedTuple):
-    """A hit after fusion, as selection sees it.
+    """A hit after fusion, the input of selection.
 
     ``fts_rank`` and ``vec_rank`` count from 1; None means that the lane did not return it. ``distance`` is squared L2,
-    0 where the vector lane did not return it.
+    0 if the vector lane did not return it.
     """
 
     id: str

@@ -1,8 +1,7 @@
-"""English words that the seed profile's text lane leaves out: function words alone, none that carries a topic.
+"""English stop words of the seed profile's text lane: function words only, none that carries a topic.
 
-A list of the project's own, because LanceDB's default list for its ICU tokenizer joins the stop words of every
-language, and so drops English words such as "die", "will" (a testament, too) or "bin". Negations stay: "not" turns a
-rule round.
+LanceDB's default list for its ICU tokenizer joins the stop words of all languages and so drops English words such as
+"die", "will" (also a testament) or "bin". Negations are kept, because "not" reverses a rule.
 """
 
 _WORDS = (

@@ -1,8 +1,7 @@
-"""Words of the text lane, in two readings.
+"""Split texts into words for the text lane, in one of two ways.
 
-* ``index``: exactly the tokens that LanceDB's index makes of a text, kept in the cache so that LanceDB is asked once.
-  ICU word splitting (LanceDB's default leaves a Chinese sentence as one word), lower case, accents folded, English
-  stems.
+* ``index``: exactly the tokens of LanceDB's index, cached so that LanceDB tokenises a text once. ICU word splitting
+  (LanceDB's default leaves a Chinese sentence as one word), lower case, accents folded, English stems.
 * ``scan``: what the public plugin gets from LanceDB without an index: runs of letters and digits, case kept.
 """
 
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """How texts become words. ``stop_words``: ``english`` (this project's list) or ``none`` (every word kept)."""
+    """How texts are split into words. ``stop_words``: ``english`` (this project's list) or ``none`` (keep all)."""
 
     stop_words: str = "english"
     stem: bool = True
     lane: str = "index"
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of LanceDB's ``FTS`` index."""
+        """Return the keyword arguments of LanceDB's ``FTS`` index."""
         chosen = list(ENGLISH) if self.stop_words == "english" else []
         return {
             "base_tokenizer": "icu/split",
@@ -50,32 +49,32 @@ class TextSettings:
         }
 
     def identity(self) -> dict[str, Any]:
-        """What tokens depend on besides the text."""
+        """Return everything besides the text that tokens depend on."""
         return {"lancedb": version("lancedb"), **self.options()}
 
 
 class Words(Protocol):
-    """Words of texts under one setting. Texts are prepared in one go and asked for one by one."""
+    """Words of texts under one setting. Prepare texts in bulk, then read them one by one."""
 
     def prepare(self, texts: Sequence[str]) -> int:
-        """Make ready; return how many texts were new."""
+        """Tokenise what is missing; return how many texts were new."""
         ...
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Words of each text, in its order, repeated ones included. All of them must have been prepared."""
+        """Return the words of each text in order, repetitions included. All texts must have been prepared."""
         ...
 
 
 def words_under(settings: TextSettings) -> Words:
-    """The words that a text lane sees."""
+    """Return the word splitter of a text lane."""
     return ScanWords() if settings.lane == "scan" else Tokens(settings)
 
 
 class ScanWords:
-    """Runs of letters and digits, case kept. A text wholly in double quotes has none: LanceDB fails there."""
+    """Runs of letters and digits, case kept. A text entirely in double quotes has none: LanceDB fails on it."""
 
     def prepare(self, texts: Sequence[str]) -> int:
-        """Nothing to make ready."""
+        """Do nothing: splitting needs no cache."""
         del texts
         return 0
 
@@ -91,7 +90,7 @@ class ScanWords:
 
 
 class Tokens:
-    """Cached tokens of LanceDB's index under one setting."""
+    """The tokens of LanceDB's index under one setting, cached."""
 
     def __init__(self, settings: TextSettings) -> None:
         self.settings = settings
@@ -105,7 +104,7 @@ class Tokens:
         )
 
     def prepare(self, texts: Sequence[str]) -> int:
-        """Tokenise the texts that the cache lacks; return how many those were."""
+        """Tokenise the texts that are not cached; return how many that was."""
         missing = self._cache.missing(texts)
         if missing:
             with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
@@ -123,9 +122,9 @@ class Tokens:
         return len(missing)
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Tokens of each text, in its order, repeated ones included. All of them must have been prepared."""
-        chunk, place = self._cache.chunk, self._cache.place
-        return [chunk(number)[row].as_py() for number, row in map(place, texts)]
+        """Return the tokens of each text in order, repetitions included. All texts must have been prepared."""
+        chunk, locate = self._cache.chunk, self._cache.place
+        return [chunk(number)[row].as_py() for number, row in map(locate, texts)]
 
 
 def _words(table: Any, text: str) -> list[str]:
@@ -133,22 +132,22 @@ def _words(table: Any, text: str) -> list[str]:
 
 
 def words_key(settings: TextSettings) -> str:
-    """A short name for everything that the words of an index depend on besides the text."""
+    """Return a short hash of everything besides the text that tokens depend on."""
     return digest(settings.identity())[:16]
 
 
 def storable(text: str) -> str:
-    """A text as LanceDB can take it: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
+    """Return a text that LanceDB accepts: Arrow strings are UTF-8, so a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
 
 
 def searchable(text: str) -> str:
-    """What of a text the text lane takes: as many characters as :data:`SEARCHED` says, :func:`storable`."""
+    """Return the part of a text that the text lane searches: the first :data:`SEARCHED` characters, storable."""
     return storable(text[:SEARCHED])
 
 
-def _listed(found: Sequence[Sequence[str]]) -> pa.Array:
-    return lists([len(words) for words in found], strings([word for words in found for word in words]))
+def _listed(texts: Sequence[Sequence[str]]) -> pa.Array:
+    return lists([len(words) for words in texts], strings([word for words in texts for word in words]))
 
 
 def _table_with_index(folder: str, settings: TextSettings) -> Any:
@@ -157,7 +156,7 @@ def _table_with_index(folder: str, settings: TextSettings) -> Any:
     lancedb = import_lancedb()
     from lancedb.index import FTS
 
-    # Tokenising belongs to an index, and an index to a table; one row is enough.
+    # LanceDB tokenises with the index of a table, so a table of one row is created.
     table = lancedb.connect(folder).create_table("words", pa.table({"index_text": ["one"]}))
     table.create_index("index_text", config=FTS(**settings.options()))
     return table

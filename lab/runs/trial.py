@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lab.formatting import counted
 from lab.runs.directory import RunDirectory, failed_told
 from lab.runs.manifest import COMPLETE, Manifest
+from lab.set_registry import DEMO
 
 TITLE = "trial"
 
@@ -61,7 +62,8 @@ def trial_line(reasons: Iterable[str]) -> str | None:
 
 def _part(manifest: Manifest) -> list[str]:
     chosen, limit = manifest.asked.get("conversation"), manifest.asked.get("limit")
-    if not chosen and limit is None:
+    # The demo's list is part of the lab: nobody chose it for a result.
+    if limit is None and (not chosen or chosen == list(DEMO)):
         return []
     how = "chosen by name" if chosen else "the first ones"
     return [f"{counted(len(manifest.resolved.conversations), 'conversation')}, {how}"]

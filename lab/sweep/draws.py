@@ -1,9 +1,8 @@
-"""Draws of labels: the ones that were asked for, or every size of the must pool, grown in two ways.
+"""Draws of labels: the requested ones, or every must_remember share, increased in two ways.
 
-* ``distractors``: gold memories stay nice or unknown and the pool grows from the others. Nothing in the pool is ever
-  wanted.
-* ``independent``: labels ignore relevance, so the pool holds its share of what is wanted. At the right edge all is
-  must, and tier_first_v1 recovers.
+* ``distractors``: relevant memories stay nice or unknown, and only irrelevant ones become must_remember.
+* ``independent``: labels are independent of relevance. At a share of 1 every memory is must_remember, and tier_first_v1
+  recovers.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ SHARES = (0.01, 0.03, 0.06, 0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.90, 1.0)
 
 
 class Draw(NamedTuple):
-    """A way of growing the must pool, its share of all memories (None: labels are as asked), and a seed."""
+    """A way to increase the must_remember share, the share (None: labels as requested), and a seed."""
 
     mode: str = "as asked"
     share: float | None = None
     seed: int = 0
 
     def labels(self, asked: Labels) -> Labels:
-        """How the labels of this draw are made."""
+        """Return how the labels of this draw are made."""
         if self.share is None:
             return asked
         mode = "distractors" if self.mode == "distractors" else "sampled"
@@ -33,14 +32,14 @@ class Draw(NamedTuple):
 
 
 def saturating(plan: Plan, seeds: int) -> tuple[Draw, ...]:
-    """Every share in both modes, ``seeds`` draws of each.
+    """Return every share in both modes, with ``seeds`` draws of each.
 
-    Shares that a mode cannot reach are left out: gold memories never become must among ``distractors``.
+    Shares that a mode cannot reach are left out: relevant memories never become must_remember under ``distractors``.
     """
     probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
-    wanted = {judgement.memory for probe in probes for judgement in probe.relevant}
+    relevant = {judgement.memory for probe in probes for judgement in probe.relevant}
     total = sum(len(recording.memories) for recording in plan.recordings)
-    reach = {"distractors": 1 - len(wanted) / total, "independent": 1.0}
+    highest = {"distractors": 1 - len(relevant) / total, "independent": 1.0}
     return tuple(
-        Draw(mode, share, seed) for mode in MODES for share in SHARES if share <= reach[mode] for seed in range(seeds)
+        Draw(mode, share, seed) for mode in MODES for share in SHARES if share <= highest[mode] for seed in range(seeds)
     )

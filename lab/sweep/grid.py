@@ -1,14 +1,14 @@
-"""A grid of configurations: which knobs take which values, and the arms that come of it.
+"""Grids of configurations: the values of each knob, and the arms of their combinations.
 
-A grid file is JSON (comments are understood), or TOML::
+A grid file is JSON (comments allowed) or TOML::
 
     {"arm": "quota_repeat",
      "config": {"budget": {"maxChars": 12000}},
      "grid": {"autoRecall.repeatPenalty": [0, 0.15, 0.35],
               "autoRecall.quotas": [{"mustMax": 1, "niceMin": 3}, {"mustMax": 2, "niceMin": 2}]}}
 
-``arm`` is any system, ``config`` the JSON of its configuration that all share, ``grid`` the paths within it that vary:
-a value may be an object, so that knobs vary together. Every combination is one configuration.
+``arm`` is any system, ``config`` the configuration that all share, ``grid`` the paths within it that vary. A value may
+be an object, so that knobs vary together. Every combination is one configuration.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ DEFAULT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """An arm, what its configurations share, and the values of each path that varies.
+    """An arm, the shared configuration, and the values of each path that varies.
 
-    ``around`` is what the file says besides where ``config`` stands inside a host's own file, None where it does not.
+    ``around`` is the host's file if ``config`` was given inside one, else None.
     """
 
     arm: str
@@ -64,11 +64,11 @@ class Grid:
         return count
 
     def points(self) -> list[dict[str, Any]]:
-        """Every combination, as values by path; the last path varies fastest."""
+        """Return every combination as values by path; the last path varies fastest."""
         return [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
 
     def specs(self) -> list[ArmSpec]:
-        """The arms, named by their number."""
+        """Return the arms, named by their number."""
         merges = (merged(self.config, point) for point in self.points())
         return [
             ArmSpec(
@@ -82,19 +82,18 @@ class Grid:
         ]
 
     def describe(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values for JSON."""
         return {
             "arm": self.arm,
             "config": dict(self.config),
-            "grid": {key: list(one) for key, one in self.axes.items()},
+            "grid": {key: list(values) for key, values in self.axes.items()},
         }
 
 
 def read_grid(path: Path | None) -> Grid:
-    """The grid in a file, or the default one.
+    """Return the grid in a file, or the default one.
 
-    Raises :class:`UnusableInput` for what is no grid; the configurations themselves are checked when arms are made of
-    them.
+    Raises :class:`UnusableInput` for an invalid grid; the configurations are checked later, when the arms are made.
     """
     if path is None:
         return grid_of(DEFAULT, "the default grid")
@@ -103,7 +102,7 @@ def read_grid(path: Path | None) -> Grid:
 
 
 def grid_of(value: Any, where: str) -> Grid:
-    """A grid out of parsed values."""
+    """Return a grid from parsed values."""
     if not isinstance(value, Mapping):
         raise UnusableInput(f"{where}: expected an object with 'grid', found {json_type(value)}")
     unknown = sorted(set(value) - {"arm", "config", "grid"})
@@ -122,44 +121,44 @@ def grid_of(value: Any, where: str) -> Grid:
     for path, values in axes.items():
         if not isinstance(values, list) or not values:
             raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {json_type(values)}")
-        told = [json.dumps(one, sort_keys=True) for one in values]
-        twice = next((one for one in told if told.count(one) > 1), None)
-        if twice:
-            raise UnusableInput(f"{where}: grid: {path}: {twice} is given twice")
-    found = Grid(arm, config, axes, None if config is shared else shared)
-    if len(found) > MOST:
-        raise UnusableInput(f"{where}: grid: {len(found)} configurations, more than {MOST}; leave some values out")
-    return found
+        texts = [json.dumps(element, sort_keys=True) for element in values]
+        duplicate = next((element for element in texts if texts.count(element) > 1), None)
+        if duplicate:
+            raise UnusableInput(f"{where}: grid: {path}: {duplicate} is given twice")
+    grid = Grid(arm, config, axes, None if config is shared else shared)
+    if len(grid) > MOST:
+        raise UnusableInput(f"{where}: grid: {len(grid)} configurations, more than {MOST}; remove some values")
+    return grid
 
 
 def merged(config: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the values of a point put in at their paths; an object is put into one that is there."""
-    found = dict(config)
+    """Return a configuration with a point's values set at their paths; objects are merged."""
+    result = dict(config)
     for path, value in point.items():
         *above, last = path.split(".")
-        place: Any = found
+        parent: Any = result
         for key in above:
-            place = place.get(key, {})
-            if not isinstance(place, Mapping):
-                raise UnusableInput(f"grid: {path}: {key} is {json_type(place)} in config, and holds nothing")
+            parent = parent.get(key, {})
+            if not isinstance(parent, Mapping):
+                raise UnusableInput(f"grid: {path}: {key} is {json_type(parent)} in config, not an object")
         nested: dict[str, Any] = {last: value}
         for key in reversed(above):
             nested = {key: nested}
-        found = deep_merge(found, nested)
-    return found
+        result = deep_merge(result, nested)
+    return result
 
 
 def flat(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point with the objects among its values opened: one entry a knob, under its full path."""
-    found: dict[str, Any] = {}
+    """Return a point with nested objects flattened: one entry per knob, under its full path."""
+    entries: dict[str, Any] = {}
     for path, value in point.items():
         if isinstance(value, Mapping):
-            found |= flat({f"{path}.{key}": inner for key, inner in value.items()})
+            entries |= flat({f"{path}.{key}": inner for key, inner in value.items()})
         else:
-            found[path] = value
-    return found
+            entries[path] = value
+    return entries
 
 
 def knobs_of(points: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The paths of all knobs that any point sets, in the order of the grid."""
+    """Return the paths of all knobs that any point sets, in the order of the grid."""
     return list(dict.fromkeys(path for point in points for path in flat(point)))

@@ -1,4 +1,4 @@
-"""A search that scores what is asked at each moment once, and answers under other labels by masks over the scores."""
+"""A search that scores each query once, and answers under other labels by masking the scores."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from lab.recordings.model import LABELS
 from lab.retrieval.contract import LabelledView
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.growing import Growing
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.systems.kit import Search
 
-# What was asked at a moment, and its scores.
+# The query of a recall point, and its scores.
 Scored = tuple[str, LabelledView]
 
 
 class Masks:
-    """The scored views of one conversation by retrieval, moment by moment."""
+    """The scored views of one conversation, by retrieval and recall point."""
 
     def __init__(self, make_live: Callable[[Retrieval], StoreRetriever]) -> None:
         self._make_live = make_live
         self._seen: dict[Retrieval, list[Scored]] = {}
 
     def keeping(self, retrieval: Retrieval) -> Search:
-        """A search for one replay: the first one scores, later ones answer from its views."""
+        """Return a search for one replay: the first one scores, later ones reuse its views."""
         seen = self._seen.get(retrieval)
         if seen is not None:
             return _Masked(seen)
@@ -34,22 +34,22 @@ class Masks:
 
 
 class _Scoring:
-    """A live search whose views are kept."""
+    """A live search that keeps its views."""
 
     def __init__(self, live: StoreRetriever, seen: list[Scored]) -> None:
         self._live, self._seen = live, seen
         self.add, self.remove, self.expect, self.close = live.add, live.remove, live.expect, live.close
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         found = self._live.retrieve(text, faults)
         if not isinstance(found.view, LabelledView):
-            raise CannotMeasure("this store cannot be looked at under other labels; use the exact store")
+            raise CannotMeasure("this store cannot be searched under other labels; use --store exact")
         self._seen.append((text, found.view))
         return found
 
 
 class _Masked:
-    """Views of the moments in their order, under the labels of the rows that are added here."""
+    """The kept views in order, under the labels of the rows that are added here."""
 
     def __init__(self, seen: Sequence[Scored]) -> None:
         self._seen, self._moment = seen, -1
@@ -67,13 +67,13 @@ class _Masked:
         self._gone |= {row.id for row in rows}
 
     def expect(self, texts: Sequence[str]) -> None:
-        """They are scored."""
+        """Do nothing: the queries are already scored."""
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         self._moment += 1
-        asked, view = self._seen[self._moment]
-        assert asked == text and not faults  # noqa: S101, PT018 - every replay asks the same, in one order
-        return Found(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
+        query, view = self._seen[self._moment]
+        assert query == text and not faults  # noqa: S101, PT018 - every replay has the same queries in one order
+        return QueryContext(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
 
     def close(self) -> None:
-        """The store is no longer needed."""
+        """Do nothing: the store is already closed."""

@@ -1,13 +1,13 @@
-"""What happens to recall as the must pool grows: the failure that seed 000 describes, measured.
+"""Recall as the share of must_remember memories increases: the failure of E-14 that the quotas of E-15 answer.
 
-Every draw of labels (:mod:`lab.sweep.draws`) is a replay by the loop. What is asked at a moment is scored once; every
-draw is then a mask over it (:mod:`lab.sweep.masks`).
+Every sample of labels (:mod:`lab.sweep.draws`) is a replay by the loop. A query is scored once per recall point; every
+sample is a mask over these scores (:mod:`lab.sweep.masks`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,28 +20,30 @@ from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
 from lab.processes import worker_pool
-from lab.recordings.model import MUST, NICE, Memory, Recording
-from lab.replay.loop import replay
+from lab.recordings.model import LABELS, MUST, NICE, Memory, Recording
+from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.replay.recall_points import RecallPoint
-from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
+from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.retrieval.row import Row
 from lab.runs.tables import write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.masks import Masks
+from lab.systems.kit import Rows
+from lab.systems.openclaw.memory import row_of
 from lab.systems.registry import policies
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCES = ("hybrid", "oracle")
-# Whatever was injected counts, at any place.
+# Every injected item counts, at any rank.
 ANY = sys.maxsize
 
 
 class Point(NamedTuple):
-    """One draw scored over all conversations.
+    """The scores of one arm under one sample of labels, over all conversations.
 
-    ``must`` is the mean number of must memories a conversation ends with; null references have no share.
+    ``must`` is the mean number of must memories at the end of a conversation. References (``share`` None) have none.
     """
 
     mode: str
@@ -73,6 +75,14 @@ Key = tuple[str, float | None, int | None, str]
 Job = tuple[Plan, Recording, tuple[Draw, ...]]
 
 
+class Selected(NamedTuple):
+    """The keys that an arm injected at each recall point, under ``labels`` by memory key (empty: it ignores labels)."""
+
+    key: Key
+    injected: list[list[str]]
+    labels: Mapping[str, str]
+
+
 def saturation(
     path: Path,
     format_name: str,
@@ -80,14 +90,15 @@ def saturation(
     golden: Path | None = None,
     seeds: int = 3,
     scope: str = "none",
+    conversation: Sequence[str] = (),
     embedder: str = DEFAULT_MODEL,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
     """Score every policy at every share, mode and seed, with hybrid and oracle for reference.
 
-    Shares that a mode cannot reach (gold memories never become must in ``distractors``) are left out. Raises
-    :class:`UnusableInput` for recordings without gold.
+    ``conversation`` names those to replay; without it all of ``path`` are. Shares that a mode cannot reach are left
+    out: in ``distractors`` relevant memories never become must. Raises :class:`UnusableInput` without a golden set.
     """
     asked = ReplayRequest(
         str(path),
@@ -96,11 +107,12 @@ def saturation(
         golden=str(golden) if golden else None,
         labels="sampled",
         scope=scope,
+        conversation=tuple(conversation),
         embedder=embedder,
     )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
-        raise UnusableInput(f"{path}: has no probe with gold, so there is nothing to hit")
+        raise UnusableInput(f"{path}: has no probe with relevant memories, so there is nothing to score")
     prepare(plan, plan.recordings, open_sources(plan), announce)
     draws = saturating(plan, seeds)
     tallies: dict[Key, list[Tally]] = {}
@@ -136,70 +148,78 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
 def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
     sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)  # all of them found at once; they are there
-    masks = Masks(lambda retrieval: sources.retriever(retrieval, plan.asked.store))
-    # References look at no label, so they are scored once. They have no GoldNice: it depends on a draw.
-    references = {
-        ("reference", None, None, name): tally
-        for name, tally in _replayed(_with(plan, labelled=False), recording, sources, masks, drawn=False)
-    }
-    found: dict[Key, Tally] = {}
-    labelled = _with(plan, labelled=True)
+    prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
+    tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.asked.store)).keeping)
+    play = replace(play_of(plan, recording, tools), items_only=True)
+    # Samples differ only in labels, so a memory and its row are built once under each label.
+    under = {one.key: {label: _labelled(one, label) for label in LABELS} for one in play.memories}
+    gold = {judgement.memory for probe in plan.probes(recording) for judgement in probe.relevant}
+    labelled, plain = _with(plan, labelled=True), _with(plan, labelled=False)
+    selected: list[Selected] = []
     for draw in draws:
-        drawn = replace(labelled, labels=draw.labels(plan.labels))
-        for name, tally in _replayed(drawn, recording, sources, masks, drawn=True):
-            found[*draw, name] = tally
-    return found | references
+        labels = draw.labels(plan.labels).of(recording, gold)
+        drawn = [under[one.key][labels[one.key]] for one in play.memories]
+        tools = replace(tools, rows=Rows({memory.key: row for memory, row in drawn}))
+        chosen = _replayed(labelled, replace(play, memories=[memory for memory, _ in drawn], tools=tools))
+        selected.extend(Selected((*draw, name), keys, labels) for name, keys in chosen.items())
+    # References ignore labels, so they are replayed once. They have no GoldNice, which depends on labels.
+    for name, keys in _replayed(plain, play).items():
+        selected.append(Selected(("reference", None, None, name), keys, {}))
+    return _tallies(selected, play)
+
+
+def _labelled(memory: Memory, label: str) -> tuple[Memory, Row]:
+    drawn = replace(memory, label=label)
+    return drawn, row_of(drawn)
 
 
 def _with(plan: Plan, *, labelled: bool) -> Plan:
-    """The plan of those arms alone that look at labels, or do not."""
+    """Return the plan with only the arms that use labels, or only those that do not."""
     at = [place for place, info in enumerate(plan.infos) if info.labelled == labelled]
     return replace(plan, arms=tuple(plan.arms[one] for one in at), infos=tuple(plan.infos[one] for one in at))
 
 
-def _replayed(
-    plan: Plan, recording: Recording, sources: Sources, masks: Masks, *, drawn: bool
-) -> Iterator[tuple[str, Tally]]:
-    """Each arm of a plan with its tally. A recall that fails is :class:`CannotMeasure`."""
-    play = replace(play_of(plan, recording, tools_of(plan, recording, sources, masks.keeping)), items_only=True)
+def _replayed(plan: Plan, play: Play) -> dict[str, list[list[str]]]:
+    """Return the injected keys at each recall point, by arm. A failed recall raises :class:`CannotMeasure`."""
     chosen: dict[str, list[list[str]]] = {arm.name: [] for arm in plan.arms}
     for answered in replay(play, plan.arms, infos=plan.infos):
         recall = answered.recall
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         chosen[answered.arm].append([item.id for item in recall.items[: recall.injected]])
-    memories = play.memories if drawn else [replace(memory, label=None) for memory in play.memories]
-    for name, selections in chosen.items():
-        yield name, _tally(selections, play.recall_points, memories)
+    return chosen
 
 
-def _tally(selections: Sequence[Sequence[str]], happening: Sequence[RecallPoint], memories: Sequence[Memory]) -> Tally:
+def _tallies(selected: Sequence[Selected], play: Play) -> dict[Key, Tally]:
+    """Score all selections at once: a measure takes as long for one probe as for a thousand."""
     import numpy as np
 
-    known = {memory.key: memory for memory in memories}
-    injected, grades, nice = [], [], []
-    for point, keys in zip(happening, selections, strict=True):
-        if point.probe is None or not point.probe.relevant:
-            continue
-        gold = point.probe.grades
-        injected.append(keys)
-        grades.append(gold)
-        nice.append({key: 1 for key in gold if known[key].label == NICE and known[key].is_visible_at(point.seq)})
-    hits = success(judge(injected, grades), ANY)
-    nice_hits = gold_nice(judge(injected, nice), ANY)
-    rates = repeat_rates(
-        selections_of([ids for point, ids in zip(happening, selections, strict=True) if point.recalls])
-    )
-    return Tally(
-        float(hits.sum()),
-        len(hits),
-        float(np.nansum(nice_hits)),
-        int(np.count_nonzero(~np.isnan(nice_hits))),
-        sum(rates[~np.isnan(rates)].tolist()),
-        int(np.count_nonzero(~np.isnan(rates))),
-        sum(memory.label == MUST for memory in memories),
-    )
+    known = {memory.key: memory for memory in play.memories}
+    judged = [
+        (place, point.probe.grades, [key for key in point.probe.grades if known[key].is_visible_at(point.seq)])
+        for place, point in enumerate(play.recall_points)
+        if point.probe is not None and point.probe.relevant
+    ]
+    recalls = [place for place, point in enumerate(play.recall_points) if point.recalls]
+    injected = [one.injected[place] for one in selected for place, _, _ in judged]
+    grades = [gold for _, gold, _ in judged] * len(selected)
+    nice = [{key: 1 for key in gold if one.labels.get(key) == NICE} for one in selected for _, _, gold in judged]
+    hits = success(judge(injected, grades), ANY).reshape(len(selected), -1)
+    nice_hits = gold_nice(judge(injected, nice), ANY).reshape(len(selected), -1)
+    found: dict[Key, Tally] = {}
+    for one, hit, nice_hit in zip(selected, hits, nice_hits, strict=True):
+        rates = repeat_rates(selections_of([one.injected[place] for place in recalls]))
+        rates = rates[~np.isnan(rates)]
+        found[one.key] = Tally(
+            float(hit.sum()),
+            len(hit),
+            float(np.nansum(nice_hit)),
+            int(np.count_nonzero(~np.isnan(nice_hit))),
+            sum(rates.tolist()),
+            len(rates),
+            sum(label == MUST for label in one.labels.values()),
+        )
+    return found
 
 
 def write_points(points: Sequence[Point], path: Path) -> pa.Table:
@@ -216,7 +236,7 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
 
 
 def means(points: Sequence[Point]) -> dict[tuple[str, str], list[float | None]]:
-    """Must memories, hit, nice gold and repeats, each the mean over seeds, by ``(mode and share, arm)``."""
+    """Return the means over seeds of must memories, hits, GoldNice and repeats, by ``(mode and share, arm)``."""
     groups: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         name = point.mode if point.share is None else f"{point.mode} {point.share:.2f}"

@@ -1,6 +1,6 @@
-"""The arms of a sweep in one conversation: those that are done together as one system, the others by themselves.
+"""The arms of a sweep in one conversation: groups that select together as one system, and single arms.
 
-An arm is done together with others where it says so itself (:class:`lab.systems.contract.SelectsMany`).
+Arms select together if they support it (:class:`lab.systems.contract.SelectsMany`).
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from lab.utf16 import js_length
 
 
 class Group(NamedTuple):
-    """Arms by their places among all: several as one system where ``together``, else one by itself."""
+    """Arms by their index: several as one system if ``together``, else a single one."""
 
     places: tuple[int, ...]
     together: bool
 
 
 def grouped(arms: Sequence[Arm]) -> tuple[Group, ...]:
-    """Arms in groups that are done at once, then those that are not."""
+    """Return the groups of arms that select together, then the single arms."""
     groups: dict[Hashable, list[int]] = {}
     alone: list[Group] = []
-    for at, arm in enumerate(arms):
+    for index, arm in enumerate(arms):
         key = arm.group_key() if isinstance(arm, SelectsMany) else None
         if key is None:
-            alone.append(Group((at,), together=False))
+            alone.append(Group((index,), together=False))
         else:
-            groups.setdefault(key, []).append(at)
-    return (*(Group(tuple(places), together=True) for places in groups.values()), *alone)
+            groups.setdefault(key, []).append(index)
+    return (*(Group(tuple(members), together=True) for members in groups.values()), *alone)
 
 
 class Heard(NamedTuple):
-    """A moment, and how many hard rules were in reach."""
+    """A recall point, and the number of visible hard rules."""
 
     point: RecallPoint
     hard_rules: int
@@ -57,9 +57,9 @@ class Heard(NamedTuple):
 
 @dataclass(slots=True)
 class Book:
-    """What a group injected, moment by moment; ``carried`` are memories that stand in the text besides the items.
+    """The recalls of a group by recall point; ``carried`` are pinned memories, which are in the text besides the items.
 
-    ``arm`` is what the loop is given for it.
+    ``arm`` is the arm that the replay loop runs for the group.
     """
 
     arm: Arm
@@ -71,7 +71,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A group as one arm of the loop; what it injects goes into ``recalls``."""
+    """A group as one arm of the replay loop; its selections are appended to ``recalls``."""
 
     first: SelectsMany
     arms: tuple[Arm, ...]
@@ -80,38 +80,38 @@ class Together:
 
     @property
     def name(self) -> str:
-        """The first of its arms."""
+        """Return the name of its first arm."""
         return self.arms[0].name
 
     def describe(self) -> ArmInfo:
-        """As its first arm, which none differs from in what the loop asks."""
+        """Return the description of its first arm, which represents all of them for the loop."""
         return self.arms[0].describe()
 
     def open(self, kit: Kit) -> MemorySystem:
-        """One system for all."""
+        """Open one system for all arms."""
         return _Opened(self.first.open_many(self.arms, kit, self.memories), self.recalls)
 
 
 class _Opened(MemorySystem):
-    """The system of a group. Its answers to the loop are empty but for their status."""
+    """The system of a group. Its recalls for the loop are empty except for their status."""
 
     def __init__(self, many: ManySystem, recalls: list[ManyRecalls]) -> None:
         self.retrieval_key, self._many, self._recalls = many.retrieval_key, many, recalls
 
     def open_retriever(self) -> Retriever:
-        """As the group says."""
+        """Open the group's retriever."""
         return self._many.open_retriever()
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Hand on what is born."""
+        """Pass new memories on."""
         self._many.remember(memories)
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Hand on what is forgotten."""
+        """Pass deletions on."""
         self._many.forget(keys)
 
     def select(self, ask: Ask, found: Candidates) -> Recall:
-        """Select for every arm, and note it."""
+        """Select for every arm, and record the result."""
         recalls = self._many.select_many(ask, found)
         self._recalls.append(recalls)
         return Recall(status=recalls.status)
@@ -122,26 +122,26 @@ class _Opened(MemorySystem):
 
 
 def seated(arms: Sequence[Arm], groups: Sequence[Group], memories: Sequence[Memory]) -> list[Book]:
-    """A book for every group."""
+    """Return a book for every group."""
     books = []
     for places, together in groups:
         first = arms[places[0]]
         book = Book(first, places)
         if together and isinstance(first, SelectsMany):
-            book.arm = Together(first, tuple(arms[at] for at in places), memories, book.recalls)
+            book.arm = Together(first, tuple(arms[index] for index in places), memories, book.recalls)
         books.append(book)
     return books
 
 
 class Writer:
-    """Writes the loop's answers into books."""
+    """Writes the results of the replay loop into books."""
 
     def __init__(self, books: Sequence[Book], memories: Sequence[Memory]) -> None:
         self._books = {book.arm.name: book for book in books}
         self._number = {memory.key: number for number, memory in enumerate(memories)}
 
     def take(self, answered: Answered) -> None:
-        """Note one answer."""
+        """Record one result."""
         import numpy as np
 
         book, recall = self._books[answered.arm], answered.recall

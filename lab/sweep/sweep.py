@@ -1,9 +1,8 @@
-"""Hundreds of configurations over one retrieval: each conversation is retrieved once, and every configuration selects.
+"""Sweeps of hundreds of configurations: each conversation is searched once, and every configuration selects.
 
-The loop of a replay runs them (:mod:`lab.replay.loop`), so a configuration is the arm that it would be there.
+The replay loop runs them (:mod:`lab.replay.loop`), so a configuration behaves as the same arm in a replay.
 
-What is done is kept by conversation and draw of labels, whole or not at all, so a sweep that was killed goes on where
-it was.
+Results are written atomically by conversation and draw of labels, so an interrupted sweep resumes.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The results: ``sums`` and ``counts`` ``[conversations, draws, configurations + 1, measures]``.
+    """The results: ``sums`` and ``counts`` are ``[conversations, draws, configurations + 1, measures]``.
 
-    The last configuration is the reference, which looks at no label.
+    The last configuration is the reference, which ignores labels.
     """
 
     path: Path
@@ -62,24 +61,24 @@ class Swept:
     counts: np.ndarray
 
     def means(self) -> np.ndarray:
-        """``[draws, configurations + 1, measures]``: means over all conversations, nan where nothing was counted."""
+        """Return means over all conversations, ``[draws, configurations + 1, measures]``, NaN without a value."""
         return _ratio(self.sums.sum(0), self.counts.sum(0))
 
     def by_conversation(self) -> np.ndarray:
-        """``[conversations, draws, configurations + 1, measures]``."""
+        """Return means by conversation, ``[conversations, draws, configurations + 1, measures]``."""
         return _ratio(self.sums, self.counts)
 
 
 def _ratio(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    found: np.ndarray = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return found
+    result: np.ndarray = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return result
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a process needs to sweep one conversation under one draw."""
+    """The input of a process that sweeps one conversation under one draw."""
 
     plan: Plan
     groups: tuple[Group, ...]
@@ -89,7 +88,7 @@ class Job:
 
     @cached_property
     def drawn(self) -> Plan:
-        """The plan under the labels of this draw."""
+        """Return the plan with the labels of this draw."""
         return replace(self.plan, labels=self.draw.labels(self.plan.labels))
 
 
@@ -102,11 +101,11 @@ def sweep(
     jobs: int = 1,
     announce: Announce = lambda _: None,
 ) -> Swept:
-    """Sweep a grid into ``out``; what is there already is not done again.
+    """Sweep a grid into ``out``, or resume a sweep there.
 
-    ``saturated``: under every size of the must pool, with so many draws of each, in place of the labels asked for.
-    Raises :class:`UnusableInput` for recordings without gold, a configuration that the engine would refuse, and a
-    folder that holds something else; :class:`lab.errors.InUse` while another process writes there.
+    With ``saturated``, sweep every must_remember share with that many draws each, instead of the requested labels.
+    Raises :class:`UnusableInput` for recordings without gold, a configuration that the system rejects, and a folder
+    that holds something else; :class:`lab.errors.InUse` while another process writes there.
     """
     plan = plan_sweep(asked, grid)
     draws = saturating(plan, saturated) if saturated else (Draw(),)
@@ -117,23 +116,21 @@ def sweep(
 
 
 def plan_sweep(asked: ReplayRequest, grid: Grid) -> Plan:
-    """The plan of every configuration of a grid, and of the reference behind them."""
+    """Return the plan of every configuration of a grid, followed by the reference."""
     if asked.source == "captured":
-        raise UnusableInput("source captured: a sweep scores memories that are given; replay the arms that capture")
+        raise UnusableInput("source captured: a sweep needs given memories; replay arms that capture")
     if asked.faults:
-        raise UnusableInput("--fault: a sweep plays no faults; replay the configuration with them")
+        raise UnusableInput("--fault: a sweep does not simulate faults; replay the configuration with --fault")
     base = make_plan(replace(asked, arms=(REFERENCE,)))
-    if not any(probe.relevant for one in base.recordings for probe in base.probes(one)):
-        raise UnusableInput(f"{asked.path}: has no probe with gold, so there is nothing to hit; use --golden")
+    if not any(probe.relevant for recording in base.recordings for probe in base.probes(recording)):
+        raise UnusableInput(f"{asked.path}: has no probe with gold, so there are no hits to count; use --golden")
     specs = with_options(grid.specs(), asked)
     arms = tuple(map(make_arm, specs))
     infos = tuple(map(info_of, specs, arms))
     for spec, info in zip(specs, infos, strict=True):
-        # Nobody but the lab reads a grid, so it may not ask for what nothing here does.
+        # Only the lab reads a grid, so knobs that it does not implement are errors.
         for path in info.missing:
-            raise UnusableInput(
-                f"{spec.where}: {path}: not implemented here, so no value of it changes anything; leave it out"
-            )
+            raise UnusableInput(f"{spec.where}: {path}: not implemented, so its value has no effect; remove it")
     return replace(base, specs=(*specs, *base.specs), arms=(*arms, *base.arms), infos=(*infos, *base.infos))
 
 
@@ -150,12 +147,12 @@ def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: 
         recordings = {job.recording.conversation: job.recording for job in waiting}
         prepare(plan, list(recordings.values()), open_sources(plan), announce)
     for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
-        told = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
-        announce(f"{job.recording.conversation}{told}: {len(grid)} configurations ({done} of {total})")
+        draw_text = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
+        announce(f"{job.recording.conversation}{draw_text}: {len(grid)} configurations ({done} of {total})")
 
 
 def part_of(out: Path, conversation: str, draw: Draw) -> Path:
-    """Where the results of one conversation under one draw are, or will be."""
+    """Return the path for the results of one conversation under one draw."""
     drawn = "" if draw.share is None else f"~{draw.mode}-{draw.share:.2f}-{draw.seed}"
     return out / "parts" / f"{file_name(conversation)}{drawn}.parquet"
 
@@ -175,28 +172,30 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
                 future.result()
             except BrokenProcessPool:
                 raise CannotMeasure(
-                    f"{job.recording.conversation}: its process was killed; run the same sweep again to go on"
+                    f"{job.recording.conversation}: its process was killed; run the same sweep again to resume"
                 ) from None
             yield job
 
 
 def _run(job: Job, sources: Sources | None = None) -> None:
-    """Sweep one conversation under one draw, and keep the result."""
+    """Sweep one conversation under one draw, and write the result."""
     try:
-        found = sweep_conversation(job.drawn, job.groups, job.recording, sources or open_sources(job.plan))
+        tallies = sweep_conversation(job.drawn, job.groups, job.recording, sources or open_sources(job.plan))
     except LabError:
         raise
-    except Exception as error:  # a fault nobody foresaw is told in one line, and what is done stays
+    except Exception as error:  # report an unexpected exception in one line; finished results are kept
         raise CannotMeasure(f"{job.recording.conversation}: {describe_unexpected(error)}") from error
-    write_table(_part_table(found), job.part)
+    write_table(_part_table(tallies), job.part)
 
 
 def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording, sources: Sources) -> Tallies:
-    """Tallies of every arm of a plan, in its order. A recall that fails is :class:`CannotMeasure`."""
+    """Return the tallies of every arm of a plan, in its order; raise :class:`CannotMeasure` if a recall fails."""
     import numpy as np
 
     kept = read_kept(plan, recording)
-    tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, plan.asked.store)))
+    tools = tools_of(
+        plan, recording, sources, from_kept(kept, lambda retrieval: sources.retriever(retrieval, plan.asked.store))
+    )
     play = play_of(plan, recording, tools)
     books = seated(plan.arms, groups, play.memories)
     writer = Writer(books, play.memories)
@@ -208,34 +207,36 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     sums = np.zeros((len(plan.arms), len(MEASURES)))
     counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
     for book in books:
-        at = list(book.places)
-        # A group has one maxItems.
-        found = tally(book.recalls, book.heard, play.memories, len(at), plan.infos[at[0]].cutoff, book.carried)
-        sums[at], counts[at] = found
+        arms = list(book.places)
+        # All arms of a group have the same maxItems.
+        found = tally(book.recalls, book.heard, play.memories, len(arms), plan.infos[arms[0]].cutoff, book.carried)
+        sums[arms], counts[arms] = found
     return Tallies(sums, counts)
 
 
-def _part_table(found: Tallies) -> pa.Table:
+def _part_table(tallies: Tallies) -> pa.Table:
     import pyarrow as pa
 
     names = [f"{kind} {name}" for kind in ("sum", "count") for name in MEASURES]
-    columns = [numbers(one, one.dtype) for one in (*found.sums.T, *found.counts.T)]
+    columns = [numbers(column, column.dtype) for column in (*tallies.sums.T, *tallies.counts.T)]
     table = pa.table(dict(zip(names, columns, strict=True)))
     return table.replace_schema_metadata({"kind": KIND, "schema_version": str(VERSION)})
 
 
 def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: Sequence[Draw]) -> None:
-    """Write the manifest of a new sweep, or hold the one that is there against these arguments."""
+    """Write the manifest of a new sweep, or check that an existing one has the same arguments."""
     resolved = plan.comparable() | {
         "lab": __version__,
         "profile": asked.profile,
         "embedder": plan.embedder.identity(),
         "draws": [list(draw) for draw in draws],
-        # As a hash: written out, hundreds of configurations would be most of the manifest.
-        "grid": digest([[one.name, one.system, one.version, one.config, one.inputs] for one in plan.infos]),
-        # What the configurations say of an embedder (:mod:`lab.replay.embedders`).
+        # As a hash, because hundreds of configurations would bloat the manifest.
+        "grid": digest([[info.name, info.system, info.version, info.config, info.inputs] for info in plan.infos]),
+        # The embedders that the configurations name (:mod:`lab.replay.embedders`).
         "arms": [
-            {"name": grid.arm, "embedder": one} for one in dict.fromkeys(info.embedder for info in plan.infos) if one
+            {"name": grid.arm, "embedder": embedder}
+            for embedder in dict.fromkeys(info.embedder for info in plan.infos)
+            if embedder
         ],
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
         **made_on("sweep", "measures"),
@@ -247,7 +248,7 @@ def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: 
         require_same_arguments(out, read_manifest(out)["resolved"], resolved, "remove the folder")
         return
     if out.exists() and (not out.is_dir() or any(not child.name.endswith(".part") for child in out.iterdir())):
-        raise UnusableInput(f"{out}: exists and is no sweep; choose another --out")
+        raise UnusableInput(f"{out}: exists and is not a sweep; choose another --out")
     manifest = {
         "kind": KIND,
         "schema_version": VERSION,
@@ -262,61 +263,62 @@ def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: 
 
 
 def read_manifest(out: Path) -> dict[str, Any]:
-    """The manifest of a sweep; a folder without one is :class:`NotARun`."""
+    """Return the manifest of a sweep; raise :class:`NotARun` if there is none."""
     path = out / "sweep.json"
     if not path.is_file():
-        raise NotARun(f"{out}: is no sweep (it has no sweep.json)")
+        raise NotARun(f"{out}: not a sweep (no sweep.json)")
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema_version") != VERSION:
-        raise NotARun(f"{path}: is no manifest of a sweep that this version reads; choose another --out")
-    at = str(path)
-    for name in field(manifest, "conversations", list, at):
-        expect(name, str, f"{at}: conversations")
-    for draw in field(manifest, "draws", list, at):
+        raise NotARun(f"{path}: not a sweep manifest of this version; choose another --out")
+    where = str(path)
+    field(manifest, "resolved", dict, where)
+    for name in field(manifest, "conversations", list, where):
+        expect(name, str, f"{where}: conversations")
+    for draw in field(manifest, "draws", list, where):
         match draw:
             case [str(), None | int() | float(), int()]:
                 continue
-        raise NotARun(f"{at}: draws: expected lists of a way, a share and a seed; choose another --out")
+        raise NotARun(f"{where}: draws: expected lists of a mode, a share and a seed; choose another --out")
     return manifest
 
 
 def notes_of(out: Path) -> tuple[str, ...]:
-    """One sentence for each embedder that the configurations of a sweep name and it did not use."""
+    """Return one sentence for each embedder that the configurations name and the sweep did not use."""
     resolved = read_manifest(out)["resolved"]
     return other_embedders(
-        str(resolved["embedder"]["model"]), [(one["name"], one["embedder"]) for one in resolved["arms"]]
+        str(resolved["embedder"]["model"]), [(arm["name"], arm["embedder"]) for arm in resolved["arms"]]
     )
 
 
 def read_sweep(out: Path) -> Swept:
-    """A sweep that is finished."""
+    """Return a finished sweep."""
     import numpy as np
 
     from lab.sweep.grid import grid_of
 
     manifest = read_manifest(out)
-    draws = tuple(Draw(*one) for one in manifest["draws"])
+    draws = tuple(Draw(*values) for values in manifest["draws"])
     conversations = tuple(manifest["conversations"])
     grid = grid_of(manifest.get("grid"), str(out))
     shape = (len(conversations), len(draws), len(grid) + 1, len(MEASURES))
     sums, counts = np.zeros(shape), np.zeros(shape, np.int64)
-    for at, conversation in enumerate(conversations):
-        for which, draw in enumerate(draws):
+    for row, conversation in enumerate(conversations):
+        for draw_index, draw in enumerate(draws):
             path = part_of(out, conversation, draw)
             if not path.is_file():
                 raise UnusableInput(f"{out}: {path.name} is missing; run the same sweep again to finish it")
             table = read_table(path, [f"{what} {name}" for what in ("sum", "count") for name in MEASURES])
             kinds = {"sum": "double", "count": "int64"}
-            sound = all(str(one.type) == kinds[one.name.split()[0]] for one in table.schema)
-            if table.num_rows != len(grid) + 1 or not sound or any(one.null_count for one in table.columns):
+            is_valid = all(str(field.type) == kinds[field.name.split()[0]] for field in table.schema)
+            if table.num_rows != len(grid) + 1 or not is_valid or any(column.null_count for column in table.columns):
                 raise CannotMeasure(f"{path}: damaged; delete it and run the sweep again")
             for column, name in enumerate(MEASURES):
-                sums[at, which, :, column] = numbers_of(table[f"sum {name}"])
-                counts[at, which, :, column] = numbers_of(table[f"count {name}"])
+                sums[row, draw_index, :, column] = numbers_of(table[f"sum {name}"])
+                counts[row, draw_index, :, column] = numbers_of(table[f"count {name}"])
     return Swept(out, grid, conversations, draws, sums, counts)
 
 
 def knob_columns(grid: Grid) -> dict[str, list[Any]]:
-    """The value of every knob in every configuration, by path; None where a configuration does not set it."""
+    """Return the values of every knob by path, one per configuration; None if a configuration does not set it."""
     points = [flat(point) for point in grid.points()]
     return {path: [point.get(path) for point in points] for path in knobs_of(points)}

@@ -1,7 +1,7 @@
-"""Measures of many configurations over one conversation, as sums and counts, so that conversations can be added up.
+"""Measures of many configurations over one conversation, as sums and counts that can be added over conversations.
 
-They are the measures of :mod:`lab.measures` under the same names, at the configuration's own number of items:
-``Success`` is Success@maxItems. A test holds each against ``lab score``.
+They are the measures of :mod:`lab.measures` under the same names, at the configuration's maxItems: ``Success`` is
+Success@maxItems. A test compares each with ``lab score``.
 """
 
 from __future__ import annotations
@@ -42,41 +42,41 @@ def tally(
     places: int,
     carried: Sequence[tuple[int, ...]] = (),
 ) -> Tallies:
-    """Score what was injected.
+    """Score the injected memories.
 
-    ``recalls`` are those of each moment, by places among ``memories``, and ``heard`` is what the loop says of it.
-    ``count`` is how many configurations there are, ``places`` their maxItems; ``carried`` are memories that a digest
-    carries.
+    ``recalls`` holds, for each recall point, the injected memories as indices into ``memories``; ``heard`` holds what
+    the replay loop knows of the recall point. ``count`` is the number of configurations, ``places`` their maxItems;
+    ``carried`` are the pinned memories.
     """
     import numpy as np
 
     sums, counts = (np.zeros((count, len(MEASURES)), kind) for kind in (np.float64, np.int64))
-    column = {name: at for at, name in enumerate(MEASURES)}
+    column = {name: index for index, name in enumerate(MEASURES)}
 
     def add(name: str, values: np.ndarray, counted: np.ndarray | bool = True) -> None:
         sums[:, column[name]] += np.where(counted, values, 0.0)
         counts[:, column[name]] += counted
 
     none = len(memories)
-    number = {memory.key: at for at, memory in enumerate(memories)}
-    for at, one in enumerate(heard):
-        if one.point.probe is not None and one.point.probe.relevant:
-            own = carried[at] if carried else ()
-            wanted = (memories[number[key]] for key in one.point.probe.grades)
+    number = {memory.key: index for index, memory in enumerate(memories)}
+    for index, (point, _) in enumerate(heard):
+        if point.probe is not None and point.probe.relevant:
+            pinned = carried[index] if carried else ()
+            relevant = (memories[number[key]] for key in point.probe.grades)
             nice = [
-                number[memory.key] for memory in wanted if memory.label == NICE and memory.is_visible_at(one.point.seq)
+                number[memory.key] for memory in relevant if memory.label == NICE and memory.is_visible_at(point.seq)
             ]
-            _probe(one.point.probe, recalls[at].injected, number, none, nice, places, own, add)
-    turns = [at for at, one in enumerate(heard) if one.point.recalls]
+            _probe(point.probe, recalls[index].injected, number, none, nice, places, pinned, add)
+    turns = [index for index, (point, _) in enumerate(heard) if point.recalls]
     repeats = _Repeats(count, none)
-    for at in turns:
-        rows = recalls[at].injected
-        many = (rows != none).sum(1)
-        add("RepeatRate", *repeats.turn(rows, many))
-        add("InjectedItems", many)
-        add("InjectedChars", recalls[at].chars)
-        if heard[at].hard_rules:
-            add("HardRules", recalls[at].rules / heard[at].hard_rules)
+    for index in turns:
+        rows = recalls[index].injected
+        injected = (rows != none).sum(1)
+        add("RepeatRate", *repeats.turn(rows, injected))
+        add("InjectedItems", injected)
+        add("InjectedChars", recalls[index].chars)
+        if heard[index].hard_rules:
+            add("HardRules", recalls[index].rules / heard[index].hard_rules)
     add("LongestStreak", repeats.longest, repeats.longest > 0)
     return Tallies(sums, counts)
 
@@ -108,7 +108,7 @@ def _probe(
 
 
 class _Repeats:
-    """Repeat rate by turn, and the longest streak, of one conversation."""
+    """The repeat rate by turn and the longest streak of one conversation."""
 
     def __init__(self, configurations: int, none: int) -> None:
         import numpy as np
@@ -121,19 +121,19 @@ class _Repeats:
         self._turn = 0
         self.longest = np.zeros(configurations, np.int32)
 
-    def turn(self, rows: np.ndarray, many: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take in a turn: its repeat rate, and which configurations have one."""
+    def turn(self, rows: np.ndarray, injected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add a turn; return its repeat rate, and which configurations have one."""
         import numpy as np
 
-        there, now = rows != self._none, self._turn
+        is_item, now = rows != self._none, self._turn
         ago = now - self._last[self._every, rows]
-        rate = ((ago <= WINDOW) & there).sum(1) / np.maximum(many, 1)
-        counted = self._started & (many > 0)
-        self._started |= many > 0
+        rate = ((ago <= WINDOW) & is_item).sum(1) / np.maximum(injected, 1)
+        counted = self._started & (injected > 0)
+        self._started |= injected > 0
         streak = np.where(ago == 1, self._streak[self._every, rows], 0) + 1
         self._streak[self._every, rows], self._last[self._every, rows] = streak, now
-        # The place for none has no streak and was never seen.
+        # The index for no item has no streak and counts as never injected.
         self._streak[:, -1], self._last[:, -1] = 0, -(WINDOW + 1)
-        self.longest = np.maximum(self.longest, np.where(there, streak, 0).max(1, initial=0))
+        self.longest = np.maximum(self.longest, np.where(is_item, streak, 0).max(1, initial=0))
         self._turn += 1
         return rate, counted

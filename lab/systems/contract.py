@@ -1,8 +1,8 @@
-"""The one seam behind which every memory system stands (docs/systems.md).
+"""The interface between the lab and every memory system (docs/systems.md).
 
-An :class:`Arm` is a system with its configuration; :meth:`Arm.open` makes the :class:`MemorySystem` of one
-conversation. The loop (:mod:`lab.replay.loop`) gives it memories from outside, asks it before a turn, and shows it
-every turn of every role. This module knows no system.
+An :class:`Arm` is a system with its configuration; :meth:`Arm.open` creates the :class:`MemorySystem` of one
+conversation. The loop (:mod:`lab.replay.loop`) gives it the memories of the recording, queries it before a turn, and
+shows it every turn of every role. This module depends on no system.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ Status = Literal["ok", "skipped", "degraded", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ArmInfo:
-    """What the lab has to know of an arm; everything else in ``config`` is the system's own business.
+    """What the lab needs to know about an arm; the content of ``config`` is opaque to the lab.
 
-    ``cutoff`` items are meant to be injected, which is where headline measures cut; it promises never to inject more
-    than ``at_most`` (None: it promises nothing). Of a ranking ``depth`` places mean something: a measure with a cutoff
-    beyond it is null. ``writes``: it captures memories itself. ``stateful``: what it was asked before changes what it
-    answers. ``needs_gold``: it is told what is wanted (:attr:`Ask.grades`). ``labelled``: importance labels change what
-    it recalls. ``config`` is
-    resolved, in plain JSON values, without secrets, and makes the same arm again. ``inputs`` are files that it reads:
-    the sha256 of each by name. ``embedder`` is the embedding model that the configuration names, if it names
-    one; ``seed`` that of its draws, if it draws. ``missing`` are the keys of what
-    its configuration asks for and the system here does not have.
+    ``cutoff``: the number of items it intends to inject, where headline measures cut. ``at_most``: the number that it
+    promises never to exceed (None: no promise). ``depth``: how many ranks of its ranking are meaningful; measures with
+    a larger cutoff are null. ``writes``: it captures memories itself. ``stateful``: earlier queries change later
+    answers. ``needs_gold``: it receives the grades of relevant memories (:attr:`Ask.grades`). ``labelled``: importance
+    labels change what it recalls. ``config``: resolved, in plain JSON values, without secrets; it makes the same arm
+    again. ``inputs``: the sha256 of each file it reads, by name. ``embedder``: the embedding model that the
+    configuration names, if any. ``seed``: the seed of its random numbers, if any. ``missing``: configuration keys that
+    the lab's implementation does not support.
     """
 
     name: str
@@ -56,13 +55,13 @@ class ArmInfo:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to a memory system: what the user says at ``turn``, at ``now_ms`` of the recording's clock.
+    """One query to a memory system: the user's text at ``turn``, at ``now_ms`` of the recording's clock.
 
-    ``scope`` None: scopes are not enforced; ``scoping`` says where the scope comes from: ``given`` in ``scope``, the
-    ``tags`` of the text, or nowhere (``open``). ``session`` None: asked from outside any session. A ``probe`` is a
-    question that belongs to no conversation, and must leave no trace. ``faults`` are the failures that the lab plays
-    (:mod:`lab.retrieval.faults`). ``items_only``: nobody will read the block, the receipt or the log, and a system may
-    leave them out. ``grades`` maps relevant memories to grades, where :attr:`ArmInfo.needs_gold` says so.
+    ``scope`` None: scopes are not enforced. ``scoping``: where the scope comes from: ``given`` in ``scope``, the
+    ``tags`` of the text, or nowhere (``open``). ``session`` None: the query belongs to no session. A ``probe`` belongs
+    to no conversation and must not change the system's state. ``faults``: injected faults
+    (:mod:`lab.retrieval.faults`). ``items_only``: the block, the receipt and the log are not used, so a system may
+    leave them out. ``grades``: grades of the relevant memories, if :attr:`ArmInfo.needs_gold`.
     """
 
     turn: str
@@ -78,9 +77,9 @@ class Ask:
 
 
 class Signals(NamedTuple):
-    """Why an item has its place, as far as its system says; None where it does not.
+    """Why an item has its rank, as far as the system reports it; fields that it does not report are None.
 
-    ``id`` is the system's own name for the item. Ranks of lanes count from 1; None: the lane did not return it.
+    ``id`` is the system's own id of the item. Ranks count from 1; None: the lane did not return it.
     """
 
     id: str | None = None
@@ -92,10 +91,10 @@ class Signals(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A returned memory; its place in the list is its rank.
+    """A recalled memory; its position in the list is its rank.
 
-    ``id`` is the key of a memory that was given, or what the system called one that it created (:class:`Stored`).
-    ``sources`` are keys of the turns or memories that it came from.
+    ``id`` is the key of a memory that the loop provided, or the id of one that the system created (:class:`Stored`).
+    ``sources`` are the keys of the turns or memories that it came from.
     """
 
     id: str
@@ -107,7 +106,7 @@ class Item(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A memory that a system wrote. ``sources`` are keys of the turns or memories that it came from."""
+    """A memory that a system wrote. ``sources`` are the keys of the turns or memories that it came from."""
 
     id: str
     text: str
@@ -116,7 +115,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What a system changed in its store; ``deleted`` are ids."""
+    """The changes that a system made in its store; ``deleted`` are ids."""
 
     created: tuple[Stored, ...] = ()
     updated: tuple[Stored, ...] = ()
@@ -131,19 +130,19 @@ NOTHING = Writes()
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What a system answers.
+    """The answer of a system.
 
-    ``items`` is its ranking, of which the first ``injected`` are injected; ``context`` is the exact text that is put
-    before the prompt. ``receipt`` says why, in plain JSON values and without the texts of memories; ``timings`` are
-    nanoseconds by stage. ``pinned`` are ids of memories that stand in the text besides the items; ``duplicates`` is
-    how many injected items say what a digest in the text says already (None: there is no digest). ``writes`` is what
-    the recall itself changed; ``log`` the lines that the system would have logged.
+    ``items`` is its ranking, of which the first ``injected`` are injected; ``context`` is the exact text put before
+    the prompt. ``receipt`` explains the recall in plain JSON values, without texts of memories; ``timings`` are
+    nanoseconds by stage. ``pinned`` are ids of memories in the text besides the items; ``duplicates`` is how many
+    injected items repeat the Working Set (None: there is none). ``writes`` are changes made by the recall itself;
+    ``log`` the lines that the system would have logged.
 
     ``receipt_text`` is the receipt as the system itself writes it (None: as JSON); ``evicted`` is how many items a
-    budget dropped (None: nothing is said of it).
+    budget dropped (None: not reported).
 
-    ``status``: ``skipped`` where the system chose silence, ``degraded`` where a part of it failed and it said so,
-    ``failed`` where it raised or broke this contract. The loop alone makes failed recalls.
+    ``status``: ``skipped`` if the system chose to inject nothing, ``degraded`` if a part of it failed and it reported
+    so, ``failed`` if it raised or broke this contract. Only the loop creates failed recalls.
     """
 
     items: tuple[Item, ...] = ()
@@ -165,102 +164,102 @@ class Arm(Protocol):
 
     @property
     def name(self) -> str:
-        """What the run calls it."""
+        """The name of the arm in the run."""
         ...
 
     def describe(self) -> ArmInfo:
-        """What the lab has to know of it."""
+        """Return what the lab needs to know about the arm."""
         ...
 
     def open(self, kit: Kit) -> MemorySystem:
-        """The system at the start of one conversation, without a past."""
+        """Return a fresh system for one conversation."""
         ...
 
 
 class MemorySystem(Protocol):
-    """One arm in one conversation. Whoever inherits from this class writes only the methods that do something."""
+    """One arm in one conversation. Subclasses override only the methods that they need."""
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Take in memories from outside, born since the last call."""
+        """Receive memories of the recording created since the last call."""
         return
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Lose memories from outside, which the recording deletes at this point."""
+        """Remove memories that the recording deletes at this point."""
         return
 
     def recall(self, ask: Ask) -> Recall:
-        """Answer a question. What is raised here makes a failed recall."""
+        """Answer a query. An exception makes a failed recall."""
         raise TypeError(f"{type(self).__name__} has no recall()")
 
     def observe(self, turn: Turn) -> Writes:
-        """See a turn of any role, after the recall; write what is worth keeping, where ``kit.captures`` allows it."""
+        """Receive a turn of any role, after the recall; store memories if ``kit.captures`` allows it."""
         return NOTHING
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release resources."""
         return
 
 
 class Candidates(Protocol):
-    """What a retriever found for one question: a view to be searched further, and not a list.
+    """The result of a retriever for one query: a view that can be searched further, not a list.
 
-    :class:`lab.retrieval.query_context.Found` is the toolkit's.
+    :class:`lab.retrieval.query_context.QueryContext` is the built-in one.
     """
 
 
 class Retriever(Protocol):
-    """Finds candidates for all arms with the same :attr:`SharedRetrieval.retrieval_key`."""
+    """Retrieves candidates for all arms with the same :attr:`SharedRetrieval.retrieval_key`."""
 
     def observe(self, memories: Sequence[Memory]) -> None:
-        """Take in memories from outside, born since the last call."""
+        """Receive memories of the recording created since the last call."""
         ...
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Leave memories out of every answer from now on."""
+        """Exclude memories from all further results."""
         ...
 
     def expect(self, texts: Sequence[str]) -> None:
-        """Hear which texts will be asked about, in this order; some may be left out."""
+        """Receive the texts of the coming queries, in order; some may be skipped."""
         ...
 
     def retrieve(self, ask: Ask) -> Candidates:
-        """Make everything observed ready to be searched for a question."""
+        """Return the candidates for a query, over everything observed."""
         ...
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release resources."""
         ...
 
 
 @runtime_checkable
 class SharedRetrieval(Protocol):
-    """A system whose search is made once a turn for all arms with an equal key; ``select`` is then asked, not recall.
+    """A system that shares one search per turn with all arms of equal key; the loop calls ``select``, not ``recall``.
 
-    ``retrieval_key`` is None once the system writes what it searches: nobody else may share that.
+    ``retrieval_key`` is None if the system writes to what it searches, which must not be shared.
     """
 
     retrieval_key: Hashable | None
 
     def open_retriever(self) -> Retriever:
-        """A retriever for this key, which the loop feeds, asks and closes."""
+        """Return a retriever for this key, which the loop feeds, queries and closes."""
         ...
 
-    def select(self, ask: Ask, found: Any) -> Recall:
-        """Choose from the candidates of this system's own retriever."""
+    def select(self, ask: Ask, candidates: Any) -> Recall:
+        """Select from the candidates of this system's retriever."""
         ...
 
 
 @runtime_checkable
 class Searches(Protocol):
-    """An arm of which is known how it searches, so that texts are embedded and split into words in one go.
+    """An arm that states its search settings, so that texts can be embedded and split into words in bulk.
 
     ``retrieval`` is a :class:`lab.retrieval.query_context.Retrieval`. ``shares``: its systems share their search, with
-    it as their key, so that candidates may be kept from run to run.
+    ``retrieval`` as the key, so that candidates may be cached from run to run.
     """
 
     @property
     def retrieval(self) -> Any:
-        """The toolkit's settings."""
+        """The search settings."""
         ...
 
     @property
@@ -271,18 +270,18 @@ class Searches(Protocol):
 
 @runtime_checkable
 class Prepares(Protocol):
-    """An arm that needs something which takes long to make and can be sent to a worker, such as an index of documents.
+    """An arm that builds something expensive once and sends it to the workers, such as an index of documents.
 
-    What it returns reaches :meth:`Arm.open` as ``kit.prepared``.
+    :meth:`Arm.open` receives the result as ``kit.prepared``.
     """
 
     def prepare(self, workshop: Workshop) -> bytes | None:
-        """Make it once for all conversations, where the caches are."""
+        """Build it once for all conversations, on the machine with the caches."""
         ...
 
 
-class Place(NamedTuple):
-    """Where a memory stood: its tier, its rank among the tier's candidates (None: it was none), and its score.
+class Standing(NamedTuple):
+    """The standing of a memory: its tier, its rank among the tier's candidates (None: not a candidate), its score.
 
     ``fts`` and ``vec`` are its ranks in the two lanes, over the whole tier.
     """
@@ -296,15 +295,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Why a recall is as it is, told by the system that made it.
+    """A system's explanation of one of its recalls.
 
-    By memory key: ``places``, ``reasons`` (why one was not injected) and ``below`` (a line below an item).
-    ``runners_up`` are keys of memories that were next in line. ``about`` goes behind the name of the arm; ``head``,
-    ``suppressed`` and ``candidates`` are lines of at most 80 columns, ``value`` is the same for machines.
+    By memory key: ``standings``, ``reasons`` (why a memory was not injected) and ``below`` (a line below an item).
+    ``runners_up`` are the keys of the next-ranked memories. ``about`` is shown after the name of the arm; ``head``,
+    ``suppressed`` and ``candidates`` are lines of at most 80 columns; ``value`` has the same facts as JSON values.
     """
 
     about: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict)
+    standings: Mapping[str, Standing] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     runners_up: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
@@ -315,7 +314,7 @@ class Explained:
 
 
 class Detail(NamedTuple):
-    """How much to explain: ``texts`` of memories may be quoted; ``full``: everything there is to say."""
+    """How much to explain. ``texts``: texts of memories may be quoted; ``full``: show every detail."""
 
     texts: bool = False
     full: bool = False
@@ -323,25 +322,24 @@ class Detail(NamedTuple):
 
 @runtime_checkable
 class Explains(Protocol):
-    """A system that can say why each memory has its place, or lost it."""
+    """A system that can explain why each memory was injected or not."""
 
-    def explain(self, ask: Ask, found: Any, recall: Recall, wanted: Sequence[str], detail: Detail) -> Explained:
-        """Explain the recall that this system has just made, and what became of the memories ``wanted``.
+    def explain(self, ask: Ask, candidates: Any, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
+        """Explain the last recall of this system, and what happened to the ``relevant`` memories.
 
-        ``found`` are the candidates that it chose from, where its search is shared; None where it searched by itself.
-        Memories that were not there at the time are not asked about.
+        ``candidates`` are those that it selected from if its search is shared, else None. ``relevant`` contains only
+        memories that existed at the time.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ManyRecalls:
-    """What each of ``c`` arms of a group injects at one moment.
+    """What each of ``c`` arms of a group injects at one recall point.
 
-    ``injected`` int32 ``[c, k]`` are places among the memories of :meth:`SelectsMany.open_many`, in the order of
-    injection; the number of memories stands for none, behind all others. ``chars`` int64 ``[c]`` are lengths of the
-    texts that are put before the prompt, in UTF-16 units, and ``rules`` int64 ``[c]`` how many hard rules stand in
-    them.
+    ``injected`` int32 ``[c, k]``: indices into the memories of :meth:`SelectsMany.open_many`, in the order of
+    injection; empty slots come last and hold the number of memories. ``chars`` int64 ``[c]``: lengths of the texts put
+    before the prompt, in UTF-16 units. ``rules`` int64 ``[c]``: the number of hard rules in them.
     """
 
     injected: np.ndarray
@@ -352,42 +350,42 @@ class ManyRecalls:
 
 @runtime_checkable
 class SelectsMany(Protocol):
-    """An arm that can select together with others of its kind at once: the fast path of a sweep.
+    """An arm that can be evaluated together with similar arms in one batch: the fast path of a sweep.
 
-    Tests hold what it gives equal to :meth:`SharedRetrieval.select` of each arm. It is for arms whose systems share
+    Tests check that the results equal :meth:`SharedRetrieval.select` of each arm. It is for arms whose systems share
     their search, pin nothing and write nothing.
     """
 
     def group_key(self) -> Hashable | None:
-        """What arms of one group share; None: this one is not done together with others."""
+        """Return the key that all arms of a batch share; None: this arm cannot be batched."""
         ...
 
     def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> ManySystem:
-        """One system in place of all arms of a group; ``memories`` are all of the conversation, in order of birth."""
+        """Return one system for all arms of a group; ``memories`` are all of the conversation, in creation order."""
         ...
 
 
 class ManySystem(Protocol):
-    """The arms of one group in one conversation. The loop feeds it as it feeds a :class:`MemorySystem`."""
+    """The arms of one group in one conversation, fed by the loop like a :class:`MemorySystem`."""
 
     retrieval_key: Hashable
 
     def open_retriever(self) -> Retriever:
-        """A retriever for this key."""
+        """Return a retriever for this key."""
         ...
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Take in memories from outside, born since the last call."""
+        """Receive memories of the recording created since the last call."""
         return
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Lose memories from outside, which the recording deletes at this point."""
+        """Remove memories that the recording deletes at this point."""
         return
 
-    def select_many(self, ask: Ask, found: Any) -> ManyRecalls:
-        """Choose for every arm from the candidates of the system's own retriever."""
+    def select_many(self, ask: Ask, candidates: Any) -> ManyRecalls:
+        """Select for every arm from the candidates of the system's retriever."""
         ...
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release resources."""
         return

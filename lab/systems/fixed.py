@@ -1,4 +1,4 @@
-"""A system that answers what it is told: for tests, and the smallest example of the contract."""
+"""A system with predefined answers, for tests and as the smallest example of the contract."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Reca
 from lab.systems.kit import Kit
 
 
-def saying(*items: Item, injected: int | None = None) -> Recall:
-    """A recall of items, of which all, or the first ``injected``, are injected."""
-    some = items[: len(items) if injected is None else injected]
-    return Recall(items, len(some), "\n".join(item.text for item in some), {})
+def recall_of(*items: Item, injected: int | None = None) -> Recall:
+    """Return a recall of items, of which all, or the first ``injected``, are injected."""
+    chosen = items[: len(items) if injected is None else injected]
+    return Recall(items, len(chosen), "\n".join(item.text for item in chosen), {})
 
 
 @dataclass(frozen=True)
 class FixedArm:
-    """``answers`` by turn, an answer for all other turns, and ``writes`` by turn."""
+    """An arm with ``answers`` by turn, one answer for all other turns, and ``writes`` by turn."""
 
     name: str = "fixed"
     answers: Mapping[str, Recall | Exception] = field(default_factory=dict)
@@ -27,23 +27,23 @@ class FixedArm:
     cutoff: int = 6
 
     def describe(self) -> ArmInfo:
-        """It writes where it was told to."""
+        """Describe the arm."""
         return ArmInfo(self.name, "fixed", self.cutoff, 50, at_most=self.cutoff, writes=bool(self.writes))
 
     def open(self, kit: Kit) -> Fixed:
-        """It needs nothing of the kit."""
+        """Open the system; the kit is not used."""
         return Fixed(self)
 
 
 class Fixed(MemorySystem):
-    """What was recalled is in ``asked``, in order."""
+    """The system. ``asked`` records the queries in order."""
 
     def __init__(self, arm: FixedArm) -> None:
         self._arm = arm
         self.asked: list[Ask] = []
 
     def recall(self, ask: Ask) -> Recall:
-        """What was said for this turn; an exception is raised."""
+        """Return the answer for this turn; raise it if it is an exception."""
         self.asked.append(ask)
         answer = self._arm.answers.get(ask.turn, self._arm.otherwise)
         if isinstance(answer, Exception):
@@ -51,5 +51,5 @@ class Fixed(MemorySystem):
         return answer
 
     def observe(self, turn: Turn) -> Writes:
-        """What was said for this turn."""
+        """Return the writes for this turn."""
         return self._arm.writes.get(turn.key, NOTHING)

@@ -1,4 +1,4 @@
-"""What a system is handed when it is opened: vectors, searches, a clock, a seed, a folder; nothing else."""
+"""What a system receives when it is opened: vectors, searches, a clock, a seed, a folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Protocol
 from lab.embedding.embedder import Embedder
 from lab.recordings.model import Memory
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf
 from lab.retrieval.row import Row
 from lab.systems.contract import Ask
@@ -21,66 +21,67 @@ from lab.systems.openclaw.memory import row_of
 
 
 class Search(Protocol):
-    """Finds rows: live (:class:`lab.retrieval.retrievers.StoreRetriever`) or from what is kept."""
+    """A search for rows: live (:class:`lab.retrieval.retrievers.StoreRetriever`) or from cached candidates."""
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows that are new."""
+        """Add new rows."""
         ...
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Leave rows out from now on."""
+        """Exclude rows from all further results."""
         ...
 
     def expect(self, texts: Sequence[str]) -> None:
-        """Hear which texts will be asked about."""
+        """Receive the texts of the coming queries."""
         ...
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
-        """A view for a text."""
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
+        """Return a view of the store for a text."""
         ...
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release resources."""
         ...
 
 
 class Rows:
-    """The rows of memories, each made once for all systems of a conversation."""
+    """The rows of memories, each created once for all systems of a conversation. ``existing``: by key."""
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, Row] = {}
+    def __init__(self, existing: Mapping[str, Row] | None = None) -> None:
+        self._by_key: dict[str, Row] = dict(existing or {})
 
     def of(self, memories: Sequence[Memory]) -> list[Row]:
-        """Rows in the order of the memories."""
-        return [self._by_key.get(one.key) or self._by_key.setdefault(one.key, row_of(one)) for one in memories]
+        """Return the rows of memories, in their order."""
+        rows = self._by_key
+        return [rows.get(memory.key) or rows.setdefault(memory.key, row_of(memory)) for memory in memories]
 
     def known(self, keys: Sequence[str]) -> list[Row]:
-        """The rows of memories that were asked for before, by key."""
+        """Return the rows of earlier memories by key."""
         return [self._by_key[key] for key in keys]
 
 
-class Searching:
-    """The toolkit's search as a retriever of the contract: memories in, candidates out."""
+class MemoryRetriever:
+    """A search as a retriever of the contract: it takes memories and returns candidates."""
 
-    def __init__(self, searches: Search, rows: Rows) -> None:
-        self._searches, self._rows = searches, rows
-        self.expect, self.close = searches.expect, searches.close
+    def __init__(self, search: Search, rows: Rows) -> None:
+        self._search, self._rows = search, rows
+        self.expect, self.close = search.expect, search.close
 
     def observe(self, memories: Sequence[Memory]) -> None:
-        """Add memories born since the last call."""
-        self._searches.add(self._rows.of(memories))
+        """Add memories created since the last call."""
+        self._search.add(self._rows.of(memories))
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Leave memories out from now on."""
-        self._searches.remove(self._rows.known(keys))
+        """Exclude memories from all further results."""
+        self._search.remove(self._rows.known(keys))
 
-    def retrieve(self, ask: Ask) -> Found:
-        """A view for a question."""
-        return self._searches.retrieve(ask.text, ask.faults)
+    def retrieve(self, ask: Ask) -> QueryContext:
+        """Return a view of the store for a query."""
+        return self._search.retrieve(ask.text, ask.faults)
 
 
 class Clock:
-    """The time of the recording, which the loop sets."""
+    """The time of the recording, set by the loop."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -90,13 +91,13 @@ class Clock:
 class Tools:
     """What all systems of a conversation share.
 
-    ``keeping`` makes a search that may answer from what is kept, ``live`` one that does not, which can be written to.
+    ``cached`` opens a search that may answer from cached candidates, ``live`` one that does not and can be written to.
     """
 
     conversation: str
     embedder: Embedder
     vectors: VectorsOf
-    keeping: Callable[[Retrieval], Search]
+    cached: Callable[[Retrieval], Search]
     live: Callable[[Retrieval], StoreRetriever]
     seed: int = 0
     scoping: str = "open"
@@ -108,8 +109,8 @@ class Tools:
 class Kit:
     """The tools of one system in one conversation.
 
-    ``captures``: the system may write; else everything it remembers is given to it. ``prepared`` is what its arm made
-    for all conversations (:class:`lab.systems.contract.Prepares`). ``scoping`` is how scopes are asked for
+    ``captures``: the system may write; otherwise the loop provides all of its memories. ``prepared`` is what its arm
+    built for all conversations (:class:`lab.systems.contract.Prepares`). ``scoping`` says where scopes come from
     (:class:`lab.systems.contract.Ask`).
     """
 
@@ -120,29 +121,29 @@ class Kit:
         self.clock, self.rows = tools.clock, tools.rows
         self.prepared = tools.prepared.get(arm)
         self._tools = tools
-        self._held = ExitStack()
+        self._resources = ExitStack()
 
-    def retriever(self, retrieval: Retrieval) -> Searching:
-        """A search over memories from outside, for :meth:`lab.systems.contract.SharedRetrieval.open_retriever`."""
-        return Searching(self._tools.keeping(retrieval), self.rows)
+    def retriever(self, retrieval: Retrieval) -> MemoryRetriever:
+        """Return a search for :meth:`lab.systems.contract.SharedRetrieval.open_retriever`, fed by the loop."""
+        return MemoryRetriever(self._tools.cached(retrieval), self.rows)
 
     def search(self, retrieval: Retrieval) -> StoreRetriever:
-        """An empty search of the system's own, which it may write to."""
+        """Return an empty private search, which the system may write to."""
         return self._tools.live(retrieval)
 
     @cached_property
     def scratch(self) -> Path:
-        """A folder of the system's own, empty, which goes when the conversation ends."""
-        return Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="recall-lab-")))
+        """An empty private folder, deleted when the conversation ends."""
+        return Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="recall-lab-")))
 
     def close(self) -> None:
-        """Remove the folder."""
-        self._held.close()
+        """Delete the folder."""
+        self._resources.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What an arm prepares with, where the caches are. ``announce`` hears of progress, in sentences."""
+    """The tools of :meth:`lab.systems.contract.Prepares.prepare`. ``announce`` receives progress messages."""
 
     embedder: Embedder
     vectors: VectorsOf

@@ -1,7 +1,7 @@
-"""The memory systems by name. A system of this project is one line here; one of another package is an entry point.
+"""The memory systems by name. Built-in systems are one line each here; other packages register an entry point.
 
-Another package declares ``[project.entry-points."recall_lab.systems"]`` with a line ``name = "package.module:make"``,
-where ``make`` takes an :class:`lab.systems.spec.ArmSpec` and returns an :class:`lab.systems.contract.Arm`.
+A package declares ``[project.entry-points."recall_lab.systems"]`` with a line ``name = "package.module:make"``, where
+``make`` takes an :class:`lab.systems.spec.ArmSpec` and returns an :class:`lab.systems.contract.Arm`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
 
 GROUP = "recall_lab.systems"
-# Items that an arm may inject or rank: more are a mistake.
+# Largest cutoff or depth that an arm may declare; more is a mistake.
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
-# Name -> module, and what makes the arm in it.
+# Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
     name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
 }
@@ -40,15 +40,15 @@ BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:m
 
 @cache
 def _others() -> dict[str, EntryPoint]:
-    """Systems of other packages, by name."""
-    found: dict[str, EntryPoint] = {}
+    """Return the systems of other packages by name."""
+    systems: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
-        other = found.get(point.name)
+        other = systems.get(point.name)
         if point.name in BUILT_IN or (other is not None and other.value != point.value):
-            owner = "the lab" if point.name in BUILT_IN else _owner(found[point.name])
-            raise UnusableInput(f"system {point.name!r} of {_owner(point)}: {owner} has a system of that name already")
-        found[point.name] = point
-    return found
+            owner = "the lab" if point.name in BUILT_IN else _owner(systems[point.name])
+            raise UnusableInput(f"system {point.name!r} of {_owner(point)}: {owner} already has a system of that name")
+        systems[point.name] = point
+    return systems
 
 
 def _owner(point: EntryPoint) -> str:
@@ -56,23 +56,23 @@ def _owner(point: EntryPoint) -> str:
 
 
 def systems() -> tuple[str, ...]:
-    """The names of all systems, those of other packages last."""
+    """Return the names of all systems, those of other packages last."""
     return (*BUILT_IN, *_others())
 
 
 def policies() -> tuple[str, ...]:
-    """The systems that are a selection policy and nothing else."""
+    """Return the systems that consist of a selection policy only."""
     return tuple(POLICIES)
 
 
 def require_system(name: str) -> None:
-    """:class:`UnusableInput` that lists the names, for one that nobody has registered."""
+    """Raise :class:`UnusableInput`, listing the names, unless a system of this name is registered."""
     if name not in BUILT_IN and name not in _others():
         raise UnusableInput(f"unknown arm {name!r}; known: {', '.join(systems())}")
 
 
 def make_arm(spec: ArmSpec) -> Arm:
-    """The arm that was asked for, by its system."""
+    """Make an arm from its specification."""
     require_system(spec.system)
     if spec.system in BUILT_IN:
         module, _, name = BUILT_IN[spec.system].partition(":")
@@ -80,18 +80,18 @@ def make_arm(spec: ArmSpec) -> Arm:
         return make(spec)
     point = _others()[spec.system]
     owner = f"system {spec.system!r} of {_owner(point)}"
-    with _theirs(f"{owner} cannot be loaded"):
+    with _reported(f"{owner} cannot be loaded"):
         make = point.load()
-    with _theirs(f"{owner} cannot make arm {spec.name!r}"):
-        made = make(spec)
-    if not (hasattr(made, "describe") and hasattr(made, "open") and getattr(made, "name", None) == spec.name):
-        raise UnusableInput(f"{owner}: made no arm called {spec.name!r}, but {made!r:.80}")
-    return made
+    with _reported(f"{owner} cannot make arm {spec.name!r}"):
+        arm = make(spec)
+    if not (hasattr(arm, "describe") and hasattr(arm, "open") and getattr(arm, "name", None) == spec.name):
+        raise UnusableInput(f"{owner}: expected an arm named {spec.name!r}, found {arm!r:.80}")
+    return arm
 
 
 @contextmanager
-def _theirs(what: str) -> Iterator[None]:
-    """Tell what another package raises in one line; it may raise anything, and may try to end the process."""
+def _reported(what: str) -> Iterator[None]:
+    """Turn any exception of another package, including an attempt to exit, into one line of :class:`UnusableInput`."""
     try:
         yield
     except (UnusableInput, KeyboardInterrupt):
@@ -101,32 +101,32 @@ def _theirs(what: str) -> Iterator[None]:
 
 
 def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
-    """What an arm says of itself, with what it runs on. :class:`UnusableInput` for what no arm can say."""
-    with _theirs(f"arm {spec.name!r} cannot describe itself"):
+    """Return an arm's description with its version. Raise :class:`UnusableInput` for an invalid description."""
+    with _reported(f"arm {spec.name!r} cannot describe itself"):
         info = arm.describe()
     if not isinstance(info, ArmInfo) or info.name != spec.name:
         raise UnusableInput(f"arm {spec.name!r}: describes itself as {info!r:.80}, not as an ArmInfo of that name")
-    if not all(type(one) is int and 0 < one <= MOST for one in (info.cutoff, info.depth)):
-        told = f"cutoff {info.cutoff!r}, depth {info.depth!r}"
-        raise UnusableInput(f"arm {spec.name!r}: {told}: expected whole numbers from 1 to {MOST}")
+    if not all(type(count) is int and 0 < count <= MOST for count in (info.cutoff, info.depth)):
+        values = f"cutoff {info.cutoff!r}, depth {info.depth!r}"
+        raise UnusableInput(f"arm {spec.name!r}: {values}: expected whole numbers from 1 to {MOST}")
     try:
         same = json.loads(json.dumps(info.config, allow_nan=False)) == json.loads(json.dumps(dict(info.config)))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnusableInput(f"arm {spec.name!r}: its configuration is no JSON: {error}") from None
+        raise UnusableInput(f"arm {spec.name!r}: its configuration is not valid JSON: {error}") from None
     if not same or not all(isinstance(key, str) for key in info.config):
-        raise UnusableInput(f"arm {spec.name!r}: its configuration is no JSON object")
+        raise UnusableInput(f"arm {spec.name!r}: its configuration is not a JSON object")
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
 def config_in(value: Any, where: str) -> Any:
-    """The configuration of a system within a parsed file, whatever a host's file has around it."""
+    """Return the configuration of a system within a parsed file, which may be a host's file."""
     return locate(value, where)
 
 
 def version_of(arm: Arm, system: str) -> str:
-    """What an arm of another package runs on: the package, its version, and a hash of its sources; else blank.
+    """Return package, version and source hash of an arm of another package; blank for built-in arms.
 
-    The hash tells an edit from the code before it, whatever the version says.
+    The hash detects edits that do not change the version.
     """
     module = type(arm).__module__
     if module.startswith("lab."):
@@ -137,7 +137,7 @@ def version_of(arm: Arm, system: str) -> str:
 
 
 def _sources(module: str) -> str:
-    """16 hexadecimal digits of the sha256 of a module's file, or of all of its package's."""
+    """Return 16 hexadecimal digits of the sha256 of a module's file, or of all files of its package."""
     top = sys.modules.get(module.partition(".")[0]) or sys.modules.get(module)
     origin = Path(getattr(top, "__file__", None) or ".")
     files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin] * origin.is_file()
@@ -147,10 +147,10 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms that bring none.
+    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
 
-    A name that is no system needs ``{"lab": {"arm": SYSTEM}}`` in its file: so one system runs under two
-    configurations. Arms that are ``made`` already are named, and that is all.
+    If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
+    two configurations. Arms in ``made`` are referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -158,9 +158,9 @@ def parse_arms(
         )
     specs: list[ArmSpec] = []
     for text in texts:
-        there = (made or {}).get(text)
-        spec = ArmSpec(text, there.describe().system) if there is not None else _parsed(text, shared)
-        if any(one.name == spec.name for one in specs):
+        arm = (made or {}).get(text)
+        spec = ArmSpec(text, arm.describe().system) if arm is not None else _parsed(text, shared)
+        if any(other.name == spec.name for other in specs):
             raise UnusableInput(f"arm {spec.name!r} is given twice")
         specs.append(spec)
     return tuple(specs)
@@ -171,8 +171,8 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     path = Path(file) if file else shared
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
-    own: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
-    system = own.get("arm", name) if isinstance(own, Mapping) and file else name
+    lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
+    system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
     require_system(system)

@@ -1,4 +1,4 @@
-"""An arm as it was asked for, before its system makes it."""
+"""The specification of an arm, from which its system makes it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArmSpec:
-    """A name, the system behind it, and a configuration of its own if it has one.
+    """A name, the system behind it, and its configuration, if any.
 
-    ``raw`` is all that stands in the file, ``config`` the part that is the system's; ``where`` is the file, for
-    messages. ``embedder`` is the embedding model that the configuration names, where that is known already.
-    ``profile``, ``max_items`` (None: the configuration's), ``depth`` and ``seed`` are the run's own options, for
-    systems that have use for them.
+    ``raw`` is the whole content of the file, ``config`` the system's part of it; ``where`` is the file, for messages.
+    ``embedder`` is the embedding model that the configuration names, if known. ``profile``, ``max_items`` (None: from
+    the configuration), ``depth`` and ``seed`` are options of the run, for systems that use them.
     """
 
     name: str

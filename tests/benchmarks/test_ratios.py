@@ -27,7 +27,7 @@ def measured(*words: str | Path, out: Path) -> tuple[dict[str, Any], str]:
     return json.loads(out.read_text("utf-8")), done.stdout
 
 
-def test_a_ratio_is_measured_by_turns_written_and_told(tmp_path: Path) -> None:
+def test_ratios_are_measured_written_and_printed(tmp_path: Path) -> None:
     found, said = measured("--only", "help", "--only", "realmem", "--repeats", "2", out=tmp_path / "one.json")
     assert (found["kind"], found["schema_version"], found["repeats"]) == ("lab.ratios", 1, 2)
     told, skipped = sorted(found["ratios"], key=lambda one: one["name"])
@@ -48,7 +48,7 @@ def test_a_ratio_is_measured_by_turns_written_and_told(tmp_path: Path) -> None:
     assert "times of two sessions cannot be compared" in " ".join(said.split())
 
 
-def test_a_checkout_is_measured_by_turns_with_this_one(tmp_path: Path) -> None:
+def test_ratios_alternate_between_two_checkouts(tmp_path: Path) -> None:
     # A lab that takes a second to say how it is used.
     slow = tmp_path / "slow"
     slow.mkdir()
@@ -64,7 +64,7 @@ def test_a_checkout_is_measured_by_turns_with_this_one(tmp_path: Path) -> None:
     assert "measured by turns" in said
 
 
-def test_what_is_no_ratio_and_no_result_is_said_in_a_line(tmp_path: Path) -> None:
+def test_ratios_reject_invalid_input_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}", "utf-8")
     (tmp_path / "empty").mkdir()
     for words, told in (

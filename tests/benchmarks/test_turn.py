@@ -18,7 +18,7 @@ from lab.retrieval.contract import Filter, Query, Store
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.fusion import fuse
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings
@@ -81,7 +81,7 @@ def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: s
     recall = benchmark(
         lambda: system.select(
             Ask("turn", asked.text, 0),
-            Found(built.view(asked), built.rows, {row.id: row for row in built.rows}),
+            QueryContext(built.view(asked), built.rows, {row.id: row for row in built.rows}),
         )
     )
     assert recall.injected == 6

@@ -23,7 +23,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = (
         Line("exact", f"{ARMS[1]} receipts", FAIL, True, f"12 of 800 receipts changed ({EVIL} {'in places ' * 30})"),
         Line("guard", f"{ARMS[1]} against {ARMS[0]} Success@6", PASS, True, "shown not to be worse " * 9),
-        Line("limit", f"{ARMS[0]} Duplicates", FAIL, False, "0.3 over 800, and the policy wants at most 0"),
+        Line("limit", f"{ARMS[0]} Duplicates", FAIL, False, "0.3 over 800; the policy requires at most 0"),
     )
     changed = tuple(Changed("c", f"c/s{number:02}/t01", ("item_key", "chars")) for number in range(12))
     arms = tuple(ArmChanges(arm, 800, changed, {"item_key": 12, "chars": 12}) for arm in ARMS)
@@ -42,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nightly_page_has_no_overflow_and_keeps_names_visible(browser: Any, page: Path, width: int, dark: bool) -> None:
     browser.open(page.as_uri(), width=width, dark=dark)
     assert browser.ask("document.documentElement.scrollWidth") <= width
-    assert browser.ask("document.title") == "Night of 2026-03-01: fail"
+    assert browser.ask("document.title") == "Nightly run of 2026-03-01: fail"
     assert browser.said == []
     assert {one for one in browser.asked if not one.startswith(("file:", "data:"))} == set()
     tables = browser.ask(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "u": "unknown"}
@@ -70,8 +70,8 @@ def receipt() -> Callable[..., dict[str, Any]]:
             rejected=["budget_cap"],
             quota=held,
             tier_counts=counts,
-            fts=[Found(one, 1.0, 0.0) for one in ids[:2]],
-            vec=[Found(one, 0.5, 1.0) for one in ids[:3]],
+            fts=[LaneHit(one, 1.0, 0.0) for one in ids[:2]],
+            vec=[LaneHit(one, 0.5, 1.0) for one in ids[:3]],
             final=[Final(one, LABELS[one[0]], (homes or {}).get(one, scope)) for one in ids],
             injected=len(ids) - dropped,
             parts={"fallback": fallback or NO_FALLBACK, "budget": budget},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.commands import run_here, run_installed
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none")
@@ -80,23 +80,14 @@ def make_set(write_lines: Callable[[Path, list[dict[str, Any]]], Path]) -> Calla
 
 @pytest.fixture(scope="session")
 def lab() -> Lab:
-    """Runs the installed command with arguments, in a folder, in a plain terminal of 80 columns."""
-    command = Path(sys.executable).with_name("lab")
-    assert command.is_file(), "the command is not installed beside this interpreter"
+    """Runs the command in this process."""
+    return run_here
 
-    def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        known = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PYTHONWARNINGS")}
-        return subprocess.run(
-            [command, *arguments],
-            cwd=cwd,
-            env=known | {"NO_COLOR": "1", "COLUMNS": "80"} | environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
 
-    return run
+@pytest.fixture(scope="session")
+def installed() -> Lab:
+    """Runs the installed command in a process of its own."""
+    return run_installed
 
 
 @pytest.fixture(scope="session")

@@ -131,10 +131,10 @@ def test_replay_accepts_hard_rules_categories_faults_and_tags(lab: Lab, place: P
     ("options", "message"),
     [
         (("--fault", "earthquake"), "unknown fault 'earthquake'; known: embedder_down"),
-        (("--fault", "fts_error=den/s99/t01"), "fault 'fts_error': nothing is recalled at 'den/s99/t01'"),
+        (("--fault", "fts_error=den/s99/t01"), "fault 'fts_error': there is no recall point 'den/s99/t01'"),
         (("--categories", "guessed"), "unknown categories 'guessed'; known: recorded, detected"),
         (("--scope", "session"), "unknown scope 'session'; known: none, recorded, tags"),
-        (("--arm", "seed_full", "--profile", "upstream"), "arm 'seed_full': the public plugin has nothing of the kind"),
+        (("--arm", "seed_full", "--profile", "upstream"), "arm 'seed_full': profile upstream does not support it"),
     ],
 )
 def test_replay_with_unusable_options_names_them(

@@ -29,11 +29,11 @@ TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
 
 
-def test_help_is_fast(lab: Lab, tmp_path: Path) -> None:
+def test_help_is_fast(installed: Lab, tmp_path: Path) -> None:
     spent = []
     for _ in range(3):
         started = time.perf_counter()
-        done = lab("--help", cwd=tmp_path)
+        done = installed("--help", cwd=tmp_path)
         spent.append(time.perf_counter() - started)
         assert (done.returncode, done.stderr) == (0, "")
     assert "replay" in done.stdout
@@ -47,10 +47,10 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_version_is_the_package_version(lab: Lab, tmp_path: Path) -> None:
+def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
     from lab import __version__
 
-    assert lab("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
+    assert installed("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
     module = subprocess.run(
         [sys.executable, "-m", "lab", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -163,20 +163,6 @@ def test_saturation_prints_points_and_writes_charts(lab: Lab, make_set: Callable
     assert {point["arm"] for point in found["points"]} == {"tier_first_v1", "tier_quota_v1", "hybrid", "oracle"}
     assert [(tmp_path / file).is_file() for file in found["figures"]] == [True, True]
     assert (tmp_path / "sat" / "saturation.parquet").is_file()
-
-
-def test_demo_prints_scores_and_comparison(lab: Lab, tmp_path: Path) -> None:
-    """The real model over the shipped conversations: a quarter of a minute, more where no vectors are cached."""
-    done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert list(found) == ["run", "trial", "scores", "comparison", "files"]
-    assert (found["trial"], found["comparison"]["trial"]) == ([], [])
-    assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
-    hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
-    assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
-    assert found["comparison"]["differences"]["Success@6"]["n"] == 264
-    assert all((tmp_path / file).is_file() for file in found["files"])
 
 
 @pytest.mark.parametrize(

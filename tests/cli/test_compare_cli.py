@@ -19,7 +19,7 @@ def test_compare_text_fits_80_columns_with_slices_and_flips(lab: Lab, place: Pat
     # A command is not folded: it is to be copied.
     assert max(len(line) for line in done.stdout.splitlines() if "lab explain" not in line) <= 80
     assert done.stdout.count("lab explain") == 1
-    assert "Success@6 by slice, the worst first; exploratory" in done.stdout
+    assert "Success@6 by slice, worst first; exploratory" in done.stdout
     over = "by conversation over all of its turns, by any other slice over its probes alone."
     assert f"AnyWrongScope: {over}" in " ".join(done.stdout.split())
     scored = lab("score", "run", "--slices", cwd=place)
@@ -47,7 +47,7 @@ def test_compare_prints_markdown_and_latex_tables(lab: Lab, place: Path, form: s
     done = lab(*COMPARE, "--format", form, cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(first)
-    assert "could have found ±" in done.stdout or "by its interval" in done.stdout
+    assert "MDE ±" in done.stdout or "by its interval" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_check_openclaw_json_separates_errors_warnings_notes(lab: Lab, tmp_path:
 def test_check_with_invalid_host_exits_2(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", "--host", "latest", cwd=gateway.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --host 'latest' is no version; known: 2026.6.11, 2026.9.6, none\n"
+    assert done.stderr == "error: --host 'latest' is not a version; known: 2026.6.11, 2026.9.6, none\n"
 
 
 def test_check_lists_every_problem_and_exits_1(lab: Lab, tmp_path: Path) -> None:

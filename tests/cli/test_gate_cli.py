@@ -26,8 +26,8 @@ def policy(folder: Path, rules: str, least: int = 2) -> str:
 
 LIMIT = '[[limit]]\nmeasure = "Success@6"\n'
 NO_AUDIT = (
-    "error: run/manifest.json: is no audit of receipts (schema None, not lab.receipts.audit.v1); make one: "
-    "lab receipts audit LOG --out FILE\n"
+    "error: run/manifest.json: not an audit of receipts (schema None, not lab.receipts.audit.v1); create one with "
+    "`lab receipts audit LOG --out FILE`\n"
 )
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
 
@@ -66,15 +66,15 @@ def test_gate_exit_code_is_the_verdict(
     [
         (
             ("run", "--policy", "bad.toml"),
-            "error: bad.toml: guard 1: needs margin: how much worse the measure may be\n",
+            "error: bad.toml: guard 1: needs margin: how much worse the candidate may be\n",
         ),
         (
             ("run", "--policy", "nowhere"),
-            "error: nowhere: no such file, and no policy of that name; there are: nightly, rollout, stage-b\n",
+            "error: nowhere: no such file or shipped policy; shipped policies: nightly, rollout, stage-b\n",
         ),
         (
             ("--policy", "rollout"),
-            "error: policy rollout: nothing that it asks about was given; it needs DIR\n",
+            "error: policy rollout: no rule has its input; it needs DIR\n",
         ),
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (
@@ -98,7 +98,7 @@ def test_gate_prints_reasons_and_writes_a_step_summary(lab: Lab, place: Path, tm
     assert done.stdout.startswith(
         "INCONCLUSIVE: rollout, tier_quota_v1 against tier_first_v1 [trial: embedder\nhashing, which is for tests]\n"
     )
-    assert "the policy decides over 8 or more" in " ".join(done.stdout.split())
+    assert "the policy requires at least 8" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "## INCONCLUSIVE: rollout" in step.read_text()
     assert "::warning title=gate rollout::" in done.stderr
@@ -201,4 +201,4 @@ def test_stage_b_judges_an_audited_log(
             r"NO-GO YET \(inconclusive\): stage-b Keep the window open: about \d+ more answered recalls\. ", said
         )
         assert " To roll back anyway: set plugins.slots.memory back to " in said
-        assert said.count("100 answered recalls, and the policy decides over 300 or more") == 1
+        assert said.count("100 answered recalls; the policy requires at least 300") == 1

@@ -17,7 +17,7 @@ import pytest
 from lab.canary.damage import KINDS
 from lab.gate.policy import read_policy
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -34,8 +34,8 @@ def _receipt(**changes: Any) -> dict[str, Any]:
         mode="tier_quota_v1",
         quota=Quota(1, 1, 1, 1),
         tier_counts=tiers,
-        fts=[Found("m1", 1.5, 0.0)],
-        vec=[Found("n1", 0.5, 1.0)],
+        fts=[LaneHit("m1", 1.5, 0.0)],
+        vec=[LaneHit("n1", 0.5, 1.0)],
         final=[Final(one, label, "shop") for one, label in ids.items()],
         injected=3,
     )

@@ -40,15 +40,13 @@ def steps(scored: tuple[Scores, dict[str, Any]]) -> list[StepResult]:
     return ablation(*scored, 6)
 
 
-def test_rungs_stand_in_their_order_whatever_the_order_of_the_arms(
-    scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]
-) -> None:
+def test_ablation_keeps_the_order_of_steps(scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]) -> None:
     scores, means = scored
     assert [(step.arm, step.adds) for step in steps] == [(step.arm, step.adds) for step in ABLATION]
     assert ablation(scores, dict(reversed(means.items())), 6) == steps
 
 
-def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]) -> None:
+def test_ablation_means_equal_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]) -> None:
     for step in steps:
         assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
     # What only the digest has is missing below it.
@@ -58,7 +56,7 @@ def test_means_are_those_of_the_run(scored: tuple[Scores, dict[str, Any]], steps
     assert all(step.means["HardRules"] is not None for step in steps)
 
 
-def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory, steps: list[StepResult]) -> None:
+def test_ablation_change_is_paired_difference_from_previous_step(run: RunDirectory, steps: list[StepResult]) -> None:
     assert steps[0].changes == {}
     for below, step in pairwise(steps):
         compared = {one.measure: one for one in compare_arms(run, below.arm, step.arm).differences}
@@ -75,9 +73,7 @@ def test_a_change_is_the_paired_difference_from_the_rung_below(run: RunDirectory
     assert "BackboneDuplication" in steps[5].changes
 
 
-def test_a_rung_without_an_arm_is_left_out_and_the_next_is_compared_with_the_one_before(
-    run: RunDirectory, scored: tuple[Scores, dict[str, Any]]
-) -> None:
+def test_ablation_leaves_out_steps_without_an_arm(run: RunDirectory, scored: tuple[Scores, dict[str, Any]]) -> None:
     scores, means = scored
     kept = ("tier_first_v1", "quota_repeat", "seed_full")
     fewer = ablation(scores, {arm: means[arm] for arm in kept} | {"hybrid": means["seed_full"]}, 6)
@@ -97,7 +93,7 @@ def test_measures_follow_the_cutoff(scored: tuple[Scores, dict[str, Any]]) -> No
     assert [(step.means["Success@7"], "Success@7" in step.changes) for step in odd] == [(None, False)] * len(ARMS)
 
 
-def test_a_step_is_plain_json(steps: list[StepResult]) -> None:
+def test_ablation_step_is_plain_json(steps: list[StepResult]) -> None:
     values = json.loads(json.dumps([step.as_json() for step in steps]))
     assert [list(one) for one in values] == [["arm", "adds", "means", "changes"]] * len(ARMS)
     change = values[1]["changes"]["Success@6"]

@@ -68,7 +68,7 @@ def _golden(name: str, *turns: dict[str, int], kind: str = "todo") -> GoldenSet:
 RECORDINGS = {name: _recording(name) for name in ("c", "d")}
 
 
-def test_the_universe_is_what_the_turn_can_see_of_its_scope_and_what_a_judge_listed() -> None:
+def test_agree_universe_is_visible_memories_of_the_scope() -> None:
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 1, "x": 0}, {"b": 1}), RECORDINGS)
     (whole,) = found.rows
     # a and b at either turn, and x, which a judge forbade.
@@ -82,7 +82,7 @@ def test_the_universe_is_what_the_turn_can_see_of_its_scope_and_what_a_judge_lis
     ]
 
 
-def test_a_pool_is_another_universe() -> None:
+def test_agree_with_a_pool_uses_it_as_universe() -> None:
     pooled = {"c/s/t0": ["c#a", "c#x"]}
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 2}, {"b": 1}), {}, pooled)
     assert (found.probes, found.rows[0].pairs, found.outside) == (1, 2, 0)
@@ -92,7 +92,7 @@ def test_a_pool_is_another_universe() -> None:
         agree(_golden("c", {"a": 2}), _golden("c", {"a": 2}), {}, {"c/s/t1": []})
 
 
-def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -> None:
+def test_agree_has_rows_by_type() -> None:
     first = GoldenSet(
         _golden("c", {"a": 1}, {"a": 1}, {"b": 1}).probes + _golden("d", {"a": 1}, {"b": 1}, {}, kind="update").probes
     )
@@ -110,7 +110,7 @@ def test_types_have_rows_of_their_own_and_the_interval_is_over_conversations() -
     assert whole.high == pytest.approx(min(1, whole.kappa + spread), abs=1e-8)
 
 
-def test_types_are_in_the_order_of_their_names_and_grades_are_weighted() -> None:
+def test_agree_sorts_types_and_weights_grades() -> None:
     first = GoldenSet(_golden("c", {"a": 2}).probes + _golden("d", {"a": 2}, kind="decision").probes)
     second = GoldenSet(_golden("c", {"a": 1}).probes + _golden("d", {"a": 2}, kind="decision").probes)
     whole, *types = agree(first, second, RECORDINGS).rows
@@ -119,7 +119,7 @@ def test_types_are_in_the_order_of_their_names_and_grades_are_weighted() -> None
     assert (whole.kappa, whole.weighted) == (1, pytest.approx(1 - (1 / 4) / (28 / 16)))
 
 
-def test_an_interval_needs_a_kappa_without_each_conversation() -> None:
+def test_agree_interval_needs_every_leave_one_out_kappa() -> None:
     # Without d nothing is relevant, so that there is no kappa.
     whole = agree(
         GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
@@ -129,7 +129,7 @@ def test_an_interval_needs_a_kappa_without_each_conversation() -> None:
     assert (whole.kappa, whole.low, whole.high) == (1, None, None)
 
 
-def test_what_cannot_be_compared_is_named() -> None:
+def test_notebook_names_what_cannot_be_compared() -> None:
     with pytest.raises(UnusableInput, match="no probe is in both"):
         agree(_golden("c", {}), _golden("d", {}), RECORDINGS)
     with pytest.raises(UnusableInput, match="names conversation 'c', which no recording has"):
@@ -149,7 +149,7 @@ def test_power_follows_from_probes_and_conversations() -> None:
     assert power(more).detectable[0.25] < found.detectable[0.25]
 
 
-def test_one_conversation_has_no_power_and_silent_probes_give_none() -> None:
+def test_power_of_one_conversation_is_undefined() -> None:
     assert power(_golden("c", {"a": 1}, {})).as_json() == {
         "probes": 1,
         "conversations": 1,

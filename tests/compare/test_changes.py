@@ -60,7 +60,7 @@ def _row(run: RunDirectory, arm: str) -> int:
     return max(row for row, one in enumerate(table.to_pylist()) if one["arm"] == arm and one["item_key"])
 
 
-def test_a_copy_has_no_changes(run: RunDirectory, tmp_path: Path) -> None:
+def test_changes_of_a_copy_are_none(run: RunDirectory, tmp_path: Path) -> None:
     found = changes(run, _copy(run, tmp_path / "copy"))
     rows = sum(read_table(run.receipts(name)).num_rows for name in run.conversations)
     assert (found.changed, found.turns, found.moved) == (0, rows, ())
@@ -83,7 +83,7 @@ def test_a_copy_has_no_changes(run: RunDirectory, tmp_path: Path) -> None:
     ],
     ids=["last bit", "NaN", "order", "null", "flag", "text or null", "space in a receipt", "number"],
 )
-def test_the_least_change_is_told(
+def test_changes_report_a_single_bit(
     run: RunDirectory,
     tmp_path: Path,
     edit: Callable[..., RunDirectory],
@@ -108,7 +108,7 @@ def test_the_least_change_is_told(
     ]
 
 
-def test_a_turn_that_recalls_something_else_comes_before_one_whose_receipt_is_told_otherwise(
+def test_foremost_puts_changed_recalls_first(
     run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]
 ) -> None:
     other, conversation = _copy(run, tmp_path / "copy"), run.conversations[1]
@@ -120,7 +120,9 @@ def test_a_turn_that_recalls_something_else_comes_before_one_whose_receipt_is_to
     assert [(one["arm"], one["columns"]) for one in found.first()] == [(QUOTA, ["block"]), (FIRST, ["receipt"])]
 
 
-def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]) -> None:
+def test_changes_compare_floats_by_their_bits(
+    run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]
+) -> None:
     one, other = _copy(run, tmp_path / "one"), _copy(run, tmp_path / "other")
     conversation, row = run.conversations[1], _row(run, QUOTA)
     one, other = (
@@ -132,15 +134,15 @@ def test_nan_is_nan_and_the_zeros_are_two(run: RunDirectory, tmp_path: Path, edi
     assert changes(one, other).changed == 1
 
 
-def test_the_order_of_arms_is_no_change_and_an_arm_of_one_run_is_told(make_run: MakeRun, run: RunDirectory) -> None:
+def test_changes_ignore_the_order_of_arms(make_run: MakeRun, run: RunDirectory) -> None:
     other = make_run("oracle", QUOTA, FIRST, limit=2)
     found = changes(run, other)
     assert (found.changed, [one.arm for one in found.arms]) == (0, [FIRST, QUOTA])
     assert (found.only_before, found.only_after) == (("none",), ("oracle",))
-    assert found.moved == ("arm none: there -> gone", "arm oracle: none -> there")
+    assert found.moved == ("arm none: present -> absent", "arm oracle: absent -> present")
 
 
-def test_another_configuration_changes_turns_and_says_which_knob(make_run: MakeRun, run: RunDirectory) -> None:
+def test_changes_name_the_changed_knob(make_run: MakeRun, run: RunDirectory) -> None:
     other = make_run(FIRST, QUOTA, limit=2, max_items=5)
     found = changes(run, other)
     by_arm = {one.arm: one for one in found.arms}
@@ -151,7 +153,7 @@ def test_another_configuration_changes_turns_and_says_which_knob(make_run: MakeR
     assert len(found.as_json()["first"]) == 5
 
 
-def test_runs_that_cannot_be_compared(
+def test_changes_of_incomparable_runs_raise(
     make_run: MakeRun, run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
     with pytest.raises(NotComparable, match="labels"):
@@ -165,7 +167,9 @@ def test_runs_that_cannot_be_compared(
         changes(run, resealed(older.path))
 
 
-def test_damage_is_no_change(run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]) -> None:
+def test_changes_of_a_damaged_run_raise(
+    run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
+) -> None:
     other = _copy(run, tmp_path / "copy")
     path = other.receipts(other.conversations[0])
     table = read_table(path)
@@ -185,7 +189,7 @@ def test_damage_is_no_change(run: RunDirectory, tmp_path: Path, resealed: Callab
         changes(run, other)
 
 
-def test_what_moved_is_told_in_a_fixed_order(run: RunDirectory) -> None:
+def test_moved_is_in_a_fixed_order(run: RunDirectory) -> None:
     resolved, environment = run.manifest.resolved, run.manifest.environment
     conversation = sorted(resolved.recordings)[0]
     now = replace(
@@ -221,7 +225,7 @@ def test_what_moved_is_told_in_a_fixed_order(run: RunDirectory) -> None:
     )
 
 
-def test_edits_that_nobody_committed_are_told_where_there_are_some(run: RunDirectory) -> None:
+def test_moved_reports_uncommitted_changes(run: RunDirectory) -> None:
     def told(code: str, *, dirty: bool) -> Manifest:
         environment = replace(run.manifest.environment, code=code, git=Git("a" * 40, dirty))
         return replace(run.manifest, environment=environment)

@@ -33,14 +33,14 @@ def found(run: RunDirectory) -> Comparison:
     return compare_arms(run, "tier_first_v1", "seed_full", slices=True)
 
 
-def test_the_family_is_what_was_declared(run: RunDirectory) -> None:
+def test_compare_family_is_the_primary_measures(run: RunDirectory) -> None:
     found = compare_arms(run, "tier_first_v1", "hybrid", primary=["hit@6", "StaleRecall", "Success@6"])
     assert (found.primary, found.family) == (("Success@6", "StaleRecall"), 2)
     p = {one.measure: one.p for one in found.differences if one.measure in found.primary}
     assert {one.measure: one.p_holm for one in found.differences if one.p_holm is not None} == holm(p)
 
 
-def test_more_than_five_are_refused_and_what_cannot_be_compared(run: RunDirectory) -> None:
+def test_compare_refuses_more_than_five_primary_measures(run: RunDirectory) -> None:
     with pytest.raises(UnusableInput, match="6 primary measures: 5 at most"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=[*headlines(6), "RR@6"])
     with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value of it"):
@@ -56,14 +56,14 @@ def test_more_than_five_are_refused_and_what_cannot_be_compared(run: RunDirector
             compare_arms(run, "tier_first_v1", "hybrid", primary=[name])
 
 
-def test_hits_are_counted_whatever_was_declared(run: RunDirectory, found: Comparison) -> None:
+def test_gained_and_lost_do_not_depend_on_primary(run: RunDirectory, found: Comparison) -> None:
     declared = compare_arms(run, "tier_first_v1", "seed_full", primary=["RepeatRate"])
     assert (declared.gained, declared.lost, declared.probes) == (found.gained, found.lost, 84)
     (hit,) = [one for one in found.differences if one.measure == "Success@6"]
     assert (hit.wins, hit.losses, hit.n) == (len(found.gained), len(found.lost), found.probes)
 
 
-def test_effects_are_told_in_units_that_compare(found: Comparison) -> None:
+def test_compare_reports_relative_effects(found: Comparison) -> None:
     by_measure = {one.measure: one for one in found.differences}
     one = by_measure["RepeatRate"]
     assert one.relative == pytest.approx(one.candidate / one.baseline - 1)
@@ -73,7 +73,7 @@ def test_effects_are_told_in_units_that_compare(found: Comparison) -> None:
     assert ("BackboneDuplication", "tier_first_v1") in found.unmeasured
 
 
-def test_slices_are_the_whole_cut_in_parts_and_nothing_is_adjusted(run: RunDirectory, found: Comparison) -> None:
+def test_slices_partition_the_pairs_without_adjustment(run: RunDirectory, found: Comparison) -> None:
     gold = read_gold(run)
     whole = {one.measure: one for one in found.differences}
     names = {one.name for one in found.slices}
@@ -98,18 +98,18 @@ def test_slices_are_the_whole_cut_in_parts_and_nothing_is_adjusted(run: RunDirec
     assert one.difference.estimate.low is None
 
 
-def test_what_is_the_same_for_all_is_no_slice(make_run: MakeRun) -> None:
+def test_slices_skip_constant_values(make_run: MakeRun) -> None:
     alone = compare_arms(make_run("tier_first_v1", "hybrid", limit=1), "tier_first_v1", "hybrid", slices=True)
     names = [one.name for one in alone.slices]
     assert "type" in names
     assert "conversation" not in names
 
 
-def test_slices_are_worked_out_when_they_are_asked_for(run: RunDirectory) -> None:
+def test_notebook_slices_are_computed_on_demand(run: RunDirectory) -> None:
     assert compare_arms(run, "tier_first_v1", "hybrid").slices == ()
 
 
-def test_a_standardised_difference_is_the_mean_over_the_spread(run: RunDirectory, found: Comparison) -> None:
+def test_standardised_difference_is_mean_over_standard_deviation(run: RunDirectory, found: Comparison) -> None:
     from lab.measures.score import score_run
 
     values: dict[str, dict[str, float]] = {"tier_first_v1": {}, "seed_full": {}}

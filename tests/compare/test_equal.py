@@ -74,7 +74,8 @@ def test_validate_and_lint_name_conversations_that_are_equal(clones: Path) -> No
     assert "1 conversation: a two-sided sign-flip test needs 6" in said
 
 
-def test_ten_copies_are_compared_as_one_conversation(run: RunDirectory) -> None:
+@pytest.mark.slow
+def test_compare_counts_copies_as_one_conversation(run: RunDirectory) -> None:
     found = compare_arms(run, *ARMS)
     assert {one.conversations for one in found.differences} == {1}
     assert all(one.estimate.low is None for one in found.differences)
@@ -89,7 +90,7 @@ def test_gate_over_ten_copies_is_inconclusive(run: RunDirectory, tmp_path: Path)
     assert any("count as one" in note for note in verdict.embedder)
 
 
-def test_other_conversations_are_compared_as_before(tmp_path: Path) -> None:
+def test_compare_without_copies_is_unchanged(tmp_path: Path) -> None:
     for kind in ("datasets", "golden"):
         shutil.copytree(ROOT / kind / "traps", tmp_path / kind / "traps")
     asked = ReplayRequest(str(tmp_path / "datasets/traps"), "lab", ARMS, embedder="hashing", scope="recorded")

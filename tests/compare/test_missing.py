@@ -28,7 +28,7 @@ def scored(measure: str, base: list[float], cand: list[float]) -> Scores:
     ("measure", "counts_as"),
     [("RepeatRate", 0.0), ("WrongScope", 0.0), ("GoldNice@6", 0.0), ("HardRules", 1.0), ("BudgetEvictions", 0.0)],
 )
-def test_a_place_that_one_arm_has_no_value_of_counts_as_the_catalogue_says(measure: str, counts_as: float) -> None:
+def test_pairs_fill_missing_values_by_the_catalogue(measure: str, counts_as: float) -> None:
     base, cand = [0.5, NAN, 0.25, NAN, 1.0, 0.5], [NAN, 0.5, 0.25, NAN, NAN, 0.5]
     one = paired_differences(scored(measure, base, cand), "base", "cand", (measure,))[measure]
     # The place that neither has a value of asks nothing of either.
@@ -38,7 +38,7 @@ def test_a_place_that_one_arm_has_no_value_of_counts_as_the_catalogue_says(measu
     assert one.estimate.mean == pytest.approx(one.candidate - one.baseline)
 
 
-def test_an_arm_that_falls_silent_where_it_failed_is_not_spared() -> None:
+def test_compare_counts_skipped_probes_as_misses() -> None:
     # Kept by dropping what it has no value of, the candidate would be the equal of the baseline.
     base, cand = [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, NAN, NAN]
     one = paired_differences(scored("GoldNice@6", base, cand), "base", "cand", ())["GoldNice@6"]
@@ -46,18 +46,18 @@ def test_an_arm_that_falls_silent_where_it_failed_is_not_spared() -> None:
 
 
 @pytest.mark.parametrize("measure", ["Rprec", "Judged@6", "Success@6", "Stranger"])
-def test_what_could_not_be_measured_is_left_out_and_counted(measure: str) -> None:
+def test_ratios_count_failed_measurements(measure: str) -> None:
     one = paired_differences(scored(measure, [0.5, NAN, 1.0, 0.0], [NAN, 0.5, 0.5, 0.0]), "base", "cand", ())[measure]
     assert (one.n, one.filled_baseline, one.filled_candidate, one.left_out) == (2, 0, 0, 2)
     assert one.estimate.mean == pytest.approx(-0.25)
 
 
-def test_a_measure_that_an_arm_never_has_is_not_compared_at_all() -> None:
+def test_measure_missing_in_one_arm_is_not_compared() -> None:
     assert paired_differences(scored("RepeatRate", [0.5, 1.0], [NAN, NAN]), "base", "cand", ()) == {}
     assert paired_differences(scored("Rprec", [0.5, NAN], [NAN, 0.5]), "base", "cand", ()) == {}
 
 
-def test_of_every_measure_it_is_decided() -> None:
+def test_every_measure_declares_its_value_for_missing() -> None:
     by_name = {one.name: one.missing for one in CATALOGUE}
     assert {name for name, missing in by_name.items() if missing == 1.0} == {"HardRules"}
     assert {name for name, missing in by_name.items() if missing is None} == {

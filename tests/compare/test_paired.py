@@ -42,9 +42,7 @@ def _values(run: RunDirectory, arm: str, measure: str) -> dict[str, tuple[str, f
 
 
 @pytest.mark.parametrize("measure", ["Success@6", "nDCG@6", "RepeatRate", "LongestStreak"])
-def test_a_difference_is_that_of_the_pairs_which_both_arms_have(
-    run: RunDirectory, found: Comparison, measure: str
-) -> None:
+def test_difference_uses_pairs_of_both_arms(run: RunDirectory, found: Comparison, measure: str) -> None:
     base, cand = _values(run, FIRST, measure), _values(run, QUOTA, measure)
     groups: dict[str, list[float]] = {}
     for at in base.keys() & cand.keys():
@@ -70,7 +68,7 @@ def test_holm_covers_the_primary_measures_and_no_others(found: Comparison) -> No
     )
 
 
-def test_the_probes_that_flipped_are_those_whose_hit_changed(run: RunDirectory, found: Comparison) -> None:
+def test_gained_and_lost_are_probes_with_a_changed_hit(run: RunDirectory, found: Comparison) -> None:
     base, cand = _values(run, FIRST, "Success@6"), _values(run, QUOTA, "Success@6")
     assert set(found.gained) == {at for at in base if cand[at][1] > base[at][1]}
     assert set(found.lost) == {at for at in base if cand[at][1] < base[at][1]}
@@ -93,7 +91,7 @@ def test_swapping_the_arms_flips_every_sign(run: RunDirectory, found: Comparison
         assert (other.p, other.p_holm) == pytest.approx((one.p, one.p_holm))
 
 
-def test_an_arm_that_injects_nothing_has_hits_to_compare_and_no_repeats(run: RunDirectory) -> None:
+def test_compare_with_an_empty_arm_has_hits_but_no_repeats(run: RunDirectory) -> None:
     by_measure = _by_measure(compare_arms(run, "none", "oracle"))
     hit = by_measure["Success@6"]
     assert (hit.baseline, hit.losses) == (0.0, 0)
@@ -105,7 +103,7 @@ def test_an_arm_that_injects_nothing_has_hits_to_compare_and_no_repeats(run: Run
     assert "LongestStreak" not in by_measure
 
 
-def test_arms_of_two_runs_compare_as_arms_of_one(make_run: MakeRun, run: RunDirectory, found: Comparison) -> None:
+def test_compare_two_runs_equals_comparing_one_run(make_run: MakeRun, run: RunDirectory, found: Comparison) -> None:
     alone = make_run(QUOTA)
     across = compare_arms(run, FIRST, f"{alone.path}:{QUOTA}")
     assert across.differences == found.differences
@@ -113,7 +111,7 @@ def test_arms_of_two_runs_compare_as_arms_of_one(make_run: MakeRun, run: RunDire
     assert across.candidate == f"{alone.path}:{QUOTA}"
 
 
-def test_an_arm_can_be_compared_with_itself_under_fewer_places(make_run: MakeRun, run: RunDirectory) -> None:
+def test_compare_arm_with_itself_at_a_smaller_cutoff(make_run: MakeRun, run: RunDirectory) -> None:
     fewer = make_run(FIRST, max_items=3)
     one = _by_measure(compare_arms(run, f"{fewer.path}:{FIRST}", FIRST))["InjectedItems"]
     assert one.baseline <= 3 < one.candidate
@@ -135,7 +133,7 @@ def test_an_arm_can_be_compared_with_itself_under_fewer_places(make_run: MakeRun
         ({"categories": "detected"}, "categories (recorded / detected)"),
     ],
 )
-def test_runs_that_judge_other_things_are_refused_by_name(
+def test_compare_incomparable_runs_names_the_differences(
     make_run: MakeRun, run: RunDirectory, arguments: dict[str, Any], named: str
 ) -> None:
     other = make_run(QUOTA, **arguments)
@@ -146,19 +144,19 @@ def test_runs_that_judge_other_things_are_refused_by_name(
 
 
 @pytest.mark.parametrize("same", [QUOTA, "{path}:" + QUOTA])
-def test_an_arm_against_itself_is_refused(run: RunDirectory, same: str) -> None:
+def test_compare_arm_with_itself_is_refused(run: RunDirectory, same: str) -> None:
     with pytest.raises(UnusableInput, match="nothing to compare"):
         compare_arms(run, QUOTA, same.format(path=run.path))
 
 
-def test_an_unknown_arm_is_refused_with_the_known_ones(run: RunDirectory) -> None:
+def test_compare_unknown_arm_lists_the_known_ones(run: RunDirectory) -> None:
     with pytest.raises(UnusableInput, match="has no arm 'vector'; it has: tier_first_v1, tier_quota_v1, none, oracle"):
         compare_arms(run, FIRST, "vector")
     with pytest.raises(UnusableInput, match="has no arm 'vector'"):
         compare_arms(run, FIRST, f"{run.path}:vector")
 
 
-def test_an_arm_of_a_folder_that_is_no_run_is_refused(run: RunDirectory) -> None:
+def test_compare_with_a_folder_without_run_is_refused(run: RunDirectory) -> None:
     with pytest.raises(NotARun, match="is no run directory"):
         compare_arms(run, FIRST, f"{run.path.parent}:{QUOTA}")
 

@@ -35,12 +35,12 @@ def test_sign_flip_agrees_with_brute_force(clusters: int) -> None:
 
 @pytest.mark.parametrize("clusters", [1, 2, 5, 6, 10, EXACT_UP_TO])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_all_clusters_of_one_sign_give_the_smallest_p_there_is(clusters: int, sign: int) -> None:
+def test_sign_flip_of_one_sign_gives_the_smallest_p(clusters: int, sign: int) -> None:
     assert sign_flip([sign * (1 + number / 7) for number in range(clusters)]) == 2 / 2**clusters
 
 
 @pytest.mark.parametrize("clusters", [1, 4, 9, 40])
-def test_one_sided_is_against_sums_above_zero_alone(clusters: int) -> None:
+def test_sign_flip_one_sided_tests_positive_sums(clusters: int) -> None:
     draw = random.Random(clusters)
     sums = [draw.gauss(0.3, 1) for _ in range(clusters)]
     above, below = (sign_flip([side * value for value in sums], one_sided=True) for side in (1, -1))
@@ -52,31 +52,31 @@ def test_one_sided_is_against_sums_above_zero_alone(clusters: int) -> None:
     assert above + below >= 1
 
 
-def test_the_quantiles_of_t_are_those_of_scipy_stats() -> None:
+def test_t_quantile_matches_scipy_stats() -> None:
     for freedom in (1, 2, 5, 9, 39, 400):
         for share in (0.001, 0.05, 0.8, 0.975, 0.999):
             assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-12)
 
 
-def test_ties_count_in_spite_of_rounding() -> None:
+def test_sign_flip_counts_ties_despite_rounding() -> None:
     # 0.1 + 0.2 is not 0.3 in binary: the two signings that give 0 or .6 are ties of the sum or not, by rounding alone.
     assert sign_flip([0.1, 0.2, 0.3]) == 2 / 8
     assert sign_flip([0.1, 0.2, -0.3]) == 1.0
 
 
-def test_no_difference_anywhere_gives_one() -> None:
+def test_sign_flip_of_zeros_is_one() -> None:
     assert sign_flip([0.0] * 6) == 1.0
     assert sign_flip([0.0] * 40) == 1.0
 
 
-def test_p_does_not_depend_on_the_order_or_direction_of_clusters() -> None:
+def test_sign_flip_ignores_order_and_direction() -> None:
     sums = [3.0, -1.0, 2.5, 0.5, -0.25, 4.0, 1.0]
     p = sign_flip(sums)
     assert p == sign_flip(sums[::-1]) == sign_flip([-value for value in sums])
     assert 0 < p < 1
 
 
-def test_many_clusters_are_drawn_with_a_seed_and_never_give_zero() -> None:
+def test_sign_flip_of_many_clusters_is_seeded_and_never_zero() -> None:
     strong = [1.0 + number / 50 for number in range(40)]
     weak = [(-1.0) ** number * (1 + number / 40) + 0.2 for number in range(40)]
     assert sign_flip(strong) == 1 / 100_000
@@ -85,14 +85,14 @@ def test_many_clusters_are_drawn_with_a_seed_and_never_give_zero() -> None:
     assert sign_flip(weak, seed=1) == pytest.approx(sign_flip(weak, seed=2), abs=0.01)
 
 
-def test_drawn_and_exact_p_agree_where_they_meet() -> None:
+def test_sign_flip_drawn_and_exact_agree() -> None:
     sums = [1.5, -0.5, 2.0, 0.7, -1.1, 0.9, 0.3, -0.2, 1.2, 0.6, -0.8, 0.4, 1.0, -0.6, 0.8, 0.1]
     # A cluster without any difference changes no sum, so the p of 17 drawn is that of 16 counted.
     assert sign_flip([*sums, 0.0]) == pytest.approx(sign_flip(sums), abs=0.006)
 
 
 @pytest.mark.parametrize("clusters", [8, 30])
-def test_false_positives_are_as_rare_as_promised(clusters: int) -> None:
+def test_sign_flip_false_positive_rate_is_nominal(clusters: int) -> None:
     source = np.random.default_rng(11)
     trials = 1000 if clusters <= EXACT_UP_TO else 60
     found = [sign_flip(source.normal(size=clusters).tolist()) for _ in range(trials)]
@@ -104,7 +104,7 @@ def test_false_positives_are_as_rare_as_promised(clusters: int) -> None:
     assert statistics.fmean(found) == pytest.approx(0.5, abs=0.15)
 
 
-def test_equal_clusters_give_the_plain_t_interval_on_their_means() -> None:
+def test_clustered_equal_sizes_give_the_t_interval() -> None:
     groups = {"a": [0.2, 0.4, 0.0], "b": [1.0, 0.4, 0.7], "c": [-0.2, 0.0, 0.5], "d": [0.3, 0.9, 0.6]}
     means = [statistics.fmean(values) for values in groups.values()]
     error = statistics.stdev(means) / math.sqrt(4)
@@ -118,7 +118,7 @@ def test_equal_clusters_give_the_plain_t_interval_on_their_means() -> None:
     assert found.detectable == pytest.approx((stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * error)
 
 
-def test_unequal_clusters_weigh_by_their_size() -> None:
+def test_clustered_weights_by_cluster_size() -> None:
     # n 4, mean .75; residual sums 3 - 3*.75 = .75 and 0 - .75 = -.75; variance 2/1 * (2 * .5625) / 16.
     found = clustered({"long": [1.0, 1.0, 1.0], "short": [0.0]})
     assert found.mean == 0.75
@@ -126,15 +126,15 @@ def test_unequal_clusters_weigh_by_their_size() -> None:
     assert found.low == pytest.approx(0.75 - stats.t.ppf(0.975, 1) * math.sqrt(0.140625))
 
 
-def test_one_cluster_gives_a_mean_and_no_more() -> None:
+def test_clustered_single_cluster_has_only_a_mean() -> None:
     assert clustered({"only": [1.0, 0.0, 0.5]}) == Estimate(0.5, None, None, None, None, None)
 
 
-def test_no_difference_at_all_has_an_interval_of_no_width() -> None:
+def test_clustered_zeros_have_an_empty_interval() -> None:
     assert clustered({"a": [0.0, 0.0], "b": [0.0]}) == Estimate(0.0, 0.0, 0.0, 0.0, None, 0.0)
 
 
-def test_probes_that_agree_within_their_conversation_widen_the_interval() -> None:
+def test_clustered_correlation_widens_the_interval() -> None:
     together = clustered({"a": [1.0] * 10, "b": [0.0] * 10, "c": [1.0] * 10})
     apart = clustered({name: [1.0, 1.0, 0.0] * 3 + [1.0, 0.0] for name in "abc"})
     assert together.design_effect is not None
@@ -159,7 +159,7 @@ def test_holm_steps_down(p_values: dict[str, float], expected: dict[str, float])
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
-def test_several_measures_at_once_are_tested_as_each_by_itself(one_sided: bool) -> None:
+def test_sign_flips_equals_sign_flip(one_sided: bool) -> None:
     draw = np.random.default_rng(7)
     measures = [(draw.standard_normal(size) + 0.2).tolist() for size in (3, 40, 17, 40, 3, 16)]
     together = sign_flips(measures, one_sided=one_sided)

@@ -19,7 +19,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("shape", DRAWS)
-def test_noise_alone_has_no_steps(shape: str) -> None:
+def test_steps_of_noise_are_none(shape: str) -> None:
     rng = np.random.default_rng(0)
     found = {size: sum(bool(steps(DRAWS[shape](rng, size).tolist())) for _ in range(100)) for size in (9, 10, 30, 60)}
     # Of four hundred series of noise at most two seem to step.
@@ -28,7 +28,7 @@ def test_noise_alone_has_no_steps(shape: str) -> None:
 
 
 @pytest.mark.parametrize(("height", "least"), [(3, 90), (4, 98)])
-def test_a_planted_step_is_found_within_two_places(height: float, least: int) -> None:
+def test_steps_finds_a_planted_step_within_two_positions(height: float, least: int) -> None:
     rng = np.random.default_rng(1)
     hits = 0
     for _ in range(100):
@@ -39,7 +39,7 @@ def test_a_planted_step_is_found_within_two_places(height: float, least: int) ->
     assert hits >= least
 
 
-def test_two_planted_steps_and_outliers() -> None:
+def test_steps_finds_two_steps_despite_outliers() -> None:
     rng = np.random.default_rng(2)
     values = rng.normal(0, 0.01, 90)
     values[30:60] += 0.2
@@ -49,23 +49,23 @@ def test_two_planted_steps_and_outliers() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 400])
-def test_a_constant_series_has_none(size: int) -> None:
+def test_steps_of_a_constant_series_are_none(size: int) -> None:
     assert steps([0.7] * size) == []
 
 
-def test_rounding_is_no_change() -> None:
+def test_steps_ignore_rounding() -> None:
     assert steps([0.7, 0.7 + 2e-16] * 20 + [0.7 - 3e-16] * 20) == []
     assert steps([0.7] * 10 + [0.7 + 1e-6] * 10) == [Step(10, 0.7, 0.7 + 1e-6)]
 
 
-def test_without_noise_every_change_is_a_step_on_its_first_night() -> None:
+def test_steps_of_exact_values_are_every_change() -> None:
     assert steps([1.0, 1.0, 1.0, 2.0]) == [Step(3, 1.0, 2.0)]
     assert steps([1.0] * 9 + [2.0] * 3 + [1.5] * 9) == [Step(9, 1.0, 2.0), Step(12, 2.0, 1.5)]
     # A nightly run that differs, and goes back: both are told.
     assert steps([1.0] * 9 + [2.0] + [1.0] * 9) == [Step(9, 1.0, 2.0), Step(10, 2.0, 1.0)]
 
 
-def test_two_values_that_differ_prove_nothing_yet() -> None:
+def test_steps_of_two_values_need_exact() -> None:
     assert steps([1.0, 2.0]) == []
     assert steps([1.0, 2.0, 3.0]) == []
     # Unless each is known to be what it is.
@@ -75,7 +75,7 @@ def test_two_values_that_differ_prove_nothing_yet() -> None:
     assert steps(noise, exact=True) == []
 
 
-def test_the_fit_is_the_best_of_all() -> None:
+def test_steps_fit_is_optimal() -> None:
     rng = np.random.default_rng(3)
     values = [round(float(one), 3) for one in rng.normal(size=14)]
 
@@ -97,6 +97,6 @@ def test_the_fit_is_the_best_of_all() -> None:
     assert _best(values, 1e-9)[0] == 0
 
 
-def test_what_is_no_number_is_refused() -> None:
+def test_steps_of_nan_raise() -> None:
     with pytest.raises(ValueError, match="finite"):
         steps([1.0, float("nan")])

@@ -1,4 +1,4 @@
-"""The replay that docs/canary.md shows, copied from the page and run on a small home of an operator."""
+"""Run the replay commands of docs/canary.md on a small OpenClaw home."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ MEMORIES = (
 )
 
 
-def _said(entry: str, parent: str | None, minute: int, text: str) -> dict[str, Any]:
+def _message(entry: str, parent: str | None, minute: int, text: str) -> dict[str, Any]:
     message = {"role": "user", "content": [{"type": "text", "text": text}]}
     at = f"2026-04-02T01:{minute:02}:00Z"
     return {"type": "message", "id": entry, "parentId": parent, "timestamp": at, "message": message}
 
 
 def _replays(page: str) -> list[list[str]]:
-    """The words of every replay on a page."""
-    found = re.findall(r"^    (lab replay (?:[^\n]*\\\n)*[^\n]*)$", page, re.MULTILINE)
-    return [shlex.split(one.replace("\\\n", " ")) for one in found]
+    """Return the words of every replay command on a page."""
+    commands = re.findall(r"^    (lab replay (?:[^\n]*\\\n)*[^\n]*)$", page, re.MULTILINE)
+    return [shlex.split(command.replace("\\\n", " ")) for command in commands]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     lines = [
         {"type": "session", "version": 3, "id": SESSION, "timestamp": "2026-04-02T01:00:00Z", "cwd": "/srv"},
-        _said("a1", None, 0, "[SCOPE: kiln]\nOn which day is the kiln fired?"),
-        _said("a2", "a1", 1, "Where does the boat lie, by the way?"),
+        _message("a1", None, 0, "[SCOPE: kiln]\nOn which day is the kiln fired?"),
+        _message("a2", "a1", 1, "Where does the boat lie, by the way?"),
     ]
     sessions = folder / ".openclaw/agents/main/sessions"
     sessions.mkdir(parents=True)
@@ -89,7 +89,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(words: list[str], home: Path, endpoint: Endpoint) -> list[dict[str, Any]]:
-    """The receipts of a replay in an operator's home, whose provider is ``endpoint``."""
+    """Run a replay in an OpenClaw home with ``endpoint`` as the provider; return its receipts."""
     home_words = [word.replace("~/", f"{home}/", 1) if word.startswith("~/") else word for word in words[1:]]
     home_words = [word.replace("https://api.openai.com/v1", endpoint.url) for word in home_words]
     done = subprocess.run(
@@ -105,7 +105,7 @@ def _block(*lines: str) -> str:
     return sha256("\n".join((HEAD, *lines, CLOSE)).encode()).hexdigest()[:16]
 
 
-def test_replay_of_the_canary_page_is_the_live_plugin(
+def test_replay_on_the_canary_page_matches_the_live_plugin(
     pages: dict[str, str],
     home: Path,
     running: Endpoint,  # noqa: F811 - the fixture, by its name
@@ -116,14 +116,14 @@ def test_replay_of_the_canary_page_is_the_live_plugin(
     assert (tagged["arm"], tagged["scope"], plain["scope"]) == ("engine", "kiln", "global")
     first, second = (f"{number}. [fact|{label}] {text}" for number, (_, text, label) in enumerate(MEMORIES[:2], 1))
     assert tagged["block"] == _block(first, second)
-    # Nothing is stored in the scope of a turn that names none.
+    # A turn without a tag has scope global, in which nothing is stored.
     assert (plain["injected"], plain["chars"]) == (0, 0)
     receipt = json.loads(tagged["receipt"])
     assert (receipt["selectionMode"], receipt["quota"]["mustMax"]) == ("tier_quota_v1", 2)
     assert re.search(r'"(score|distance)":-?\d+\.0[,}]', tagged["receipt"]) is None
 
 
-def test_replay_of_a_change_on_the_canary_page_runs_both_files(
+def test_second_replay_on_the_canary_page_runs_both_files(
     pages: dict[str, str],
     home: Path,
     running: Endpoint,  # noqa: F811 - the fixture, by its name
@@ -135,9 +135,9 @@ def test_replay_of_a_change_on_the_canary_page_runs_both_files(
 
 
 @pytest.mark.parametrize("name", ["canary.md", "golden.md", "replay.md", "index.md"])
-def test_replay_of_an_operators_home_on_any_page_takes_their_file(pages: dict[str, str], name: str) -> None:
-    own = [words for words in _replays(pages[name]) if "--memories-from" in words]
-    assert own
-    for words in own:
+def test_replays_of_an_openclaw_home_use_its_configuration(pages: dict[str, str], name: str) -> None:
+    replays = [words for words in _replays(pages[name]) if "--memories-from" in words]
+    assert replays
+    for words in replays:
         assert "engine=openclaw.json" in words
         assert [words[words.index(option) + 1] for option in ("--profile", "--scope")] == ["upstream", "tags"]

@@ -1,4 +1,4 @@
-"""The design pages: every id that is cited exists, once, and what the coverage cites as evidence is there."""
+"""The design pages: every cited id exists exactly once, and the evidence that the coverage cites exists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SOURCES = (".py", ".toml", ".md", ".j2", ".yml")
 RULE = re.compile(r"\bE-[1-9]\d*\b")
 CAPABILITY = re.compile(r"(?<![\w.-])00[0-4]-\d{2,3}(?![\w-])")
 DOCUMENT = re.compile(r"\b[Ss]eed (\d{3})\b")
-# What a clone cannot follow: sections of a text that it does not hold.
+# References to sections of a text that is not in the repository.
 PRIVATE = re.compile(r"\bspec \d|\bspec, Appendix|§|engine-spec|\.\./seeds", re.IGNORECASE)
 PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
 STATES = ("done", "partly", "missing")
 
 
 class Row(NamedTuple):
-    """One line of the coverage."""
+    """One row of the coverage table."""
 
     id: str
     capability: str
@@ -41,12 +41,12 @@ def files(*folders: str) -> list[tuple[str, str]]:
 
 
 def cited(pattern: re.Pattern[str]) -> dict[str, str]:
-    """Each id that is cited, with a file that cites it."""
-    return {one: name for name, text in files("lab", "tests", "docs") for one in pattern.findall(text)}
+    """Return each cited id with a file that cites it."""
+    return {cited_id: name for name, text in files("lab", "tests", "docs") for cited_id in pattern.findall(text)}
 
 
 def repeated(ids: list[str]) -> list[str]:
-    return [one for one, times in Counter(ids).items() if times > 1]
+    return [item for item, times in Counter(ids).items() if times > 1]
 
 
 @pytest.fixture(scope="module")
@@ -61,43 +61,43 @@ def rows() -> list[Row]:
     return [Row(*(cell.strip() for cell in line.strip("|").split(" | "))) for line in lines]
 
 
-def test_rules_have_ids_that_are_unique_and_leave_no_gap(rules: list[str]) -> None:
+def test_rule_ids_are_unique_and_consecutive(rules: list[str]) -> None:
     assert repeated(rules) == []
-    numbers = sorted(int(one.removeprefix("E-")) for one in rules)
+    numbers = sorted(int(rule.removeprefix("E-")) for rule in rules)
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) > 50
 
 
-def test_rules_that_are_cited_exist(rules: list[str]) -> None:
-    found = cited(RULE)
-    assert len(found) > 50
-    assert {one: name for one, name in found.items() if one not in rules} == {}
+def test_cited_rules_exist(rules: list[str]) -> None:
+    citations = cited(RULE)
+    assert len(citations) > 50
+    assert {rule: name for rule, name in citations.items() if rule not in rules} == {}
 
 
-def test_rules_are_cited_by_the_code(rules: list[str]) -> None:
-    code = {one for _, text in files("lab") for one in RULE.findall(text)}
-    # Rules that several functions keep together, and no docstring alone.
+def test_code_cites_every_rule(rules: list[str]) -> None:
+    code = {rule for _, text in files("lab") for rule in RULE.findall(text)}
+    # Rules that several functions implement together are not cited by one docstring.
     assert {*rules} - code <= {"E-6", "E-45", "E-46", "E-49", "E-61", "E-64"}
 
 
-def test_no_file_cites_sections_that_a_clone_lacks() -> None:
-    found = {name: match.group() for name, text in files("lab", "tests", "docs") if (match := PRIVATE.search(text))}
-    assert found == {}
+def test_no_file_cites_sections_outside_the_repository() -> None:
+    citations = {name: match.group() for name, text in files("lab", "tests", "docs") if (match := PRIVATE.search(text))}
+    assert citations == {}
 
 
-def test_capabilities_have_ids_that_are_unique(rows: list[Row]) -> None:
+def test_capability_ids_are_unique(rows: list[Row]) -> None:
     assert len(rows) > 250
     assert repeated([row.id for row in rows]) == []
 
 
-def test_capabilities_and_documents_that_are_cited_exist(rows: list[Row]) -> None:
+def test_cited_capabilities_and_documents_exist(rows: list[Row]) -> None:
     known = {row.id for row in rows}
-    assert {one: name for one, name in cited(CAPABILITY).items() if one not in known} == {}
-    documents = {one.partition("-")[0] for one in known}
-    assert {one: name for one, name in cited(DOCUMENT).items() if one not in documents} == {}
+    assert {key: name for key, name in cited(CAPABILITY).items() if key not in known} == {}
+    documents = {key.partition("-")[0] for key in known}
+    assert {key: name for key, name in cited(DOCUMENT).items() if key not in documents} == {}
 
 
-def test_capabilities_have_one_of_three_states(rows: list[Row]) -> None:
+def test_capabilities_have_a_known_state(rows: list[Row]) -> None:
     assert [row for row in rows if row.state not in STATES or not row.capability] == []
 
 
@@ -113,37 +113,37 @@ def test_missing_capabilities_name_no_evidence(rows: list[Row]) -> None:
     assert [row for row in rows if row.state == "missing" and row.shown_by != "–"] == []
 
 
-def test_totals_of_the_coverage_are_those_of_its_lines(rows: list[Row]) -> None:
+def test_coverage_totals_match_its_rows(rows: list[Row]) -> None:
     text = (DESIGN / "coverage.md").read_text("utf-8")
-    told = re.findall(r"^\| (?:seed )?(\d{3}|all) \|(.*)\|$", text, re.MULTILINE)
-    counts = {name: [int(cell) for cell in cells.split("|")] for name, cells in told}
+    totals = re.findall(r"^\| (?:seed )?(\d{3}|all) \|(.*)\|$", text, re.MULTILINE)
+    counts = {name: [int(cell) for cell in cells.split("|")] for name, cells in totals}
     assert {*counts} == {*{row.id[:3] for row in rows}, "all"}
     for name, numbers in counts.items():
-        own = [row for row in rows if name in ("all", row.id[:3])]
-        assert numbers == [*(sum(row.state == state for row in own) for state in STATES), len(own)], name
+        part = [row for row in rows if name in ("all", row.id[:3])]
+        assert numbers == [*(sum(row.state == state for row in part) for state in STATES), len(part)], name
 
 
-def test_files_and_tests_that_the_design_names_exist() -> None:
-    found = [
-        (page.name, path, name)
+def test_files_and_tests_named_on_design_pages_exist() -> None:
+    named = [
+        (page.name, path, test)
         for page in sorted(DESIGN.rglob("*.md"))
-        for path, name in PATHS.findall(page.read_text("utf-8"))
+        for path, test in PATHS.findall(page.read_text("utf-8"))
     ]
-    assert len(found) > 100
-    assert [one for one in found if not (ROOT / one[1]).exists()] == []
-    assert [one for one in found if one[2] and one[2] not in functions(ROOT / one[1])] == []
+    assert len(named) > 100
+    assert [(page, path) for page, path, _ in named if not (ROOT / path).exists()] == []
+    assert [(page, path, test) for page, path, test in named if test and test not in functions(ROOT / path)] == []
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "CHANGELOG.md"])
-def test_files_that_contributors_are_sent_to_exist(name: str) -> None:
+def test_files_named_for_contributors_exist(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     named = [path for path, _ in PATHS.findall(text)]
     linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("https://")]
     assert len(named) + len(linked) > 1
-    assert [one for one in (*named, *linked) if "NAME" not in one and not (ROOT / one).exists()] == []
+    assert [path for path in (*named, *linked) if "NAME" not in path and not (ROOT / path).exists()] == []
 
 
-def test_continuous_integration_runs_sessions_that_exist_on_every_supported_python() -> None:
+def test_ci_runs_existing_sessions_on_every_supported_python() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
     sessions = set(re.findall(r"nox -s (\w+)", text))
     assert sessions >= {"lint", "types", "tests", "docs"}
@@ -159,7 +159,7 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)}
 
 
-def test_decisions_are_numbered_and_have_every_part() -> None:
+def test_decisions_are_numbered_and_have_every_section() -> None:
     pages = sorted((DESIGN / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     assert len(pages) >= 8

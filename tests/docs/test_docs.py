@@ -1,4 +1,4 @@
-"""The pages: their commands parse, their links lead somewhere, and the site they make loads nothing from elsewhere."""
+"""The pages: commands parse, links resolve, and the site loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = {"README.md", "extending.md"}
 
 
 def _lines(text: str) -> Iterator[str]:
-    """What stands in code: indented and fenced lines, and whatever is between backticks."""
+    """Yield all code: indented and fenced lines, and text between backticks."""
     text = text.replace("\\\n", " ")
     fenced = FENCE.findall(text)
     plain = FENCE.sub("", text)
@@ -37,11 +37,11 @@ def _lines(text: str) -> Iterator[str]:
         yield from block.splitlines()[1:-1]
     yield from (line for line in plain.splitlines() if line.startswith("    "))
     prose = "\n".join(line for line in plain.splitlines() if not line.startswith("    "))
-    yield from (" ".join(one.split()) for one in re.findall(r"`([^`]+)`", prose))
+    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose))
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """The words of every command ``lab …``."""
+    """Yield the words of every command ``lab …``."""
     for line in _lines(text):
         if not re.search(r"(?:^|[\s/])lab ", line):
             continue
@@ -50,14 +50,14 @@ def _commands(text: str) -> Iterator[list[str]]:
         except ValueError:
             continue
         while words:
-            end = next((place for place, word in enumerate(words) if word in ("|", "&&", ">", ";")), len(words))
-            one, words = words[:end], words[end + 1 :]
-            if len(one) > 1 and (one[0] == "lab" or one[0].endswith("/lab")):
-                yield one[1:]
+            end = next((index for index, word in enumerate(words) if word in ("|", "&&", ">", ";")), len(words))
+            command, words = words[:end], words[end + 1 :]
+            if len(command) > 1 and (command[0] == "lab" or command[0].endswith("/lab")):
+                yield command[1:]
 
 
 def _problem(words: list[str]) -> str | None:
-    """What is wrong with a command, if anything is."""
+    """Return what is wrong with a command, or None."""
     command = ROOT_COMMAND
     rest = list(words)
     while rest and hasattr(command, "commands") and rest[0] in command.commands:
@@ -86,18 +86,18 @@ def commands(pages: dict[str, str]) -> list[tuple[str, list[str]]]:
     return [(name, words) for name, text in texts.items() for words in _commands(text)]
 
 
-def test_commands_are_found_where_they_stand() -> None:
+def test_commands_in_code_and_prose_are_found() -> None:
     text = "See `lab score DIR\n-m X` and\n\n    journalctl | .venv/bin/lab receipts audit - # well\n"
     text += "    pip install lab x\n"
     text += "\n```console\nlab replay a \\\n    --out b && lab score b\n```\n"
-    found = list(_commands(text))
-    assert found == [
+    commands = list(_commands(text))
+    assert commands == [
         ["replay", "a", "--out", "b"],
         ["score", "b"],
         ["receipts", "audit", "-"],
         ["score", "DIR", "-m", "X"],
     ]
-    assert [_problem(words) for words in found] == [None] * 4
+    assert [_problem(words) for words in commands] == [None] * 4
     assert _problem(["scroe", "b"]) == "no command scroe"
     assert _problem(["cache", "sweep"]) == "no command sweep"
     assert _problem(["score", "b", "--loud"]) == "no option --loud"
@@ -105,12 +105,12 @@ def test_commands_are_found_where_they_stand() -> None:
     assert _problem(["gate", "DIR", "--plicy=x"]) == "no option --plicy=x"
 
 
-def test_every_command_that_is_shown_parses(commands: list[tuple[str, list[str]]]) -> None:
+def test_commands_on_pages_parse(commands: list[tuple[str, list[str]]]) -> None:
     assert len(commands) > 80
-    assert [(page, " ".join(words), said) for page, words in commands if (said := _problem(words))] == []
+    assert [(page, " ".join(words), problem) for page, words in commands if (problem := _problem(words))] == []
 
 
-def test_formats_and_policies_that_are_shown_exist(commands: list[tuple[str, list[str]]]) -> None:
+def test_formats_and_policies_on_pages_exist(commands: list[tuple[str, list[str]]]) -> None:
     recordings = [
         (page, value)
         for page, words in commands
@@ -120,10 +120,11 @@ def test_formats_and_policies_that_are_shown_exist(commands: list[tuple[str, lis
     policies = [(page, value) for page, words in commands for value in _values(words, "--policy")]
     assert recordings
     assert policies
-    assert [one for one in recordings if one[1] not in FORMATS] == []
-    # A file is the reader's own.
-    shown = [one for one in policies if not one[1].endswith(".toml")]
-    assert [one for one in shown if one[1] not in shipped_policies()] == []
+    assert [(page, name) for page, name in recordings if name not in FORMATS] == []
+    # A TOML file is a policy of the reader.
+    assert [
+        (page, name) for page, name in policies if not name.endswith(".toml") and name not in shipped_policies()
+    ] == []
 
 
 def _anchors(text: str) -> set[str]:
@@ -131,7 +132,7 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
 
 
-def test_every_link_leads_to_a_page_and_a_heading(pages: dict[str, str]) -> None:
+def test_links_lead_to_existing_pages_and_headings(pages: dict[str, str]) -> None:
     texts = {ROOT / "docs" / name: text for name, text in pages.items()}
     texts[ROOT / "README.md"] = (ROOT / "README.md").read_text("utf-8")
     links = [(page, target) for page, text in texts.items() for target in LINK.findall(FENCE.sub("", text))]
@@ -146,13 +147,13 @@ def test_every_link_leads_to_a_page_and_a_heading(pages: dict[str, str]) -> None
     assert broken == []
 
 
-def test_every_page_can_be_reached(pages: dict[str, str]) -> None:
+def test_every_page_is_in_the_navigation(pages: dict[str, str]) -> None:
     listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
     assert listed == set(pages)
 
 
 class Loaded(HTMLParser):
-    """What a page loads by itself, and what it leads to."""
+    """The addresses that a page loads without a click."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -160,13 +161,13 @@ class Loaded(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.loaded += [found[name] or "" for name in ("src", "srcset", "data", "poster") if name in found]
+        values = dict(attrs)
+        self.loaded += [values[name] or "" for name in ("src", "srcset", "data", "poster") if name in values]
         if tag == "link":
-            self.loaded.append(found.get("href") or "")
+            self.loaded.append(values.get("href") or "")
 
 
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_site_builds_without_warnings_and_loads_only_its_own_files(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed (dependency group docs)")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
@@ -178,9 +179,9 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     assert (done.returncode, done.stderr) == (0, "")
     files = sorted((tmp_path / "site").rglob("*.html"))
     assert len(files) > 12
-    loaded = {one for file in files for one in Loaded(file.read_text("utf-8")).loaded}
-    assert any(one.endswith(".css") for one in loaded)
-    assert [one for one in loaded if re.match(r"(?:\w+:)?//", one)] == []
+    loaded = {address for file in files for address in Loaded(file.read_text("utf-8")).loaded}
+    assert any(address.endswith(".css") for address in loaded)
+    assert [address for address in loaded if re.match(r"(?:\w+:)?//", address)] == []
     styles = "".join(file.read_text("utf-8") for file in (tmp_path / "site").rglob("*.css"))
     assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//[^)\"']*", styles) == []
     assert not list((tmp_path / "site").rglob("*.py"))

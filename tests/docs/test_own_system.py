@@ -137,4 +137,4 @@ def test_a_name_that_is_taken_is_refused(installed: Path, tmp_path: Path) -> Non
     command = [sys.executable, "-m", "lab", *_replay("refused")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
-    assert re.search(r"system 'hybrid' of keepsake: the lab has a system of that name already", done.stderr)
+    assert re.search(r"system 'hybrid' of keepsake: the lab already has a system of that name", done.stderr)

@@ -250,6 +250,7 @@ for number in range(int(sys.argv[1]), 120, 2):
 """
 
 
+@pytest.mark.process
 def test_writers_and_merges_at_once_lose_nothing(root: Path) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", WORK, str(start)], cwd=PROJECT) for start in (0, 1)]
     while any(worker.poll() is None for worker in workers):
@@ -283,6 +284,7 @@ housekeeping.collect(Path(sys.argv[1]), {}, other_models=False, damaged=False)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("unlinked", [0, 2])
 def test_a_merge_that_is_killed_is_run_again(root: Path, unlinked: int) -> None:
     texts = [f"text {number}" for number in range(4)]

@@ -30,6 +30,8 @@ from lab.embedding.embedder import (
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import sha256_file
 
+pytestmark = pytest.mark.model
+
 PROJECT = Path(__file__).resolve().parents[2]
 LONG = "one word after another " * 200
 TEXTS = [
@@ -262,6 +264,7 @@ def test_hashed_vectors_are_unit_rows_and_ignore_case_and_spaces() -> None:
     assert rows[3].tobytes() == rows[4].tobytes()
 
 
+@pytest.mark.process
 def test_hashed_vectors_are_the_same_in_every_process() -> None:
     program = (
         "from lab.embedding.embedder import HashingEmbedder\n"

@@ -22,6 +22,8 @@ from lab.runs.directory import open_run
 from lab.view.recorded import Recorded
 from tests.embedding.conftest import PROJECT, Endpoint
 
+pytestmark = pytest.mark.slow
+
 SECRET = "sk-9z8y7x6w5v4u3t2s"
 KILLS = 25
 TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(240)]

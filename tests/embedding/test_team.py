@@ -22,6 +22,8 @@ from lab.embedding.team import TICK, each_done
 from lab.embedding.vectors import Recomputed, Vectors
 from tests.embedding.conftest import PROJECT
 
+pytestmark = pytest.mark.slow
+
 # Texts of several lengths, so that batches of different shapes are computed at once; the shortest fill some batches.
 TEXTS = [
     *(f"short fact number {number}" for number in range(3 * BATCH)),
@@ -202,7 +204,7 @@ def test_prepare_tells_that_it_goes_on_while_nothing_is_done(
     assert [re.sub(r"\d+ s|\d+ a second", "n", said) for _, said in heard] == [
         "embedding 1 texts",
         "embedded 0 of 1 texts (n so far, in which the model is loaded)",
-        "embedded 1 of 1 texts (n)",
+        "embedded 1 of 1 texts in n (n)",
     ]
 
 

@@ -53,7 +53,7 @@ def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7])
-def test_a_log_without_receipts_is_asked_about(log: Log, lines: list[str]) -> None:
+def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list[str]) -> None:
     found = log(lines)
     assert nothing_found(found) == SILENT.format(len(lines))
     verdict, _ = stage_b(found)
@@ -62,7 +62,7 @@ def test_a_log_without_receipts_is_asked_about(log: Log, lines: list[str]) -> No
     assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
 
 
-def test_recalls_that_all_failed_are_something(log: Log) -> None:
+def test_audit_of_failed_recalls_only_is_judged(log: Log) -> None:
     found = log(["2026-03-01T09:00:01Z WARN openclaw-mem-engine: autoRecall failed: TypeError"] * 1)
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
@@ -76,27 +76,27 @@ def test_damage_is_judged_by_its_counts(log: Log, receipts: list[str], broken: i
     assert (found["damage"]["of"], found["damage"]["rate"]) == (len(sound), broken / len(sound))
     _, lines = stage_b(found)
     line = lines["damage.rate"]
-    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} lines of the engine")) == (
+    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} engine log lines")) == (
         status,
         True,
     ), line.reason
 
 
-def test_few_receipts_hide_no_damage(log: Log, receipts: list[str]) -> None:
+def test_damage_rule_fails_with_few_receipts(log: Log, receipts: list[str]) -> None:
     found = log([line[:200] for line in receipts[:20]])
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
     assert lines["damage.rate"].status == FAIL
-    assert lines["damage.rate"].reason.startswith("damage.rate: 20 of 20 lines of the engine, 1 (")
+    assert lines["damage.rate"].reason.startswith("damage.rate: 20 of 20 engine log lines, 1 (")
     assert str(rollback(verdict)).startswith("Roll back: ")
 
 
-def test_logs_that_overlap_are_no_damage(log: Log, receipts: list[str]) -> None:
+def test_damage_rule_ignores_overlapping_logs(log: Log, receipts: list[str]) -> None:
     found = log([*receipts, *receipts[-50:]])
     damage = found["damage"]
     assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))
     verdict, lines = stage_b(found)
-    assert lines["damage.rate"].reason.endswith(" (50 duplicates, of logs that overlap, do not count)")
+    assert lines["damage.rate"].reason.endswith(" (50 duplicates from overlapping logs are not counted)")
     # Whether there are enough lines to decide is another thing; nothing is shown to be wrong.
     assert lines["damage.rate"].status in (PASS, INCONCLUSIVE)
     assert FAIL not in {line.status for line in verdict.lines if line.critical}

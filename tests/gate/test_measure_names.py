@@ -13,12 +13,12 @@ from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory
 
 
-def test_every_measure_of_a_run_is_known(run: RunDirectory) -> None:
+def test_is_measure_knows_every_measure_of_a_run(run: RunDirectory) -> None:
     scores = score_run(run)
     assert [name for name in scores.measures if not is_measure(name)] == []
 
 
-def test_a_cutoff_beyond_what_either_arm_returns_is_told_with_the_lesser_depth(run: RunDirectory) -> None:
+def test_rule_beyond_the_depth_of_an_arm_names_the_smaller_depth(run: RunDirectory) -> None:
     rule = Rule("guard", "R@99", margin=0.02)
     policy = Policy("mine", "what it means", "tier_first_v1", "tier_quota_v1", 2, (rule,))
     whole = run.depths["tier_quota_v1"]
@@ -28,7 +28,7 @@ def test_a_cutoff_beyond_what_either_arm_returns_is_told_with_the_lesser_depth(r
         shallow = replace(run.manifest, resolved=replace(resolved, arms=arms))
         (line,) = judge(policy, RunDirectory(run.path, shallow)).lines
         assert line.reason == (
-            f"R@99: nothing is measured at 99 of an arm that returns {whole - 7} places; ask for @{whole - 7}"
+            f"R@99: the arm returns at most {whole - 7} items, so there is no value at 99; use @{whole - 7}"
         )
 
 

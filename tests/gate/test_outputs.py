@@ -38,7 +38,7 @@ VERDICT = Verdict("mine", "what it means", "run", "old", "new", ERROR, LINES, "s
 JUNIT = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
 
 
-def test_junit_counts_what_it_holds() -> None:
+def test_junit_counts_its_cases() -> None:
     JUNIT.validate(ElementTree.fromstring(junit(VERDICT)))
     suite = ElementTree.fromstring(junit(VERDICT)).find("testsuite")
     assert suite is not None
@@ -49,7 +49,7 @@ def test_junit_counts_what_it_holds() -> None:
     assert kinds == [[], ["failure"], ["skipped"], ["skipped"], [], ["error"], ["skipped"], ["skipped"]]
     names = [case.get("name") for case in suite.findall("testcase")]
     assert len(set(names)) == len(names)
-    assert names[1:5] == ["guard R@6", "guard R@6 (told)", "guard P@6", 'guard P@6 [type=a\\b"\n]']
+    assert names[1:5] == ["guard R@6", "guard R@6 (advisory)", "guard P@6", 'guard P@6 [type=a\\b"\n]']
     assert 'worse & <b>"|.' in [child.get("message") for case in suite for child in case]
     assert [one.text for one in suite.iter("failure")] == ["Roll back: switch ? it | back"]
     assert {one.get("name"): one.get("value") for one in suite.iter("property")} == {
@@ -57,13 +57,13 @@ def test_junit_counts_what_it_holds() -> None:
     }  # fmt: skip
 
 
-def test_the_schema_of_junit_refuses_what_is_none() -> None:
+def test_junit_schema_rejects_invalid_files() -> None:
     for before, after in ((b" classname=", b" klass="), (b"testcase", b"case"), (b'tests="8"', b'tests="some"')):
         with pytest.raises(xmlschema.XMLSchemaValidationError):
             JUNIT.validate(ElementTree.fromstring(junit(VERDICT).replace(before, after)))
 
 
-def test_openmetrics_is_what_its_parser_reads() -> None:
+def test_openmetrics_is_parsed_by_the_reference_parser() -> None:
     families = {one.name: one for one in text_string_to_metric_families(openmetrics(VERDICT))}
     assert list(families) == ["lab_gate_verdict", "lab_gate_rule", "lab_gate_value", "lab_gate_difference"]
     states = {one.labels["lab_gate_verdict"]: one.value for one in families["lab_gate_verdict"].samples}
@@ -80,7 +80,7 @@ def test_openmetrics_is_what_its_parser_reads() -> None:
     }  # fmt: skip
 
 
-def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
+def test_summary_and_workflow_commands_escape_text() -> None:
     text = summary(VERDICT)
     assert text.startswith("## NO-GO (could not measure): mine, new against old\n\n**Roll back: switch")
     assert 'worse &amp; &lt;b&gt;"\\|.' in text
@@ -89,7 +89,7 @@ def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
     rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
     assert [f"{status[2:]} {rule}" for status, rule in rows] == [
         "error limit WrongScope", "fail guard R@6", "inconclusive guard P@6", "pass guard Success@6",
-        "skipped exact receipts", "(fail) guard R@6 (told)", "(fail) limit Jaccard (told)",
+        "skipped exact receipts", "(fail) guard R@6 (advisory)", "(fail) limit Jaccard (advisory)",
         '(pass) guard P@6 \\[type=a\\\\b" \\]',
     ]  # fmt: skip
     commands = list(workflow_commands(VERDICT))
@@ -98,15 +98,15 @@ def test_a_summary_breaks_no_table_and_a_workflow_command_no_line() -> None:
     assert "nothing%0Athere" in commands[0]
 
 
-def test_many_lines_are_cut_where_github_would() -> None:
+def test_summary_and_annotations_are_cut_to_the_limits_of_github() -> None:
     lines = tuple(Line("guard", f"R@{place}", FAIL, True, "why " * 200) for place in range(200))
     many = replace(VERDICT, lines=lines)
     commands = list(workflow_commands(many))
     assert len(commands) == MOST_ANNOTATIONS
-    assert commands[-1].endswith("::and 191 more; the step summary has all")
+    assert commands[-1].endswith("::and 191 more; the step summary lists all")
     assert len(summary(many).encode()) < 64 * 1024
     shown = summary(many).count("| fail |")
-    assert summary(many).endswith(f"… and {200 - shown} more: verdict.json has all\n")
+    assert summary(many).endswith(f"… and {200 - shown} more: verdict.json lists all rules\n")
 
 
 HEADED = 'name = "mine"\nabout = "what it means"\nrollback = "back"\n'
@@ -119,9 +119,7 @@ BY_STATUS = {
 
 
 @pytest.mark.parametrize("status", BY_STATUS)
-def test_real_verdicts_are_of_their_schema_and_so_is_every_form(
-    tmp_path: Path, run: RunDirectory, audit: Mapping[str, Any], status: str
-) -> None:
+def test_verdicts_match_their_schema(tmp_path: Path, run: RunDirectory, audit: Mapping[str, Any], status: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(HEADED + BY_STATUS[status])
     verdict = judge(read_policy(str(path)), run, audit=audit)
@@ -138,7 +136,7 @@ def test_real_verdicts_are_of_their_schema_and_so_is_every_form(
     assert before == [one.read_bytes() for one in sorted((tmp_path / "out").iterdir())]
 
 
-def test_the_schemas_are_schemas_and_have_every_field() -> None:
+def test_schemas_are_valid_and_complete() -> None:
     for schema in (verdict_schema(), policy_schema()):
         jsonschema.Draft202012Validator.check_schema(schema)
     properties = verdict_schema()["properties"]
@@ -147,7 +145,7 @@ def test_the_schemas_are_schemas_and_have_every_field() -> None:
     assert set(policy_schema()["properties"]) == {*HEAD, "comparison", *RULES}
 
 
-def test_shipped_policies_are_of_the_schema_and_bad_ones_are_not() -> None:
+def test_policy_schema_accepts_shipped_and_rejects_bad() -> None:
     validator = jsonschema.Draft202012Validator(policy_schema())
     for name in shipped_policies():
         value = tomllib.loads((SHIPPED / f"{name}.toml").read_text("utf-8"))
@@ -160,9 +158,11 @@ def test_shipped_policies_are_of_the_schema_and_bad_ones_are_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["verdict.json", "verdict.xml", "verdict.prom"])
-def test_what_is_not_ours_is_not_written_over(tmp_path: Path, name: str) -> None:
+def test_write_verdict_keeps_other_files(tmp_path: Path, name: str) -> None:
     for text in ("", '{"schema": "another"}', "<testsuites><testsuite name='theirs'/></testsuites>", "[]"):
         (tmp_path / name).write_text(text)
-        with pytest.raises(UnusableInput, match=f"{name}: exists and is no verdict of a gate; choose another --out"):
+        with pytest.raises(
+            UnusableInput, match=f"{name}: exists and is not a verdict of `lab gate`; choose another --out"
+        ):
             write_verdict(VERDICT, tmp_path)
         assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, text)]

@@ -26,7 +26,7 @@ def test_shipped_policies_can_be_read_and_can_fail(name: str) -> None:
     assert any(rule.critical for rule in policy.rules)
 
 
-def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
+def test_read_policy_defaults_to_the_direction_of_the_measure(tmp_path: Path) -> None:
     more = '[[guard]]\nmeasure = "RepeatRate"\nmargin = 0.1\n'
     more += '[[limit]]\nmeasure = "Jaccard"\nat_most = 0.5\ncritical = false\n'
     first, second, limit = read_policy(written(tmp_path, HEAD + GUARD + more)).rules
@@ -35,7 +35,7 @@ def test_a_rule_takes_the_direction_of_its_measure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("measure", "direction"), [("Success@6", "higher"), ("RepeatRate", "lower")])
-def test_direction_as_the_measures_own_is_taken(tmp_path: Path, measure: str, direction: str) -> None:
+def test_read_policy_accepts_the_direction_of_the_measure(tmp_path: Path, measure: str, direction: str) -> None:
     text = GUARD.replace("Success@6", measure) + f'direction = "{direction}"\n'
     assert read_policy(written(tmp_path, HEAD + text)).rules[0].direction == direction
 
@@ -72,7 +72,7 @@ def test_measure_without_a_direction_takes_either(tmp_path: Path, direction: str
         ),
     ],
 )
-def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_policy(written(tmp_path, HEAD + text))
     assert str(caught.value).startswith(f"{tmp_path / 'mine.toml'}{said}")
@@ -82,11 +82,11 @@ def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str
     ("text", "said"),
     [
         ("name = ", "not TOML"),
-        (GUARD, "needs name: How outputs call the policy."),
+        (GUARD, "needs name: The policy's name in outputs."),
         (HEAD, "has no rule"),
         (HEAD + GUARD + "critical = false\n", "no rule is critical"),
         (HEAD + GUARD + "margins = 1\n", "guard 1: unknown key 'margins'"),
-        (HEAD + '[[guard]]\nmeasure = "R@6"\n', "guard 1: needs margin: how much worse the measure may be"),
+        (HEAD + '[[guard]]\nmeasure = "R@6"\n', "guard 1: needs margin: how much worse the candidate may be"),
         (
             HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = -1\n',
             "guard 1: margin: expected a number from 0 to 1000000, found -1",
@@ -95,26 +95,29 @@ def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str
             HEAD + '[[guard]]\nmeasure = "R@6"\nmargin = "x"\n',
             "guard 1: margin: expected a number from 0 to 1000000, found 'x'",
         ),
-        (HEAD + '[[limit]]\nmeasure = "R@6"\n', "limit 1: needs at_most, at_least or both"),
+        (HEAD + '[[limit]]\nmeasure = "R@6"\n', "limit 1: needs at_most or at_least, or both"),
         (HEAD + GUARD + 'direction = "up"\n', "guard 1: direction: expected 'higher' or 'lower', found 'up'"),
-        (HEAD + GUARD.replace("Success@6", "InjectedChars"), "guard 1: InjectedChars is better neither high nor low"),
+        (
+            HEAD + GUARD.replace("Success@6", "InjectedChars"),
+            "guard 1: InjectedChars has no better direction of its own",
+        ),
         (
             "minimum_conversations = 1\n" + HEAD + GUARD,
             "minimum_conversations: expected a whole number from 2 to 1000000",
         ),
         (HEAD + "limit = 3\n" + GUARD, "limit: expected [[limit]] tables"),
-        (HEAD + GUARD + GUARD, "guard 2: Success@6 is asked before; one of them may say critical = false"),
+        (HEAD + GUARD + GUARD, "guard 2: a second rule on Success@6; set critical = false in one of them"),
         (HEAD + GUARD + "margin = nan\n", "not TOML"),
         (HEAD + GUARD.replace("0.02", "inf"), "guard 1: margin: expected a number from 0 to 1000000, found inf"),
         (HEAD + GUARD + "critical = 1\n", "guard 1: critical: expected true or false, found 1"),
         (HEAD + GUARD + 'slices = "type"\n', "guard 1: slices: expected a list of names, found 'type'"),
         (
             HEAD + GUARD + 'slices = ["type", "type"]\n',
-            "guard 1: slices: 'type' of Success@6 is asked twice",
+            "guard 1: slices: 'type' of Success@6 is given twice",
         ),
         (
             HEAD + GUARD + 'slices = ["type"]\n' + GUARD + 'slices = ["kind", "type"]\ncritical = false\n',
-            "guard 2: slices: 'type' of Success@6 is asked twice",
+            "guard 2: slices: 'type' of Success@6 is given twice",
         ),
         (
             HEAD + GUARD + "only_where = {}\n",
@@ -138,16 +141,16 @@ def test_direction_against_the_measures_own_is_refused(tmp_path: Path, text: str
             "limit 1: unknown measure 'wrongscope@6'; near: WrongScope",
         ),
         (HEAD + '[[improve]]\nmeasure = "repeat_rate"\n', "improve 1: unknown measure 'repeat_rate'; near: RepeatRate"),
-        (HEAD + RECEIPTS, "receipts 1: needs at_most, at_least or both"),
-        (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show a share to be 0 or 1"),
+        (HEAD + RECEIPTS, "receipts 1: needs at_most or at_least, or both"),
+        (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show that a share is 0 or 1"),
         (HEAD + RECEIPTS + "at_most = 0.1\nmargin = 1\n", "receipts 1: unknown key 'margin'"),
-        (HEAD + "[[latency]]\nquantile = 0.5\n", "latency 1: needs at_most_ms, at_most_ratio or both"),
-        (HEAD + "[[latency]]\nat_most_ms = 5\n", "latency 1: needs quantile: which quantile of the warm turns"),
+        (HEAD + "[[latency]]\nquantile = 0.5\n", "latency 1: needs at_most_ms or at_most_ratio, or both"),
+        (HEAD + "[[latency]]\nat_most_ms = 5\n", "latency 1: needs quantile: the quantile of the warm turns"),
         (
             HEAD + "[[latency]]\nquantile = 95\nat_most_ms = 5\n",
             "latency 1: quantile: expected a number between 0 and 1",
         ),
-        (HEAD + "[[exact]]\n", "exact 1: needs changed: what a turn whose receipt changed makes of the verdict"),
+        (HEAD + "[[exact]]\n", "exact 1: needs changed: fail: a changed receipt fails the verdict"),
         (HEAD + '[[exact]]\nchanged = "maybe"\n', "exact 1: changed: expected 'fail' or 'tell', found 'maybe'"),
         (HEAD + '[[exact]]\nchanged = "tell"\n', "no rule is critical"),
         ("fail_level = 0.7\n" + HEAD + GUARD, "fail_level: expected a number between 0 and 0.5, found 0.7"),
@@ -167,12 +170,12 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: 
     assert said in str(caught.value)
 
 
-def test_a_policy_that_is_nowhere_is_told_with_those_there_are() -> None:
-    with pytest.raises(UnusableInput, match="there are: nightly, rollout, stage-b"):
+def test_read_policy_unknown_name_lists_shipped_policies() -> None:
+    with pytest.raises(UnusableInput, match="shipped policies: nightly, rollout, stage-b"):
         read_policy("nowhere")
 
 
-def test_the_levels_and_what_a_rule_is_called(tmp_path: Path) -> None:
+def test_read_policy_levels_and_rule_names(tmp_path: Path) -> None:
     rules = GUARD + RECEIPTS + "at_most = 0.1\n[[latency]]\nquantile = 0.95\nat_most_ms = 5\n"
     policy = read_policy(written(tmp_path, "level = 0.01\n" + HEAD + rules + '[[exact]]\nchanged = "tell"\n'))
     assert (policy.level, policy.fail_level, policy.rollback) == (0.01, 0.01, None)

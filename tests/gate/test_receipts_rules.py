@@ -35,7 +35,7 @@ def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Lin
 
 
 @pytest.mark.parametrize(("part", "whole"), [(0, 1), (0, 300), (1, 300), (5, 40), (40, 40), (39, 40)])
-def test_the_bounds_are_those_of_the_binomial(part: int, whole: int) -> None:
+def test_share_bounds_match_the_binomial(part: int, whole: int) -> None:
     low, high = share_bounds(part, whole, 0.05)
     assert 0 <= low <= part / whole <= high <= 1
     # At the bound, what was seen or anything more extreme has a chance of 5 %.
@@ -56,7 +56,7 @@ def test_the_bounds_are_those_of_the_binomial(part: int, whole: int) -> None:
         (9, 1800, PASS),
     ],
 )
-def test_a_share_is_judged_by_its_bound(audit: dict[str, Any], failed: int, attempts: int, status: str) -> None:
+def test_receipts_share_is_judged_by_its_bound(audit: dict[str, Any], failed: int, attempts: int, status: str) -> None:
     line = judged(ERRORS, with_errors(audit, failed, attempts))
     assert line.status == status, line.reason
     assert f"{failed} of {attempts} recalls" in line.reason
@@ -65,11 +65,11 @@ def test_a_share_is_judged_by_its_bound(audit: dict[str, Any], failed: int, atte
 
 
 @pytest.mark.parametrize(("failed", "attempts"), [(0, 40), (1, 400), (3, 100)])
-def test_so_many_more_recalls_settle_it(audit: dict[str, Any], failed: int, attempts: int) -> None:
+def test_settles_states_the_recalls_needed(audit: dict[str, Any], failed: int, attempts: int) -> None:
     """Were the share as it seems; a tenth fewer would not."""
     line = judged(ERRORS, with_errors(audit, failed, attempts))
     assert line.status == INCONCLUSIVE
-    assert str(line.settles).endswith(" more recalls, were the share as it seems")
+    assert str(line.settles).endswith(" more recalls, if the observed share holds")
     enough = attempts + int(str(line.settles).split()[1])
     share = failed / attempts
     for whole, settled in ((enough, True), (int(0.9 * enough), False)):
@@ -77,7 +77,7 @@ def test_so_many_more_recalls_settle_it(audit: dict[str, Any], failed: int, atte
         assert (high <= 0.01 or low > 0.01) == settled
 
 
-def test_the_window_stays_open_for_the_rule_that_needs_most(audit: dict[str, Any]) -> None:
+def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     answered = audit["recalls"]["answered"]
     policy = replace(POLICY, minimum_receipts=answered + 40, rollback="switch it back")
     some = Rule("receipts", "must.share", at_most=1.0)
@@ -100,19 +100,19 @@ def test_the_window_stays_open_for_the_rule_that_needs_most(audit: dict[str, Any
     )
     # What all say alike is said once; what decides nothing stands in brackets.
     (said,) = by_reason(gravest_first(verdict.lines))
-    why = f"{answered} answered recalls, and the policy decides over {answered + 40} or more. What would settle it: "
+    why = f"{answered} answered recalls; the policy requires at least {answered + 40}. What would settle it: "
     assert said == (
         "inconclusive",
         f"must.share, lanes.neither_share, (errors.rate): {why}40 more answered recalls.",
     )
 
 
-def test_a_share_on_its_limit_is_settled_by_nothing(audit: dict[str, Any]) -> None:
+def test_receipts_share_at_its_limit_cannot_be_settled(audit: dict[str, Any]) -> None:
     line = judged(replace(ERRORS, at_most=0.5), with_errors(audit, 50, 100))
-    assert line.settles == "no number of recalls, were the share just as it seems; choose another limit"
+    assert line.settles == "no number of recalls if the observed share holds; choose another limit"
 
 
-def test_other_figures_are_held_against_their_limits(audit: dict[str, Any]) -> None:
+def test_receipts_plain_figures_are_compared_with_limits(audit: dict[str, Any]) -> None:
     share = audit["must"]["share"]
     plain = Rule("receipts", "must.share", at_most=share)
     assert judged(plain, audit).status == PASS
@@ -124,7 +124,7 @@ def test_other_figures_are_held_against_their_limits(audit: dict[str, Any]) -> N
     assert judged(replace(ERRORS, must_have_data=False), with_errors(audit, 0, 0)).status == SKIPPED
 
 
-def test_few_receipts_show_nothing_but_what_must_never_be(audit: dict[str, Any]) -> None:
+def test_few_receipts_show_only_forbidden_cases(audit: dict[str, Any]) -> None:
     answered = audit["recalls"]["answered"]
     policy = replace(POLICY, minimum_receipts=answered + 40)
     line = judged(Rule("receipts", "must.share", at_most=0.0001), audit, policy)
@@ -140,18 +140,18 @@ def test_few_receipts_show_nothing_but_what_must_never_be(audit: dict[str, Any])
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (Rule("receipts", "error.rate", at_most=1.0), "has no figure 'error.rate'; near ones: errors.rate"),
-        (Rule("receipts", "nowhere.errors.rate", at_most=1.0), "has no figure 'nowhere.errors.rate'; near ones: "),
-        (Rule("receipts", "errors", at_most=1.0), "has no figure 'errors'; near ones: "),
-        (Rule("receipts", "schema", at_most=1.0), "has no figure 'schema'; near ones: "),
+        (Rule("receipts", "error.rate", at_most=1.0), "has no figure 'error.rate'; similar ones: errors.rate"),
+        (Rule("receipts", "nowhere.errors.rate", at_most=1.0), "has no figure 'nowhere.errors.rate'; similar ones: "),
+        (Rule("receipts", "errors", at_most=1.0), "has no figure 'errors'; similar ones: "),
+        (Rule("receipts", "schema", at_most=1.0), "has no figure 'schema'; similar ones: "),
         (replace(ERRORS, of="errors.atempts"), "receipts errors.rate: of: the audit has no figure 'errors.atempts'"),
         (
             Rule("receipts", "repeat.rate", of="repeat.turns", at_most=0.5),
-            "is no share of 267 repeat.turns; leave `of` out",
+            "is not a share of 267 repeat.turns; remove `of`",
         ),
     ],
 )
-def test_a_path_that_is_none_names_near_ones(audit: dict[str, Any], rule: Rule, said: str) -> None:
+def test_receipts_rule_unknown_path_names_similar_ones(audit: dict[str, Any], rule: Rule, said: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         judged(rule, audit)
     assert said in str(caught.value)
@@ -161,52 +161,54 @@ def test_a_path_that_is_none_names_near_ones(audit: dict[str, Any], rule: Rule, 
     ("value", "found"),
     [([], "a list"), ({}, "schema None"), ({"schema": "lab.receipts.audit.v9"}, "schema 'lab.receipts.audit.v9'")],
 )
-def test_a_file_that_is_no_audit_is_told(tmp_path: Path, value: Any, found: str) -> None:
+def test_read_audit_of_another_file_says_how_to_create_one(tmp_path: Path, value: Any, found: str) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(value))
     with pytest.raises(UnusableInput) as caught:
         read_audit(tmp_path / "audit.json")
     assert str(caught.value) == (
-        f"{tmp_path / 'audit.json'}: is no audit of receipts ({found}, not lab.receipts.audit.v1); "
-        "make one: lab receipts audit LOG --out FILE"
+        f"{tmp_path / 'audit.json'}: not an audit of receipts ({found}, not lab.receipts.audit.v1); "
+        "create one with `lab receipts audit LOG --out FILE`"
     )
 
 
-def test_a_log_in_place_of_an_audit_is_told_how_to_make_one(tmp_path: Path) -> None:
+def test_read_audit_of_a_log_says_how_to_create_one(tmp_path: Path) -> None:
     log = tmp_path / "good.log"
     log.write_text("2026-03-01T09:00:00Z openclaw-mem-engine:autoRecall.receipt {}\n")
-    with pytest.raises(UnusableInput, match=rf"good\.log:1: not JSON.*make one: lab receipts audit {log} --out FILE$"):
+    with pytest.raises(
+        UnusableInput, match=rf"good\.log:1: not JSON.*create one with `lab receipts audit {log} --out FILE`$"
+    ):
         read_audit(log)
     with pytest.raises(UnusableInput, match=r"nowhere\.json: no such file$"):
         read_audit(tmp_path / "nowhere.json")
 
 
-def test_a_figure_that_is_none_is_told_with_the_file_of_the_policy(tmp_path: Path, audit: dict[str, Any]) -> None:
+def test_receipts_rule_unknown_figure_names_the_policy_file(tmp_path: Path, audit: dict[str, Any]) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "x"\nabout = "y"\n[[receipts]]\nmeasure = "error.rate"\nat_most = 1\n')
     with pytest.raises(UnusableInput, match=f"^{path}: receipts error.rate: the audit has no figure"):
         judge(read_policy(str(path)), audit=audit)
 
 
-def test_an_audit_of_an_earlier_version_is_to_be_made_again(tmp_path: Path, audit: dict[str, Any]) -> None:
+def test_read_audit_of_an_earlier_version_is_refused(tmp_path: Path, audit: dict[str, Any]) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(audit | {"damage": {"lines": 0, "rate": 0.0}}))
-    with pytest.raises(UnusableInput, match="does not say of how many lines; audit the logs again, with this version"):
+    with pytest.raises(UnusableInput, match=r"no count of lines \(`of`\); audit the logs again with this version"):
         read_audit(tmp_path / "audit.json")
 
 
-def test_an_audit_without_health_figures_is_to_be_made_again(tmp_path: Path, audit: dict[str, Any]) -> None:
+def test_read_audit_without_health_figures_is_refused(tmp_path: Path, audit: dict[str, Any]) -> None:
     (tmp_path / "audit.json").write_text(json.dumps({key: audit[key] for key in audit if key != "stale"}))
-    with pytest.raises(UnusableInput, match="is of an earlier version; audit the logs again, with this version"):
+    with pytest.raises(UnusableInput, match="written by an earlier version; audit the logs again with this version"):
         read_audit(tmp_path / "audit.json")
 
 
-def test_a_damage_rule_names_the_kind_it_found_most(audit: dict[str, Any]) -> None:
+def test_damage_rule_names_the_most_frequent_kind(audit: dict[str, Any]) -> None:
     damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
     line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), deep_merge(audit, {"damage": damage}))
-    assert line.reason.endswith("(most often: quotas that do not fit the selection)")
+    assert line.reason.endswith("(most frequent: quotas that do not fit the selection)")
 
 
-def test_what_may_be_given_is_not_said_to_be_needed() -> None:
-    with pytest.raises(UnusableInput, match=r"was given; it needs --receipts AUDIT, and takes DIR as well$"):
+def test_judge_names_only_required_input() -> None:
+    with pytest.raises(UnusableInput, match=r"has its input; it needs --receipts AUDIT, and can use DIR$"):
         judge(read_policy("stage-b"))
 
 
@@ -221,7 +223,7 @@ def test_what_may_be_given_is_not_said_to_be_needed() -> None:
         ({"lines": None}, "field 'lines': expected a number, found null"),
     ],
 )
-def test_an_audit_that_was_edited_is_told(
+def test_read_audit_edited_file_is_refused(
     tmp_path: Path, audit: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(deep_merge(audit, change)))
@@ -231,17 +233,19 @@ def test_an_audit_that_was_edited_is_told(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_within_no_bound(audit: dict[str, Any], value: float) -> None:
+def test_receipts_rule_of_nan_is_refused(audit: dict[str, Any], value: float) -> None:
     for path, of in (("errors.rate", None), ("errors.rate", "errors.attempts"), ("must.share", None)):
         first, _, last = path.partition(".")
-        with pytest.raises(UnusableInput, match=rf"receipts {path}: the audit has {value} there, which is no number"):
+        with pytest.raises(
+            UnusableInput, match=rf"receipts {path}: the audit has {value} there, outside the range of an audit"
+        ):
             judged(Rule("receipts", path, of=of, at_most=0.5), deep_merge(audit, {first: {last: value}}))
 
 
-def test_a_share_is_of_something_and_no_more_than_all_of_it(audit: dict[str, Any]) -> None:
+def test_receipts_share_must_be_a_share_of_its_count(audit: dict[str, Any]) -> None:
     for rate, attempts in ((-0.1, 300), (1.1, 300), (0.5, -300)):
         errors = {"failed": 0, "attempts": attempts, "rate": rate}
-        with pytest.raises(UnusableInput, match=r"is no share of -?\d+ errors.attempts"):
+        with pytest.raises(UnusableInput, match=r"is not a share of -?\d+ errors.attempts"):
             judged(ERRORS, deep_merge(audit, {"errors": errors}))
 
 

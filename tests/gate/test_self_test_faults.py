@@ -18,7 +18,7 @@ FUSION = "lab.retrieval.fusion"
 FAULT = f"[[fault]]\nname = 'a'\nabout = 'a'\nin = '{FUSION}'\nchange = 'K ='\nto = '1'\n"
 
 
-def test_every_shipped_fault_still_applies_and_compiles() -> None:
+def test_shipped_faults_apply_and_compile() -> None:
     stale = {}
     for fault in shipped_faults():
         try:
@@ -29,7 +29,7 @@ def test_every_shipped_fault_still_applies_and_compiles() -> None:
     assert stale == {}
 
 
-def test_shipped_faults_have_names_of_their_own_and_touch_every_part_of_recall() -> None:
+def test_shipped_faults_are_distinct_and_cover_recall() -> None:
     faults = shipped_faults()
     assert len({fault.name for fault in faults}) == len(faults) >= 40
     touched = {Path(file).name for fault in faults for file in fault.files}
@@ -40,7 +40,7 @@ def test_shipped_faults_have_names_of_their_own_and_touch_every_part_of_recall()
     }
 
 
-def test_apply_changes_a_copy_and_refuses_the_lab(tmp_path: Path) -> None:
+def test_apply_edits_a_copy_only(tmp_path: Path) -> None:
     copy = tmp_path / FUSE
     copy.parent.mkdir(parents=True)
     copy.write_text((PACKAGE / FUSE).read_text("utf-8"), "utf-8")
@@ -49,7 +49,7 @@ def test_apply_changes_a_copy_and_refuses_the_lab(tmp_path: Path) -> None:
     apply(tmp_path, fault)
     assert "K = 10" in copy.read_text("utf-8")
     assert (PACKAGE / FUSE).read_bytes() == before
-    with pytest.raises(UnusableInput, match="copies alone"):
+    with pytest.raises(UnusableInput, match="copies only"):
         apply(PACKAGE, fault)
 
 
@@ -81,15 +81,13 @@ class Scale:
         (":Scale.at", "place > 9", "not it", "place > 9", "not place > 9"),
     ],
 )
-def test_a_change_is_made_where_it_is_named_and_nowhere_else(
-    within: str, what: str, to: str, old: str, new: str
-) -> None:
+def test_change_edits_only_the_named_target(within: str, what: str, to: str, old: str, new: str) -> None:
     assert SOURCE.count(old) == 1
     found = change(f"lab.any{within}", what, to).change(SOURCE)
     assert found == ast.unparse(ast.parse(SOURCE.replace(old, new)))
 
 
-def test_an_expression_is_changed_wherever_it_occurs_outside_nested_functions() -> None:
+def test_change_replaces_every_occurrence_outside_nested_functions() -> None:
     found = change("lab.any:Scale.at", "place + 1", "it + 1").change(SOURCE)
     assert found.count("place + 1 + 1") == 2
     assert "(place + 1) * one" in found
@@ -108,7 +106,7 @@ def test_an_expression_is_changed_wherever_it_occurs_outside_nested_functions() 
         (2 * FAULT, "two faults are named 'a'"),
     ],
 )
-def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_read_faults_invalid_file_says_why(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(text, "utf-8")
     with pytest.raises(UnusableInput, match=told):
@@ -119,13 +117,13 @@ def test_a_file_of_faults_that_cannot_be_read_says_why(tmp_path: Path, text: str
     ("within", "what", "told"),
     [
         (FUSION, "NOWHERE =", f"{FUSION} has 'NOWHERE =' 0 times"),
-        (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times, and must have it"),
-        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times, and must have it once"),
+        (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times; one or more are expected"),
+        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times; one is expected"),
         (f"{FUSION}:melt", "return", f"there is no {FUSION}:melt"),
         ("lab.engine.nowhere", "K =", "there is no module lab.engine.nowhere"),
     ],
 )
-def test_a_change_that_does_not_apply_says_why(within: str, what: str, told: str) -> None:
+def test_change_that_does_not_apply_says_why(within: str, what: str, told: str) -> None:
     with pytest.raises(UnusableInput, match=f"fault 'mine' does not apply: .*{re.escape(told)}"):
         edited(PACKAGE, Fault("mine", "mine", (change(within, what, "1"),)))
 
@@ -139,7 +137,7 @@ def _patch(path: Path, change: str, *, name: str = f"lab/{FUSE}", context: int =
 
 
 @pytest.mark.parametrize("context", [0, 1, 3])
-def test_a_patch_gives_the_file_that_it_was_made_from(tmp_path: Path, context: int) -> None:
+def test_read_patch_reproduces_the_patched_file(tmp_path: Path, context: int) -> None:
     fault = read_patch(_patch(tmp_path / "two-places.diff", "K = 1", context=context), PACKAGE)
     old = (PACKAGE / FUSE).read_text("utf-8")
     new = old.replace("K = 60", "K = 1").replace("    fused.sort()", "    fused.sort(reverse=True)")
@@ -147,14 +145,14 @@ def test_a_patch_gives_the_file_that_it_was_made_from(tmp_path: Path, context: i
     assert edited(PACKAGE, fault) == {FUSE: new}
 
 
-def test_a_patch_finds_its_lines_where_others_have_moved_them(tmp_path: Path) -> None:
+def test_read_patch_finds_moved_lines(tmp_path: Path) -> None:
     path = _patch(tmp_path / "moved.diff", "K = 1")
     text = path.read_text("utf-8")
     path.write_text(text.replace("@@ -", "@@ -3"), "utf-8")
     assert "K = 1\n" in edited(PACKAGE, read_patch(path, PACKAGE))[FUSE]
 
 
-def test_a_patch_may_bring_a_new_file(tmp_path: Path) -> None:
+def test_read_patch_adds_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "new.diff"
     path.write_text("--- /dev/null\n+++ b/lab/systems/openclaw/odd.py\n@@ -0,0 +1,2 @@\n+ONE = 1\n+TWO = 2\n", "utf-8")
     assert edited(PACKAGE, read_patch(path, PACKAGE)) == {"systems/openclaw/odd.py": "ONE = 1\nTWO = 2\n"}
@@ -165,13 +163,13 @@ def test_a_patch_may_bring_a_new_file(tmp_path: Path) -> None:
     [
         (("K = 60", "K = 59"), "hunk 1 of retrieval/fusion.py does not apply"),
         (("lab/retrieval/fusion.py", "lab/systems/openclaw/recall/gone.py"), "the package has no file"),
-        (("lab/retrieval/fusion.py", "lab/../../etc/hosts"), "is no file of the package"),
-        (("@@ -", "@@ "), "is no head of a hunk"),
+        (("lab/retrieval/fusion.py", "lab/../../etc/hosts"), "not a file of the package"),
+        (("@@ -", "@@ "), "not the header of a hunk"),
         (("--- a/", "rename from a/"), "only changes of text"),
-        (("+K = 1\n", ""), "has other lines|is no head|begins with"),
+        (("+K = 1\n", ""), "do not match the counts|not the header|must begin with"),
     ],
 )
-def test_a_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], told: str) -> None:
+def test_read_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], told: str) -> None:
     path = _patch(tmp_path / "wrong.diff", "K = 1")
     path.write_text(path.read_text("utf-8").replace(*wrong), "utf-8")
     with pytest.raises(UnusableInput, match=told):
@@ -179,7 +177,7 @@ def test_a_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str
 
 
 @pytest.mark.parametrize("text", ["", "just words\n", "--- a/lab/x.py\n+++ b/lab/x.py\n"])
-def test_what_is_no_patch_is_told(tmp_path: Path, text: str) -> None:
+def test_read_patch_of_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "words.diff"
     path.write_text(text, "utf-8")
     with pytest.raises(UnusableInput, match=r"no unified diff|no hunk"):

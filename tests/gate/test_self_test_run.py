@@ -18,6 +18,8 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.set_registry import shipped
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 FUSION = "lab.retrieval.fusion"
 UNSEEN = Fault(
@@ -49,7 +51,7 @@ def report() -> Report:
     return self_test(faults, [_traps()], read_policy("nightly"), jobs=2, draws=50)
 
 
-def test_faults_are_caught_by_the_layers_that_they_concern(report: Report) -> None:
+def test_self_test_layers_catch_their_faults(report: Report) -> None:
     layers = {one.fault.name: one.layers for one in report.trials}
     assert "exact" in layers["nice-floor-dropped"]
     assert "golden" in layers["nice-floor-dropped"]
@@ -61,7 +63,7 @@ def test_faults_are_caught_by_the_layers_that_they_concern(report: Report) -> No
     assert broken["wildcard-not-counted"] == set()
 
 
-def test_the_policy_fails_what_changed_and_passes_what_did_not(report: Report) -> None:
+def test_self_test_verdict_follows_the_changes(report: Report) -> None:
     verdicts = {one.fault.name: (one.verdict, one.found.rules) for one in report.trials}
     assert verdicts["wildcard-not-counted"] == ("fail", ("exact receipts",))
     assert "limit Unescaped" in verdicts["escaping-off"][1]
@@ -69,7 +71,7 @@ def test_the_policy_fails_what_changed_and_passes_what_did_not(report: Report) -
     assert verdicts["same"] == verdicts["unnoted"] == ("pass", ())
 
 
-def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Report) -> None:
+def test_self_test_lists_uncaught_faults(report: Report) -> None:
     assert [one.fault.name for one in report.survivors] == ["same", "unnoted", "unseen"]
     assert all(one.found.changed == 0 < one.found.turns for one in report.survivors)
     # What is known to change nothing counts on neither side; what is not known to counts as missed.
@@ -82,13 +84,13 @@ def test_an_edit_that_changes_nothing_is_not_caught_and_never_hidden(report: Rep
     ]
 
 
-def test_equal_arms_are_never_told_apart(report: Report) -> None:
+def test_self_test_draws_of_equal_arms_never_fail(report: Report) -> None:
     assert report.draws.draws == 50
     assert len(report.draws.statuses) == 2
     assert report.draws.failed == 0
 
 
-def test_draws_can_fail_where_a_policy_is_careless_and_are_the_same_every_time(tmp_path: Path) -> None:
+def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:
     run = run_replay(_traps(("kiln-room", "rain-shed", "salt-lane")).asked, tmp_path / "run").run
     clean: dict[str, Clean] = {"traps": clean_run(run.path)}
     pair = Swapped("traps", *ARMS[:2])
@@ -102,16 +104,16 @@ def test_draws_can_fail_where_a_policy_is_careless_and_are_the_same_every_time(t
     assert found != sample_labels(clean, [pair], careless, 40, 2)
 
 
-def test_a_fault_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_self_test_ends_a_hanging_fault(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, [_traps()], 3)
     workshop.set_up(lambda _: None)
     forever = Fault("forever", "It never ends.", (change(f"{FUSION}:fuse", "start", "while True: pass"),))
     ended = workshop.replay("forever", forever, workshop.replays, tmp_path / "out")
-    assert ended.problem in ("not done after 3 s", "ended with -24")
+    assert ended.problem in ("not finished after 3 s", "ended with -24")
     assert not (tmp_path / "copies" / "forever").exists()
 
 
-def test_the_shipped_replays_can_be_made_and_use_every_switch() -> None:
+def test_shipped_replays_can_be_planned() -> None:
     replays = shipped_replays("hashing")
     plans = {one.name: make_plan(one.asked) for one in replays if one.name != "traps"}
     assert {"operators", "plugin", "lancedb"} <= plans.keys()

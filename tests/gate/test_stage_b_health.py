@@ -16,6 +16,8 @@ from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge
 
+pytestmark = pytest.mark.slow
+
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 # What each damage is caught by; the fault switches of a replay, and edits of sound receipts.
 REPLAYED = {
@@ -104,7 +106,7 @@ def test_stage_b_fails_what_a_broken_part_logs(logs: ModuleType, pools: Any, tmp
 
 
 @pytest.mark.parametrize("name", EDITED)
-def test_stage_b_fails_what_keeps_no_limit(logs: ModuleType, pools: Any, tmp_path: Path, name: str) -> None:
+def test_stage_b_fails_violated_limits(logs: ModuleType, pools: Any, tmp_path: Path, name: str) -> None:
     edit = getattr(logs, name)
     for policy in POLICIES:
         pool = logs.sampled(pools("sound")[policy], 320, random.Random(5))
@@ -131,7 +133,7 @@ def test_stage_b_fails_a_quota_that_is_not_kept(logs: ModuleType, pools: Any, tm
     assert "quota.overrun_rate" in failed(verdict)
 
 
-def test_stage_b_says_what_it_costs_that_lines_name_no_session(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
+def test_stage_b_remarks_lines_without_session(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
     lines = logs.lines_of(logs.sampled(pools("sound")[POLICIES[0]], 400, random.Random(3)))
     reasons = {one.measure: one.reason for one in judged(tmp_path, lines).lines}
     assert "name no session: the recalls of a scope count as one session" in reasons["repeat.rate"]

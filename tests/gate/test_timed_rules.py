@@ -64,7 +64,7 @@ def judged(rule: Rule, run: RunDirectory) -> Line:
     return line
 
 
-def test_warm_turns_alone_count_and_their_stages_add_up(run: RunDirectory) -> None:
+def test_warm_times_use_warm_turns_and_add_up(run: RunDirectory) -> None:
     rows = [row for name in run.conversations for row in read_table(run.latency(name)).to_pylist()]
     for arm in run.arms:
         found = warm_times(run)[arm]
@@ -91,7 +91,7 @@ def test_warm_turns_alone_count_and_their_stages_add_up(run: RunDirectory) -> No
         ({"at_most_ms": 50, "at_most_ratio": 2.0}, INCONCLUSIVE),
     ],
 )
-def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) -> None:
+def test_latency_rule_is_decided_by_its_bound(timed: Timed, rule: dict[str, float], status: str) -> None:
     line = judged(Rule("latency", "p50 total", quantile=0.5, **rule), timed(100, tier_quota_v1=1, tier_first_v1=1))
     assert line.status == status, line.reason
     assert (line.n, bool(line.settles)) == (100, status == INCONCLUSIVE)
@@ -101,7 +101,7 @@ def test_the_bound_decides(timed: Timed, rule: dict[str, float], status: str) ->
         assert line.low < 50 < line.high
 
 
-def test_a_turn_of_a_system_without_stages_counts_as_one(retimed: Timed) -> None:
+def test_warm_times_without_stages_count_the_whole_turn(retimed: Timed) -> None:
     spent = (("t1", "recall", 7), ("t2", "recall", 5), ("t2", "rest", 2), ("t3", "scope", 900))
     rows = [
         {"arm": "tier_quota_v1", "turn": turn, "stage": stage, "ns": ns * 10**6, "cold": False}
@@ -113,7 +113,7 @@ def test_a_turn_of_a_system_without_stages_counts_as_one(retimed: Timed) -> None
     assert (total.n, total.mean, total.p50) == (2, 7.0, None)
 
 
-def test_a_ratio_goes_by_bounds_that_err_half_as_often_each(timed: Timed) -> None:
+def test_latency_ratio_splits_the_error_level(timed: Timed) -> None:
     made = timed(100, tier_quota_v1=1, tier_first_v1=1)
     line = judged(Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2.0), made)
     half = quantile([float(turn) for turn in range(1, 101)], 0.5, 1 - POLICY.level)
@@ -121,7 +121,7 @@ def test_a_ratio_goes_by_bounds_that_err_half_as_often_each(timed: Timed) -> Non
     assert (line.low, line.high) == (half.low / half.high, half.high / half.low)
 
 
-def test_few_turns_have_no_bound(timed: Timed) -> None:
+def test_latency_rule_with_few_turns_is_inconclusive(timed: Timed) -> None:
     need = least_n(0.95, 0.9)
     rule = Rule("latency", "p95 total", quantile=0.95, at_most_ms=1000)
     line = judged(rule, timed(need - 1, tier_quota_v1=1))
@@ -129,19 +129,19 @@ def test_few_turns_have_no_bound(timed: Timed) -> None:
     assert judged(rule, timed(need, tier_quota_v1=1)).status == PASS
 
 
-def test_a_bound_that_is_broken_is_a_fail_whatever_the_other_lacks(timed: Timed, run: RunDirectory) -> None:
+def test_latency_rule_with_one_violated_limit_fails(timed: Timed, run: RunDirectory) -> None:
     both = Rule("latency", "p50 total", quantile=0.5, at_most_ms=30, at_most_ratio=2)
     # The baseline took no time that could be told, and nothing is a multiple of that.
     line = judged(both, timed(100, tier_quota_v1=1, tier_first_v1=0))
     assert (line.status, line.settles) == (FAIL, None)
-    assert "and the policy wants at most 30 ms" in line.reason
-    assert "the baseline took no time that could be measured" in line.reason
+    assert "the policy requires at most 30 ms" in line.reason
+    assert "the baseline's time is too short to measure" in line.reason
     ratio = judged(
         Rule("latency", "p50 total", quantile=0.5, at_most_ratio=2), timed(100, tier_quota_v1=1, tier_first_v1=0)
     )
     assert (ratio.status, ratio.reason) == (
         INCONCLUSIVE,
-        "p50 total: the baseline took no time that could be measured, and a ratio needs some",
+        "p50 total: the baseline's time is too short to measure, so there is no ratio",
     )
     within = judged(
         Rule("latency", "p50 total", quantile=0.5, at_most_ms=70, at_most_ratio=2), timed(100, tier_quota_v1=1)
@@ -149,16 +149,16 @@ def test_a_bound_that_is_broken_is_a_fail_whatever_the_other_lacks(timed: Timed,
     assert (within.status, within.settles) == (INCONCLUSIVE, f"{least_n(0.5, 0.95)} more warm turns in each arm")
 
 
-def test_no_timings_and_no_such_stage(timed: Timed) -> None:
+def test_latency_rule_without_timings_or_stage(timed: Timed) -> None:
     limited = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1)
     assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR
     told = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, must_have_data=False)
     assert judged(told, timed(0, tier_quota_v1=1)).status == SKIPPED
-    with pytest.raises(UnusableInput, match="no warm turn has this stage; there are: total, search, select, retrieve"):
+    with pytest.raises(UnusableInput, match="no warm turn has this stage; stages: total, search, select, retrieve"):
         judged(Rule("latency", "p50 serach", quantile=0.5, stage="serach", at_most_ms=1), timed(9, tier_quota_v1=1))
 
 
-def test_a_changed_receipt_is_told_with_its_columns_and_what_moved(
+def test_exact_rule_names_changed_columns_and_manifest_differences(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
     shutil.copytree(run.path, tmp_path / "other")
@@ -176,7 +176,10 @@ def test_a_changed_receipt_is_told_with_its_columns_and_what_moved(
     (line,) = judge(policy, run, against=other).lines
     turns = table.num_rows // 2
     assert (line.status, line.candidate) == (FAIL, turns)
-    assert f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); moved: " in line.reason
-    assert line.settles == "a change that is meant is approved: make this run the baseline"
+    assert (
+        f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); manifest differences: "
+        in line.reason
+    )
+    assert line.settles == "if the change is intended, approve this run as the baseline"
     (first,) = judge(Policy("mine", "", "", "tier_first_v1", 6, policy.rules), run, against=other).lines
     assert (first.status, first.candidate) == (PASS, 0)

@@ -71,7 +71,7 @@ LIMIT = Rule("limit", "Success@6")
         (replace(GUARD, must_have_data=False), None, SKIPPED),
     ],
 )
-def test_a_rule_is_judged_by_its_interval(rule: Rule, found: Pairs | None, status: str) -> None:
+def test_rule_status_follows_its_interval(rule: Rule, found: Pairs | None, status: str) -> None:
     line = judged(rule, found)
     assert line.status == status, line.reason
     assert line.reason.startswith("Success@6: ")
@@ -80,20 +80,20 @@ def test_a_rule_is_judged_by_its_interval(rule: Rule, found: Pairs | None, statu
     assert (line.confidence is None) == (line.low is None)
 
 
-def test_the_confidence_of_an_interval_is_that_of_the_policy() -> None:
+def test_line_confidence_follows_the_policy_level() -> None:
     for level, confidence in ((0.05, 0.9), (0.025, 0.95)):
         line = judged(GUARD, pairs(0.0, 0.05), replace(POLICY, level=level))
         assert line.confidence == pytest.approx(confidence)
         assert f"({100 * confidence:g} % interval {line.low:+.3f} to {line.high:+.3f}" in line.reason
 
 
-def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
+def test_improve_with_few_conversations_says_how_many_are_needed() -> None:
     """Better by its interval already: what is lacking is conversations, for 2 to the minus 3 is no .05."""
     three = replace(POLICY, minimum_conversations=2)
     line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
     assert (line.status, line.settles) == (
         INCONCLUSIVE,
-        "about 2 more conversations like these, were the difference as it seems",
+        "about 2 more conversations like these, if the observed difference holds",
     )
     assert judged(IMPROVE, pairs(0.1, 0.0001, 4), three).status == INCONCLUSIVE
     assert judged(IMPROVE, pairs(0.1, 0.0001, 5), three).status == PASS
@@ -104,7 +104,7 @@ def test_a_claim_of_few_conversations_says_how_many_a_sign_flip_needs() -> None:
         assert (one.status, str(one.settles)[:12]) == (INCONCLUSIVE, "about 1 more")
 
 
-def test_what_would_settle_it_does() -> None:
+def test_settles_states_the_conversations_needed() -> None:
     line = judged(GUARD, pairs(0.0, 0.05))
     assert line.status == INCONCLUSIVE
     more = int(str(line.settles).split()[1])
@@ -113,12 +113,12 @@ def test_what_would_settle_it_does() -> None:
     assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more / 2) / 8))).status == INCONCLUSIVE
 
 
-def test_a_fail_is_shown_twice_and_corrected_over_all_that_could_fail() -> None:
+def test_guard_fail_needs_interval_and_corrected_sign_flip() -> None:
     strict = replace(POLICY, fail_level=0.001)
     # 2 ** -8 is no .001, however far below the interval lies; ten conversations are enough for one guard, not for two.
     line = judged(GUARD, pairs(-0.1, 0.001), strict)
-    assert (line.status, "not shown at the level of a fail, 0.001" in line.reason) == (INCONCLUSIVE, True)
-    assert line.settles == "about 2 more conversations like these, were the difference as it seems"
+    assert (line.status, "not significant at the fail level, 0.001" in line.reason) == (INCONCLUSIVE, True)
+    assert line.settles == "about 2 more conversations like these, if the observed difference holds"
     assert judged(GUARD, pairs(-0.1, 0.001, 10), strict).status == FAIL
     other = replace(GUARD, measure="R@6")
     both = {"Success@6": pairs(-0.1, 0.001, 10), "R@6": pairs(0.0, 0.001, 10, "R@6")}
@@ -126,7 +126,7 @@ def test_a_fail_is_shown_twice_and_corrected_over_all_that_could_fail() -> None:
     assert (first.status, second.status) == (INCONCLUSIVE, PASS)
 
 
-def test_arms_whose_labels_are_swapped_at_random_hardly_ever_fail() -> None:
+def test_guard_rarely_fails_under_random_swaps() -> None:
     draw = np.random.default_rng(0)
     statuses = []
     for _ in range(200):
@@ -138,7 +138,7 @@ def test_arms_whose_labels_are_swapped_at_random_hardly_ever_fail() -> None:
     assert FAIL not in statuses
 
 
-def test_slices_with_enough_conversations_are_told_and_decide_nothing() -> None:
+def test_slices_are_advisory() -> None:
     rule = replace(GUARD, slices=("type",))
     found = pairs(0.0, 0.001)
     # A type in every conversation, and one in three of them.
@@ -156,11 +156,11 @@ def test_slices_with_enough_conversations_are_told_and_decide_nothing() -> None:
     absent = replace(rule, slices=("tpye",))
     whole, told = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
     assert (whole.status, told.status, told.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
-    assert told.reason.endswith("slices: 'tpye' names no subgroups of this run (0 values); its slices are: type")
+    assert told.reason.endswith("slices: 'tpye' not a slice of this run (0 values); its slices are: type")
 
 
 @pytest.mark.parametrize("states", list(itertools.product((PASS, INCONCLUSIVE, FAIL, ERROR), repeat=2)))
-def test_the_gravest_critical_line_decides(states: tuple[str, str]) -> None:
+def test_overall_is_the_most_severe_critical_status(states: tuple[str, str]) -> None:
     lines = [Line("guard", "R@6", state, True, "why") for state in states]
     told = [Line("guard", "R@6", ERROR, False, "why")]
     order = [PASS, INCONCLUSIVE, FAIL, ERROR]
@@ -187,7 +187,7 @@ OF_A_RUN = '[[limit]]\nmeasure = "WrongScope"\nat_most = 0\n'
 EXACT = '[[exact]]\nchanged = "fail"\n'
 
 
-def test_what_was_not_given_is_an_error_or_skipped(
+def test_judge_rule_without_input_is_error_or_skipped(
     policy_of: PolicyOf, run: RunDirectory, audit: dict[str, Any]
 ) -> None:
     def statuses(rules: str, **given: Any) -> list[tuple[str, str]]:
@@ -203,20 +203,20 @@ def test_what_was_not_given_is_an_error_or_skipped(
     may = RECEIPTS + "must_have_data = false\n" + OF_A_RUN + EXACT + "must_have_data = false\n"
     assert statuses(may, run=run) == [("limit", PASS), ("receipts", SKIPPED), ("exact", SKIPPED), ("all", PASS)]
     for rules, given, needs in ((RECEIPTS, {"run": run}, "--receipts AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
-        with pytest.raises(UnusableInput, match=f"nothing that it asks about was given; it needs {needs}"):
+        with pytest.raises(UnusableInput, match=f"no rule has its input; it needs {needs}"):
             judge(policy_of(rules), **given)
-    with pytest.raises(UnusableInput, match="and none to judge; name DIR"):
+    with pytest.raises(UnusableInput, match="but none to judge; name DIR"):
         judge(policy_of(both), against=run, audit=audit)
 
 
-def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDirectory) -> None:
+def test_only_where_skips_other_runs(policy_of: PolicyOf, run: RunDirectory) -> None:
     where = OF_A_RUN + 'only_where = {{ scope = "{}" }}\n'
     asked = judge(policy_of(where.format("recorded")), run)
     assert (asked.status, asked.lines[0].n) == (PASS, asked.lines[0].n or 0)
     skipped = judge(policy_of(where.format("tags") + RECEIPTS + "must_have_data = false\n"), run)
     # A gate that asked nothing has measured nothing.
     assert (skipped.status, skipped.lines[0].status) == (ERROR, SKIPPED)
-    assert "asked only where scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
+    assert "applies only if scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
     with pytest.raises(UnusableInput, match="only_where: a run has no 'scopes'; it has: "):
         judge(policy_of(where.format("x").replace("scope =", "scopes =")), run)
     # And for some arms alone, as the candidate's configuration has it.
@@ -231,10 +231,8 @@ def test_a_rule_may_be_meant_for_some_runs_alone(policy_of: PolicyOf, run: RunDi
 
 
 @pytest.mark.parametrize("kind", ["guard", "limit"])
-def test_a_rule_beyond_what_an_arm_returns_names_the_cutoff_that_is_measured(
-    policy_of: PolicyOf, run: RunDirectory, kind: str
-) -> None:
+def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: RunDirectory, kind: str) -> None:
     bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
-    reason = "R@50: nothing is measured at 50 of an arm that returns 6 places; ask for @6"
+    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6"
     assert (line.status, line.reason) == (ERROR, reason)

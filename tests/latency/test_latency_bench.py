@@ -54,9 +54,7 @@ def subjects(shelf: Shelf, plan: Plan) -> Iterator[dict[str, Subject]]:
         yield {one.seat.name: one for one in made}
 
 
-def test_an_arm_with_a_table_of_its_own_is_fed_what_stands_in_the_store(
-    subjects: dict[str, Subject], plan: Plan, sources: Sources
-) -> None:
+def test_opened_fills_the_own_table_of_an_arm(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
     """Both search the same memories alike, resampled ones among them."""
     for question in questions_of(plan, sources, 12):
         shared, own = (ask(subjects[name], question) for name in ("hybrid", "verbatim"))
@@ -64,7 +62,7 @@ def test_an_arm_with_a_table_of_its_own_is_fed_what_stands_in_the_store(
         assert own.timings.keys() == shared.timings.keys()
 
 
-def test_only_who_is_told_the_gold_is_told_it(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
+def test_ask_gives_gold_only_to_arms_that_need_it(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
     question = next(one for one in questions_of(plan, sources, 200) if one.told.grades)
     assert not question.ask.grades
     assert {item.id for item in ask(subjects["oracle"], question).recall.items} == set(question.told.grades)
@@ -106,7 +104,7 @@ def broken(plan: Plan, arm: Breaking) -> Plan:
     return replace(plan, arms=(arm,), infos=(arm.describe(),))
 
 
-def test_a_system_that_raises_ends_the_measurement(shelf: Shelf, plan: Plan, sources: Sources) -> None:
+def test_latency_of_a_raising_system_raises(shelf: Shelf, plan: Plan, sources: Sources) -> None:
     first, second = questions_of(plan, sources, 2)
     with opened([shelf], broken(plan, Breaking("recall"))) as (subject,):
         assert not ask(subject, first).passed_over

@@ -41,14 +41,14 @@ def taken(pool: Pool, start: int, stop: int) -> Part:
     return Part([one for part in parts for one in part.memories], np.concatenate([part.vectors for part in parts]))
 
 
-def test_the_first_memories_are_the_recordings_own(plan: Plan, pool: Pool) -> None:
+def test_pool_starts_with_the_recorded_memories(plan: Plan, pool: Pool) -> None:
     own = [memory for recording in plan.recordings for memory in recording.memories]
     found = taken(pool, 0, len(own))
     assert [(one.key, one.text) for one in found.memories] == [(memory.key, memory.text) for memory in own]
     assert len(next(iter(pool.parts(0, 10))).memories) == 10
 
 
-def test_a_smaller_store_is_the_beginning_of_a_larger_one_however_it_is_cut(pool: Pool) -> None:
+def test_pool_smaller_store_is_a_prefix_of_a_larger_one(pool: Pool) -> None:
     whole = taken(pool, 0, 2_600)
     for start, stop in ((0, 900), (900, 1_500), (1_467, 1_469), (2_000, 2_600)):
         part = taken(pool, start, stop)
@@ -57,14 +57,14 @@ def test_a_smaller_store_is_the_beginning_of_a_larger_one_however_it_is_cut(pool
     assert len({one.key for one in whole.memories}) == len(whole.memories) == 2_600
 
 
-def test_another_seed_resamples_otherwise(plan: Plan, sources: Sources, pool: Pool) -> None:
+def test_pool_with_another_seed_resamples_differently(plan: Plan, sources: Sources, pool: Pool) -> None:
     real = pool.real
     other = Pool(real, sources.vectors.of([one.index_text for one in real]), seed=1)
     assert taken(other, 0, len(real)).memories == taken(pool, 0, len(real)).memories
     assert taken(other, 500, 520).memories != taken(pool, 500, 520).memories
 
 
-def test_resampled_memories_look_like_real_ones_and_are_none(pool: Pool) -> None:
+def test_resampled_memories_resemble_recorded_ones(pool: Pool) -> None:
     real = len(pool.real)
     own, made = taken(pool, 0, real), taken(pool, real, real + 1_000)
     assert not {one.text for one in made.memories} & {one.text for one in own.memories}
@@ -78,7 +78,7 @@ def test_resampled_memories_look_like_real_ones_and_are_none(pool: Pool) -> None
     assert shares[1] == pytest.approx(shares[0], abs=0.06)
 
 
-def test_the_tokens_of_resampled_texts_are_those_that_lancedb_makes(plan: Plan, sources: Sources, pool: Pool) -> None:
+def test_pool_words_match_the_tokens_of_lancedb(plan: Plan, sources: Sources, pool: Pool) -> None:
     """Both stores return the same hits with the same scores, so the exact store was fed what LanceDB indexed."""
     memories, vectors = taken(pool, 300, 900)
     rows = Rows().of(memories)
@@ -92,7 +92,7 @@ def test_the_tokens_of_resampled_texts_are_those_that_lancedb_makes(plan: Plan, 
             assert near[:2] == live[:2]
 
 
-def test_questions_are_spread_over_all_recordings_and_asked_again_where_they_end(plan: Plan, sources: Sources) -> None:
+def test_questions_spread_over_recordings_and_repeat(plan: Plan, sources: Sources) -> None:
     few = questions_of(plan, sources, 12)
     assert {one.ask.turn.split("/")[0] for one in few} == {one.conversation for one in plan.recordings}
     many = questions_of(plan, sources, 2_000)
@@ -100,7 +100,7 @@ def test_questions_are_spread_over_all_recordings_and_asked_again_where_they_end
     assert keys == (keys[: len(set(keys))] * 20)[:2_000]
 
 
-def test_a_vector_index_answers_nearly_as_the_exact_search_and_only_where_it_was_asked_for(pool: Pool) -> None:
+def test_vector_index_approximates_exact_search_when_enabled(pool: Pool) -> None:
     memories, vectors = taken(pool, 0, 1_500)
     rows = Rows().of(memories)
     with closing(LanceStore(vectors.shape[1], TextSettings(), None, None, vector_index=VectorIndex(probes=8))) as store:
@@ -124,7 +124,7 @@ def test_a_vector_index_answers_nearly_as_the_exact_search_and_only_where_it_was
         assert 0.5 < found / wanted < 1, "an approximate search that misses nothing searched everything"
 
 
-def test_a_table_is_opened_again_and_answers_as_before(pool: Pool, tmp_path: Path) -> None:
+def test_lance_store_reopened_returns_equal_hits(pool: Pool, tmp_path: Path) -> None:
     memories, vectors = taken(pool, 0, 60)
     rows = Rows().of(memories)
     first = LanceStore(vectors.shape[1], TextSettings(), tmp_path, None)

@@ -17,7 +17,7 @@ SHARES = tuple(QUANTILES.values())
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("n", [1, 5, 6, 50, 72, 73, 100, 367, 368, 400, 2_000])
-def test_the_ranks_are_the_closest_that_the_binomial_allows(n: int, share: float) -> None:
+def test_interval_ranks_are_the_narrowest(n: int, share: float) -> None:
     found = interval_ranks(n, share)
     lows = [rank for rank in range(1, n + 1) if binom.cdf(rank - 1, n, share) <= 0.025]
     highs = [rank for rank in range(1, n + 1) if binom.sf(rank - 1, n, share) <= 0.025]
@@ -28,24 +28,24 @@ def test_the_ranks_are_the_closest_that_the_binomial_allows(n: int, share: float
         assert binom.cdf(high - 1, n, share) - binom.cdf(low - 1, n, share) >= 0.95
 
 
-def test_textbook_ranks_of_the_median_of_ten() -> None:
+def test_interval_ranks_of_the_median_of_ten() -> None:
     assert interval_ranks(10, 0.5) == (2, 9)
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_where_n_is_too_small_there_is_no_number_at_all(share: float) -> None:
+def test_quantile_with_small_n_is_none(share: float) -> None:
     least = least_n(share)
     assert interval_ranks(least, share) is not None
     assert interval_ranks(least - 1, share) is None
     assert quantile([1.0] * (least - 1), share) is None
 
 
-def test_how_many_turns_each_quantile_needs() -> None:
+def test_least_n_of_each_quantile() -> None:
     assert [least_n(share) for share in SHARES] == [6, 72, 368]
 
 
 @pytest.mark.parametrize(("share", "n"), [(0.5, 20), (0.95, 100), (0.99, 400)])
-def test_the_interval_covers_the_true_quantile_of_a_skewed_distribution(share: float, n: int) -> None:
+def test_quantile_interval_covers_a_skewed_distribution(share: float, n: int) -> None:
     random = np.random.default_rng(11)
     truth = float(np.exp(norm.ppf(share)))
     draws = np.sort(random.lognormal(size=(4_000, n)), axis=1)
@@ -56,13 +56,13 @@ def test_the_interval_covers_the_true_quantile_of_a_skewed_distribution(share: f
     assert covered == pytest.approx(binom.cdf(high - 1, n, share) - binom.cdf(low - 1, n, share), abs=0.015)
 
 
-def test_a_quantile_is_one_of_the_samples() -> None:
+def test_quantile_is_one_of_the_samples() -> None:
     samples = [float(value) for value in range(100, 0, -1)]
     assert quantile(samples, 0.5) == (50.0, 40.0, 61.0)
     assert (quantile(samples, 0.95) or (0,))[0] == 95.0
 
 
-def test_the_ratio_takes_blocks_as_units_and_leaves_lone_ones_out() -> None:
+def test_paired_ratio_uses_complete_blocks() -> None:
     baseline = {block: [1.0, 3.0] for block in range(8)}
     candidate = {block: [4.0, 4.0 + block] for block in range(1, 8)} | {0: [9.0], 9: [1.0, 1.0]}
     ratio, blocks = paired_ratio(candidate, baseline)
@@ -71,7 +71,7 @@ def test_the_ratio_takes_blocks_as_units_and_leaves_lone_ones_out() -> None:
     assert paired_ratio({0: [2.0, 2.0]}, baseline) == (None, 1)
 
 
-def test_a_block_in_which_an_arm_passed_a_turn_over_has_no_ratio() -> None:
+def test_ratios_leave_out_blocks_with_a_skipped_turn() -> None:
     """And one of which a turn is missing: the arms would not have been asked the same."""
 
     def sample(arm: str, turn: int, ms: int, *, passed: bool = False, stage: str = "total") -> Sample:

@@ -19,6 +19,8 @@ from lab.latency.summary import summarise
 from lab.latency.work import Measured
 from lab.replay.plan import ReplayRequest
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "seed_full")
 
 
@@ -53,7 +55,7 @@ def whole(samples: list[Sample], part: str) -> list[Sample]:
     return [one for one in samples if (one.part, one.stage) == (part, "total")]
 
 
-def test_every_arm_and_store_is_asked_every_turn_that_counts_forward_and_backward(
+def test_run_latency_measures_every_arm_in_abba_order(
     ran: tuple[Folder, list[Measured]],
 ) -> None:
     turns = whole(ran[1][0].samples, "warm")
@@ -64,7 +66,7 @@ def test_every_arm_and_store_is_asked_every_turn_that_counts_forward_and_backwar
     assert order[0] == order[1][::-1] == [(store, arm) for store in ("lancedb", "exact") for arm in ARMS]
 
 
-def test_stages_add_up_to_the_turn_and_both_stores_choose_alike(ran: tuple[Folder, list[Measured]]) -> None:
+def test_stages_add_up_and_stores_agree(ran: tuple[Folder, list[Measured]]) -> None:
     cell = ran[1][0]
     for turn in whole(cell.samples, "warm"):
         same = [
@@ -77,13 +79,13 @@ def test_stages_add_up_to_the_turn_and_both_stores_choose_alike(ran: tuple[Folde
     assert cell.about["agree"] == {"turns": 16, "of": 16}
 
 
-def test_every_arm_makes_its_own_searches(ran: tuple[Folder, list[Measured]]) -> None:
+def test_run_latency_searches_for_every_arm(ran: tuple[Folder, list[Measured]]) -> None:
     """An arm that found what another had searched for would wait for nothing."""
     live = [one for one in ran[1][0].samples if (one.part, one.store, one.stage) == ("warm", "lancedb", "search")]
     assert min(one.ns for one in live if not one.passed_over) > 500_000
 
 
-def test_the_open_loop_counts_from_the_intended_start(ran: tuple[Folder, list[Measured]]) -> None:
+def test_open_loop_latency_counts_from_the_intended_start(ran: tuple[Folder, list[Measured]]) -> None:
     samples = ran[1][0].samples
     late = {(one.store, one.arm, one.turn): one.ns for one in samples if (one.part, one.stage) == ("open", "late")}
     turns = whole(samples, "open")
@@ -91,7 +93,7 @@ def test_the_open_loop_counts_from_the_intended_start(ran: tuple[Folder, list[Me
     assert all(one.ns > late[one.store, one.arm, one.turn] >= 0 for one in turns)
 
 
-def test_cold_turns_have_processes_of_their_own_that_open_the_table(ran: tuple[Folder, list[Measured]]) -> None:
+def test_cold_turns_run_in_fresh_processes(ran: tuple[Folder, list[Measured]]) -> None:
     cell = ran[1][0]
     cold = [one for one in cell.samples if one.part == "cold"]
     assert {one.arm for one in cold} == set(ARMS)
@@ -100,7 +102,7 @@ def test_cold_turns_have_processes_of_their_own_that_open_the_table(ran: tuple[F
     assert all(one["rows"] < one["first"] for one in resident)
 
 
-def test_rows_wait_as_the_cadence_says(ran: tuple[Folder, list[Measured]]) -> None:
+def test_cadence_compacts_after_its_rows(ran: tuple[Folder, list[Measured]]) -> None:
     waiting, cadence = ran[1][1:]
     assert waiting.about["waiting"] == 3
     assert waiting.about["compact_ns"] > 0
@@ -109,9 +111,7 @@ def test_rows_wait_as_the_cadence_says(ran: tuple[Folder, list[Measured]]) -> No
     assert [(one.appended, one.waiting) for one in appended] == [(1, 1), (2, 0), (3, 1), (4, 0), (5, 1)]
 
 
-def test_the_summary_has_no_number_where_there_are_too_few_turns(
-    asked: LatencyRequest, ran: tuple[Folder, list[Measured]]
-) -> None:
+def test_summary_has_no_quantiles_with_few_turns(asked: LatencyRequest, ran: tuple[Folder, list[Measured]]) -> None:
     found = summarise(asked, *ran)
     one = found["warm"][0]["stages"]["total"]
     assert (one["n"], one["p95"], one["p99"]) == (8, None, None)
@@ -128,7 +128,7 @@ def test_the_summary_has_no_number_where_there_are_too_few_turns(
     assert found["manifest"]["resolved"]["embedder"]["kind"] == "hashing"
 
 
-def test_it_is_told_in_80_columns(
+def test_latency_tables_fit_80_columns(
     asked: LatencyRequest,
     ran: tuple[Folder, list[Measured]],
     capsys: pytest.CaptureFixture[str],
@@ -153,11 +153,11 @@ def test_it_is_told_in_80_columns(
     ("alone", "said"),
     [
         ([], None),
-        (["verbatim"], ": verbatim, which does not search the table that arms share."),
-        (["verbatim", "mine"], ": verbatim, mine, which do not search the table that arms share."),
+        (["verbatim"], ": verbatim, which does not search the shared table."),
+        (["verbatim", "mine"], ": verbatim, mine, which do not search the shared table."),
     ],
 )
-def test_arms_outside_the_shared_table_are_named(
+def test_summary_names_arms_outside_the_shared_table(
     asked: LatencyRequest,
     ran: tuple[Folder, list[Measured]],
     capsys: pytest.CaptureFixture[str],
@@ -178,7 +178,7 @@ def test_arms_outside_the_shared_table_are_named(
     assert summarise(asked, folder, [warm])["left_out"] is None
 
 
-def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: LatencyRequest) -> None:
+def test_run_latency_writes_no_text_of_a_memory(operators: Path, place: Path, asked: LatencyRequest) -> None:
     folder, cells = run_latency(asked, place)
     kept = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
     kept += json.dumps(summarise(asked, folder, cells)).encode()
@@ -193,7 +193,7 @@ def test_no_text_of_a_memory_is_kept(operators: Path, place: Path, asked: Latenc
     assert not list(place.glob("work-*"))
 
 
-def test_what_was_measured_stays_and_what_is_missing_is_measured(
+def test_run_latency_resumes_missing_cells(
     asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path
 ) -> None:
     gone = subprocess.Popen(["true"])
@@ -210,7 +210,7 @@ def test_what_was_measured_stays_and_what_is_missing_is_measured(
     assert not left.exists()
 
 
-def test_other_arguments_in_the_same_place_are_refused(
+def test_run_latency_with_other_arguments_is_refused(
     asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(OtherArguments, match="other cadences, turns; choose another --out"):
@@ -220,20 +220,24 @@ def test_other_arguments_in_the_same_place_are_refused(
         run_latency(asked, tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
-    with pytest.raises(UnusableInput, match="is no folder of this version's latency"):
+    with pytest.raises(UnusableInput, match="not a latency measurement of this version"):
+        run_latency(asked, tmp_path / "run")
+    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"resolved": [1]}))
+    with pytest.raises(UnusableInput, match="field 'resolved': expected an object, found a list"):
         run_latency(asked, tmp_path / "run")
 
 
 @pytest.mark.usefixtures("ran")  # which embeds: without vectors the fault would be this process's own
-def test_a_fault_in_a_process_is_one_line_and_leaves_nothing_half_done(asked: LatencyRequest, tmp_path: Path) -> None:
+def test_run_latency_exception_is_one_line_and_leaves_no_part_file(asked: LatencyRequest, tmp_path: Path) -> None:
     # What it is told in that process is no number, and so the process fails; the place is one of ours.
-    told = r"size-00000500: ValueError in work\.py, line \d+; what is measured is kept"
+    told = r"size-00000500: ValueError in work\.py, line \d+; finished cells are kept"
     with pytest.raises(CannotMeasure, match=told):
         run_latency(asked, tmp_path / "out", announce=int)
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
 
 
-def test_a_damaged_file_of_samples_is_named(tmp_path: Path) -> None:
+def test_read_cell_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "size.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(CannotMeasure, match=r"size\.parquet: damaged"):
         read_cell(tmp_path / "size.parquet")
@@ -245,13 +249,13 @@ def test_a_damaged_file_of_samples_is_named(tmp_path: Path) -> None:
         ({"stores": ("sqlite",)}, "unknown store 'sqlite'"),
         ({"sizes": (0,)}, "memories 0 is not a whole number from 1"),
         ({"sizes": (5, 5)}, "memories is given twice"),
-        ({"cadences": ("often",)}, "cadence 'often' is no whole number"),
+        ({"cadences": ("often",)}, "cadence 'often' is neither a whole number"),
         ({"cadences": ("1", "1")}, "given twice: 1,1"),
         ({"vector_index": "hnsw"}, "unknown vector index 'hnsw'"),
         ({"rate": 0.0}, "rate 0.0 is not a number above 0"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_is_written(
+def test_run_latency_invalid_arguments_write_nothing(
     asked: LatencyRequest, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UnusableInput, match=message):

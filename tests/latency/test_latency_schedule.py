@@ -30,25 +30,25 @@ class HandClock:
         self.time += nanoseconds
 
 
-def test_arms_are_asked_forward_and_backward_by_turns() -> None:
+def test_abba_alternates_the_order() -> None:
     assert list(abba("ABC", 4)) == [(0, list("ABC")), (1, list("CBA")), (2, list("ABC")), (3, list("CBA"))]
 
 
 @pytest.mark.parametrize("arms", ["AB", "ABC", "ABCD"])
-def test_in_a_block_no_arm_stands_earlier_than_another(arms: str) -> None:
+def test_abba_block_balances_positions(arms: str) -> None:
     places: Counter[str] = Counter()
     for _, order in abba(arms, 2):
         places.update({arm: place for place, arm in enumerate(order)})
     assert len(set(places.values())) == 1
 
 
-def test_stretches_mirror_each_other_and_every_arm_gets_every_turn_once() -> None:
+def test_stretches_give_every_arm_every_turn_once() -> None:
     found = list(stretches("AB", 5))
     assert [arm for arm, _ in found] == list("ABBA")
     assert [sorted([*found[0][1], *found[3][1]]), sorted([*found[1][1], *found[2][1]])] == [[*range(5)], [*range(5)]]
 
 
-def test_a_quick_server_starts_every_request_when_it_was_meant_to() -> None:
+def test_open_loop_fast_server_starts_on_time() -> None:
     clock = HandClock()
     served = list(open_loop(clock, 10, range(4), lambda _: clock.work(30_000_000)))
     assert [one.intended for one in served] == [7 + place * SECOND // 10 for place in range(4)]
@@ -56,7 +56,7 @@ def test_a_quick_server_starts_every_request_when_it_was_meant_to() -> None:
     assert clock.waits == [one.intended for one in served]
 
 
-def test_behind_a_slow_answer_requests_queue_and_their_waiting_counts() -> None:
+def test_open_loop_slow_response_delays_count() -> None:
     """One answer of 350 ms at ten a second: a loop that waits for its answers would call the others quick."""
     clock = HandClock()
     spent = [350_000_000, 10_000_000, 10_000_000, 10_000_000, 10_000_000]
@@ -66,14 +66,14 @@ def test_behind_a_slow_answer_requests_queue_and_their_waiting_counts() -> None:
     assert [one.intended - 7 for one in served] == [place * SECOND // 10 for place in range(5)]
 
 
-def test_above_what_it_can_serve_latency_grows_with_every_request() -> None:
+def test_open_loop_overloaded_server_latency_grows() -> None:
     clock = HandClock()
     served = list(open_loop(clock, 20, range(6), lambda _: clock.work(SECOND // 10)))
     steps = [later.latency - sooner.latency for sooner, later in pairwise(served)]
     assert steps == [SECOND // 20] * 5
 
 
-def test_the_machines_clock_waits_until_the_moment_and_not_at_all_for_one_that_passed() -> None:
+def test_monotonic_clock_waits_until_the_point() -> None:
     clock = MonotonicClock()
     point = clock.now() + 3_000_000
     clock.wait_until(point)

@@ -114,6 +114,7 @@ def test_a_file_that_is_no_measure_or_has_a_taken_name_is_an_error(
         listed()
 
 
+@pytest.mark.process
 def test_listing_measures_loads_no_numpy() -> None:
     work = "import sys, lab.measures.catalogue; print({'numpy', 'pyarrow', 'pandas'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)

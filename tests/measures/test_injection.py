@@ -104,7 +104,7 @@ def test_hard_rules_are_the_share_that_stands_in_the_prompt() -> None:
     [
         ("Future", "future injected pinned", [(1, 4, 0), (0, 0, 1), (2, 2, 0), (0, 0, 0)], [1 / 4, 0.0, 1.0, NAN]),
         ("Future", "future injected pinned", [(1, 2, 2)], [1 / 4]),
-        ("Duplicates", "duplicates injected", [(1, 4), (0, 2), (0, 0)], [1 / 4, 0.0, NAN]),
+        ("Duplicates", "duplicate_items injected", [(1, 4), (0, 2), (0, 0)], [1 / 4, 0.0, NAN]),
         ("Unescaped", "unescaped injected", [(2, 4), (0, 2), (0, 0)], [2 / 4, 0.0, NAN]),
         # Where nothing is superseded, nothing can be stale.
         ("StaleRecall", "stale superseded", [(1, 3), (0, 1), (0, 0)], [1.0, 0.0, NAN]),

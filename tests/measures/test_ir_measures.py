@@ -10,6 +10,8 @@ import pytest
 
 from lab.measures.batch import evaluate
 
+pytestmark = pytest.mark.slow
+
 ir_measures: Any = pytest.importorskip("ir_measures", reason="ir_measures is not installed")
 
 NAMES = (

@@ -12,6 +12,8 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 
+pytestmark = pytest.mark.slow
+
 # One of the four personas: embedding all takes minutes.
 PERSONA = "Kenta_Tanaka"
 
@@ -39,26 +41,17 @@ def test_vector_search_over_locomo_scores_what_others_measured(locomo: Path, tmp
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=0.01)
 
 
-@pytest.fixture(scope="module")
-def persona(realmem: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Through all arms; half a minute of embedding where no vectors are cached."""
+def test_arms_over_realmem_hit_and_repeat_as_known(realmem: Path, tmp_path: Path) -> None:
+    """One test, for each process of the suite that had a part of it would embed the persona: half a minute."""
     arms = ("vector", "bm25", "hybrid", "tier_first_v1", "tier_quota_v1")
-    out = tmp_path_factory.mktemp("realmem") / "run"
-    return _means(realmem, "realmem", arms, out, labels="sampled", conversation=(PERSONA,))
-
-
-@pytest.mark.parametrize(("arm", "expected"), [("vector", 0.471), ("bm25", 0.484), ("hybrid", 0.490)])
-def test_untiered_search_over_realmem_hits_as_known(persona: dict[str, Any], arm: str, expected: float) -> None:
-    assert persona[arm]["n"] == 153
-    assert persona[arm]["Success@6"] == pytest.approx(expected, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("arm", "hits", "repeats"),
-    [("tier_first_v1", (0.12, 0.20), (0.75, 0.85)), ("tier_quota_v1", (0.45, 0.49), (0.41, 0.46))],
-)
-def test_policies_over_realmem_hit_and_repeat_as_known(
-    persona: dict[str, Any], arm: str, hits: tuple[float, float], repeats: tuple[float, float]
-) -> None:
-    assert hits[0] <= persona[arm]["Success@6"] <= hits[1]
-    assert repeats[0] <= persona[arm]["RepeatRate"] <= repeats[1]
+    out = tmp_path / "run"
+    found = _means(realmem, "realmem", arms, out, labels="sampled", conversation=(PERSONA,))
+    hits = {arm: one["Success@6"] for arm, one in found.items()}
+    assert {one["n"] for one in found.values()} == {153}
+    # Untiered search, then both policies.
+    untiered = {"vector": 0.471, "bm25": 0.484, "hybrid": 0.490}
+    assert {arm: hits[arm] for arm in untiered} == pytest.approx(untiered, abs=0.01)
+    assert 0.12 <= hits["tier_first_v1"] <= 0.20
+    assert 0.45 <= hits["tier_quota_v1"] <= 0.49
+    assert 0.75 <= found["tier_first_v1"]["RepeatRate"] <= 0.85
+    assert 0.41 <= found["tier_quota_v1"]["RepeatRate"] <= 0.46

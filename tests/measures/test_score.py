@@ -292,6 +292,7 @@ def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> Non
     file.write_bytes(kept)
 
 
+@pytest.mark.process
 def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:
     """Loading pandas alone takes as long as scoring some thousands of turns."""
     work = f"""if True:

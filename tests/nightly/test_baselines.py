@@ -35,7 +35,7 @@ def runs(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run
     return one, other
 
 
-def test_a_baseline_is_the_run_without_its_timings(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
+def test_approve_keeps_the_run_without_timings(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
     found = approve(tmp_path, run, "night", date=DAY, note="the first")
     assert (found.replaced, found.changed) == (None, True)
@@ -48,7 +48,7 @@ def test_a_baseline_is_the_run_without_its_timings(runs: tuple[RunDirectory, Run
     assert kept.path.name == found.baseline.now.object
 
 
-def test_the_same_run_is_the_same_object_and_another_moves_the_name(
+def test_approve_same_run_twice_changes_nothing(
     runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, files_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
     run, other = runs
@@ -69,12 +69,12 @@ def test_the_same_run_is_the_same_object_and_another_moves_the_name(
     approve(tmp_path, run, "gone", date=DAY)
     assert remove(tmp_path, "gone") == []
     assert sorted(remove(tmp_path, "other")) == sorted([first.baseline.now.object, moved.baseline.now.object])
-    with pytest.raises(UnusableInput, match="has no baseline 'other'; there are: none"):
+    with pytest.raises(UnusableInput, match="has no baseline 'other'; baselines: none"):
         get(tmp_path, "other")
 
 
 @pytest.mark.parametrize("file", ["receipts", "manifest.json", "golden.jsonl", "object.json"])
-def test_a_damaged_file_is_named_and_blessing_again_mends_it(
+def test_damage_names_the_file_and_approving_again_repairs_it(
     runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, file: str
 ) -> None:
     run, _ = runs
@@ -93,7 +93,7 @@ def test_a_damaged_file_is_named_and_blessing_again_mends_it(
     assert str(baseline.path) in damage(baseline)[0]
 
 
-def test_a_blessing_that_was_killed_is_no_baseline_and_is_finished_by_the_next(
+def test_approve_interrupted_is_finished_by_the_next(
     runs: tuple[RunDirectory, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = runs
@@ -118,7 +118,7 @@ def test_a_blessing_that_was_killed_is_no_baseline_and_is_finished_by_the_next(
         assert changes(run, open_baseline(approve(folder, run, "night", date=DAY).baseline)).changed == 0
 
 
-def test_what_cannot_be_blessed(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
+def test_approve_invalid_input_is_refused(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
     for name in ("", "  ", " night"):
         with pytest.raises(UnusableInput, match="--name"):
@@ -135,9 +135,7 @@ def test_what_cannot_be_blessed(runs: tuple[RunDirectory, RunDirectory], tmp_pat
         approve(tmp_path / "held", run, "night", date=DAY)
 
 
-def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
-    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path
-) -> None:
+def test_baseline_names_may_be_any_text(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
     run, _ = runs
     for name in ("../../escape", "夜/もの", "a.b"):
         assert get(tmp_path, approve(tmp_path, run, name, date=DAY).baseline.name).name == name
@@ -170,7 +168,7 @@ def test_a_name_may_be_any_text_and_its_file_is_read_with_care(
         ([{"name": "a", "reproduces": None}], "set 'a' was not replayed, so nothing was approved"),
     ],
 )
-def test_a_night_that_was_edited_is_told(tmp_path: Path, sets: Any, said: str) -> None:
+def test_runs_of_an_edited_nightly_run_are_refused(tmp_path: Path, sets: Any, said: str) -> None:
     nightly_run = {"schema": "lab.nightly.v1"} | ({} if sets is None else {"sets": sets})
     (tmp_path / "nightly.json").write_text(json.dumps(nightly_run))
     with pytest.raises(UnusableInput) as raised:
@@ -178,7 +176,9 @@ def test_a_night_that_was_edited_is_told(tmp_path: Path, sets: Any, said: str) -
     assert said in str(raised.value)
 
 
-def test_an_object_names_no_file_outside_of_itself(runs: tuple[RunDirectory, RunDirectory], tmp_path: Path) -> None:
+def test_open_baseline_file_outside_the_object_is_refused(
+    runs: tuple[RunDirectory, RunDirectory], tmp_path: Path
+) -> None:
     run, _ = runs
     baseline = approve(tmp_path, run, "night", date=DAY).baseline
     files = {"../../../stolen": "0" * 64}
@@ -186,5 +186,5 @@ def test_an_object_names_no_file_outside_of_itself(runs: tuple[RunDirectory, Run
     baseline.path.rename(baseline.path.with_name(key))
     other = replace(baseline, now=baseline.now._replace(object=key))
     (other.path / "object.json").write_text(json.dumps(files))
-    with pytest.raises(CannotMeasure, match="outside of its folder"):
+    with pytest.raises(CannotMeasure, match="outside its folder"):
         open_baseline(other)

@@ -38,7 +38,7 @@ def _write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
+def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
     plan = read_plan(_write(tmp_path, GOOD))
     (one,) = plan.sets
     assert (plan.name, plan.policy.name, one.name, one.baseline) == ("n", "rollout", "one", "one")
@@ -74,7 +74,7 @@ def test_a_plan_is_read_as_it_says(tmp_path: Path) -> None:
         ('arms = ["tier_first_v1", "wide=wide.json"]', "arms = []", "set 1: arms: names no arm"),
         ('arms = ["tier_first_v1", "wide=wide.json"]', 'arms = "hybrid"', "set 1: arms: expected a list of texts"),
         ('recordings = "shipped:operators"', "", "set 1: recordings: expected text"),
-        ('candidate = "wide"', 'candidate = "narrow"', "compare 1: 'narrow' is no arm of the set; it has"),
+        ('candidate = "wide"', 'candidate = "narrow"', "compare 1: 'narrow' is not an arm of the set; it has"),
         ("critical = false", 'critical = "no"', "compare 1: critical: expected true or false"),
         ("critical = false", "worth = 1", "compare 1: unknown key 'worth'"),
         ("[[set.compare]]", "[set.compare]", "compare: expected [[set.compare]] tables"),
@@ -89,9 +89,9 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, before: str, after
     assert "plan.toml" in str(raised.value)
 
 
-def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_read_plan_empty_or_with_duplicate_sets_is_refused(tmp_path: Path) -> None:
     head, _, rest = GOOD.partition("[[set]]")
-    with pytest.raises(UnusableInput, match="replays nothing"):
+    with pytest.raises(UnusableInput, match="would pass everything"):
         read_plan(_write(tmp_path, head))
     double = f"{head}[[set]]{rest.partition('[[set.compare]]')[0]}"
     with pytest.raises(UnusableInput, match="two sets have the name 'one'"):
@@ -100,13 +100,13 @@ def test_an_empty_plan_and_two_sets_of_one_name_are_refused(tmp_path: Path) -> N
     other = double.removeprefix(head).replace('name = "one"', 'name = "two"\nbaseline = "one"')
     with pytest.raises(UnusableInput, match="two sets have the baseline 'one'"):
         read_plan(_write(tmp_path, double + other))
-    with pytest.raises(UnusableInput, match="is a folder; name the plan in it"):
+    with pytest.raises(UnusableInput, match="is a folder; name the TOML file"):
         read_plan(str(tmp_path))
-    with pytest.raises(UnusableInput, match="there are: shipped:operators"):
+    with pytest.raises(UnusableInput, match="shipped plans: shipped:operators"):
         read_plan("shipped:none-such")
 
 
-def test_the_shipped_plans_can_be_run() -> None:
+def test_shipped_plans_can_be_run() -> None:
     assert shipped_plans() == ["shipped:operators"]
     plan = read_plan("shipped:operators")
     # Reads every recording, gold and configuration that it names.

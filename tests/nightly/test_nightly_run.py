@@ -92,11 +92,11 @@ def _lines(nightly_run: NightlyRun) -> dict[str, tuple[str, str]]:
     return {line.name: (line.status, line.reason) for line in nightly_run.sets[0].verdict.lines}
 
 
-def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_does(plan: NightlyPlan) -> None:
+def test_nightly_needs_a_baseline_to_pass(plan: NightlyPlan) -> None:
     first = _night(plan)
     assert (first.status, first.exit_code) == ("inconclusive", 3)
     (line,) = [one for one in first.sets[0].verdict.lines if one.status != "pass"]
-    assert line.settles == f"lab baseline approve nightly runs/{DAY}/sets/small/run --name small --baselines kept"
+    assert line.settles == f"lab baseline approve nights/{DAY}/sets/small/run --name small --baselines kept"
     _approve(first)
     again = _night(plan)
     assert (again.status, again.exit_code) == ("pass", 0)
@@ -109,7 +109,7 @@ def test_without_a_baseline_nothing_passes_and_with_one_a_night_without_changes_
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
 
 
-def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_scopes(plan: NightlyPlan) -> None:
+def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:
     # What would be red tomorrow is not there to be approved tonight; an arm that is told to bring other scopes may.
     (one,) = plan.sets
     arms = ("tier_quota_v1", "hybrid", "fallback=fallback.json")
@@ -124,22 +124,22 @@ def test_limits_are_judged_without_a_baseline_and_spare_an_arm_with_fallback_sco
     status, reason = lines["limit fallback WrongScope"]
     assert (status, reason) == (
         "skipped",
-        "fallback: WrongScope: asked only where arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
     )
     rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
     red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
     assert (red.status, red.exit_code) == ("fail", 1)
     page = (red.folder / "nightly.md").read_text("utf-8")
-    assert "Something is beyond its limit." in page
+    assert "A limit is violated." in page
     assert "Something changed" not in page
 
 
-def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightlyPlan) -> None:
+def test_approve_takes_all_sets_of_a_nightly_run_or_none(plan: NightlyPlan) -> None:
     (one,) = plan.sets
     other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
     plan = replace(plan, sets=(one, other))
     first = _night(plan)
-    assert first.approve_all == f"lab baseline approve nightly runs/{DAY} --baselines kept"
+    assert first.approve_all == f"lab baseline approve nights/{DAY} --baselines kept"
     assert f"`{first.approve_all}`" in (first.folder / "nightly.md").read_text("utf-8")
     command = [*first.approve_all.split()[1:], "--date", DAY]
     done = CliRunner().invoke(app, [*command, "--json"])
@@ -155,11 +155,11 @@ def test_a_night_is_blessed_as_a_whole_or_not_at_all(plan: NightlyPlan) -> None:
     with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was approved"):
         runs_of_nightly_run(again.folder)
     (again.folder / "nightly.json").unlink()
-    with pytest.raises(UnusableInput, match="has not ended"):
+    with pytest.raises(UnusableInput, match="is not finished"):
         runs_of_nightly_run(again.folder)
 
 
-def test_its_files_say_it_to_people_and_to_machines(approved: NightlyPlan) -> None:
+def test_nightly_files_report_the_result(approved: NightlyPlan) -> None:
     nightly_run = _night(approved)
     folder = nightly_run.folder
     page = (folder / "nightly.html").read_text("utf-8")
@@ -168,7 +168,7 @@ def test_its_files_say_it_to_people_and_to_machines(approved: NightlyPlan) -> No
     assert "://" not in page
     twin = (folder / "nightly.md").read_text("utf-8")
     assert "| small | pass | 0 of" in twin
-    assert "What is guarded: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "Requirement: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
     assert "<b>" not in twin
     told = json.loads((folder / "nightly.json").read_text("utf-8"))
     assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (
@@ -186,7 +186,7 @@ def test_its_files_say_it_to_people_and_to_machines(approved: NightlyPlan) -> No
     assert metrics.endswith("# EOF\n")
 
 
-def test_another_configuration_fails_and_says_what_moved(approved: NightlyPlan) -> None:
+def test_nightly_changed_configuration_fails_and_names_the_knob(approved: NightlyPlan) -> None:
     Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
     (one,) = approved.sets
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")))
@@ -205,7 +205,7 @@ def test_another_configuration_fails_and_says_what_moved(approved: NightlyPlan) 
     assert get(Path("kept"), "small").before[0].date == DAY
 
 
-def test_what_a_plan_only_tells_of_fails_no_night(approved: NightlyPlan) -> None:
+def test_nightly_advisory_rules_do_not_fail(approved: NightlyPlan) -> None:
     """A change where the policy tells of changes, and a comparison within the nightly run that is not critical."""
     Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
     (one,) = approved.sets
@@ -215,36 +215,36 @@ def test_what_a_plan_only_tells_of_fails_no_night(approved: NightlyPlan) -> None
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "tier_quota_v1=one.json")), compare=(within,))
     told = replace(approved, sets=(other,), policy=replace(approved.policy, rules=rules))
     lines = _lines(_night(told, "2026-03-02"))
-    assert lines["exact tier_quota_v1 receipts (told)"][0] == "fail"
-    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (told)"][0] == "fail"
-    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(told)")] == []
+    assert lines["exact tier_quota_v1 receipts (advisory)"][0] == "fail"
+    assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (advisory)"][0] == "fail"
+    assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(advisory)")] == []
     # That nothing changed is shown, and decides.
     assert lines["exact tier_first_v1 receipts"][0] == "pass"
     red = replace(told, sets=(replace(other, compare=(replace(within, critical=True),)),))
     assert _night(red, "2026-03-02").status == "fail"
 
 
-def test_an_arm_that_only_one_side_has_is_not_passed_over(approved: NightlyPlan) -> None:
+def test_nightly_arm_on_one_side_is_inconclusive(approved: NightlyPlan) -> None:
     (one,) = approved.sets
     other = replace(one, asked=replace(one.asked, arms=("tier_first_v1", "none")))
     nightly_run = _night(replace(approved, sets=(other,)), "2026-03-02")
     assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
     lines = _lines(nightly_run)
     assert lines["exact none receipts"] == ("inconclusive", "arm none is not in the baseline")
-    assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is in the baseline alone")
+    assert lines["exact tier_quota_v1 receipts"] == ("inconclusive", "arm tier_quota_v1 is only in the baseline")
 
 
-def test_gold_that_moved_is_not_comparable(approved: NightlyPlan) -> None:
+def test_nightly_changed_gold_is_not_comparable(approved: NightlyPlan) -> None:
     (one,) = approved.sets
     nightly_run = _night(replace(approved, sets=(replace(one, asked=replace(one.asked, scope="none")),)), "2026-03-02")
     assert (nightly_run.status, nightly_run.exit_code) == ("inconclusive", 3)
     (line,) = [one for one in nightly_run.sets[0].verdict.lines if one.status == "inconclusive"]
     assert "differ in scope" in line.reason
     assert line.settles is not None
-    assert line.settles.startswith("lab baseline approve nightly runs/2026-03-02/")
+    assert line.settles.startswith("lab baseline approve nights/2026-03-02/")
 
 
-def test_a_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) -> None:
+def test_nightly_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) -> None:
     run = open_run(Path(f"nights/{DAY}/sets/small/run"))
     shutil.copytree(run.path, "older")
     manifest = json.loads(Path("older/manifest.json").read_text("utf-8"))
@@ -263,7 +263,7 @@ def test_a_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) 
     assert "schema_version 1" in _lines(nightly_run)["baseline small"][1]
 
 
-def test_a_damaged_baseline_is_named_and_no_verdict_is_given(approved: NightlyPlan) -> None:
+def test_nightly_damaged_baseline_is_an_error(approved: NightlyPlan) -> None:
     path = next((get(Path("kept"), "small").path / "receipts").iterdir())
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -273,9 +273,7 @@ def test_a_damaged_baseline_is_named_and_no_verdict_is_given(approved: NightlyPl
     assert str(path) in _lines(nightly_run)["night measured"][1]
 
 
-def test_a_replay_that_does_not_reproduce_itself_is_an_error(
-    approved: NightlyPlan, resealed: Callable[[Path], Any]
-) -> None:
+def test_nightly_nondeterministic_replay_is_an_error(approved: NightlyPlan, resealed: Callable[[Path], Any]) -> None:
     # The second replay as a store with ties in another order would have left it: two places changed round.
     run = open_run(Path(f"nights/{DAY}/sets/small/again"))
     path = run.receipts(run.conversations[0])
@@ -296,7 +294,7 @@ def test_a_replay_that_does_not_reproduce_itself_is_an_error(
     assert {file: file.read_bytes() for file in Path("trend").iterdir()} == before
 
 
-def test_stale_candidates_are_caught_by_the_second_replay(plan: NightlyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nightly_second_replay_catches_stale_candidates(plan: NightlyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(Path("cache").resolve()))
     (one,) = plan.sets
     plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=("hybrid",))),))
@@ -312,7 +310,7 @@ def test_stale_candidates_are_caught_by_the_second_replay(plan: NightlyPlan, mon
     assert f"{last.key} of hybrid" in _lines(nightly_run)["a/a receipts"][1]
 
 
-def test_a_night_that_was_killed_goes_on_and_comes_to_the_same(
+def test_nightly_interrupted_resumes_with_equal_results(
     approved: NightlyPlan, monkeypatch: pytest.MonkeyPatch, files_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
     _night(approved)
@@ -345,7 +343,7 @@ def test_a_night_that_was_killed_goes_on_and_comes_to_the_same(
         assert untimed() == wanted
 
 
-def test_the_history_has_a_night_once(approved: NightlyPlan) -> None:
+def test_history_has_a_nightly_run_once(approved: NightlyPlan) -> None:
     points = read_store(Path("trend"))
     assert {point.verdict for point in points} == {"inconclusive"}
     _night(approved)
@@ -361,7 +359,7 @@ def replace_verdict(point: Any) -> Any:
     return point._replace(verdict="")
 
 
-def test_a_folder_belongs_to_one_night(plan: NightlyPlan) -> None:
+def test_nightly_folder_holds_one_nightly_run(plan: NightlyPlan) -> None:
     _night(plan, out="here")
     (one,) = plan.sets
     other = replace(plan, sets=(replace(one, asked=replace(one.asked, max_items=5)),))

@@ -28,7 +28,7 @@ def _nights(store: Path, means: list[float | None], **changes: object) -> None:
             append(store, [point, point._replace(measure="Jaccard", primary=False, mean=0.25, standard_error=None)])
 
 
-def test_what_is_read_is_what_was_kept_and_a_night_replaces_itself(tmp_path: Path) -> None:
+def test_read_store_returns_appended_points_once(tmp_path: Path) -> None:
     _nights(tmp_path, [0.5, 0.6])
     _nights(tmp_path, [0.5, 0.7])
     points = read_store(tmp_path)
@@ -42,7 +42,7 @@ def test_what_is_read_is_what_was_kept_and_a_night_replaces_itself(tmp_path: Pat
     assert points[1].standard_error is None
 
 
-def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> None:
+def test_told_step_has_dates_levels_and_differences(tmp_path: Path) -> None:
     # A nightly run is missing; the code changed with the step, the recordings later and without one.
     _nights(tmp_path, [0.5, 0.5, 0.5, None, 0.5])
     after = [None] * 5 + [0.4] * 4
@@ -80,7 +80,7 @@ def test_a_step_tells_its_nights_its_levels_and_what_moved(tmp_path: Path) -> No
     assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
 
 
-def test_sets_of_two_plans_are_two_histories_whatever_they_are_called(tmp_path: Path) -> None:
+def test_history_separates_plans_with_equal_set_names(tmp_path: Path) -> None:
     _nights(tmp_path, [0.5, 0.5, 0.5])
     _nights(tmp_path, [0.7, 0.7, 0.7], plan="q")
     _nights(tmp_path, [0.7, 0.7, 0.7], plan="q", set="own")
@@ -92,19 +92,19 @@ def test_sets_of_two_plans_are_two_histories_whatever_they_are_called(tmp_path: 
     assert [one.set for one in history(read_store(tmp_path), sets=["own"])] == ["own"]
 
 
-def test_the_second_night_can_step(tmp_path: Path) -> None:
+def test_steps_can_be_found_in_the_second_nightly_run(tmp_path: Path) -> None:
     _nights(tmp_path, [0.5, 0.4])
     (one,) = history(read_store(tmp_path))
     assert one.steps == (Step(1, 0.5, 0.4),)
 
 
-def test_the_series_that_are_shown_are_those_of_the_arms_that_were_asked_for(tmp_path: Path) -> None:
+def test_history_selects_arms(tmp_path: Path) -> None:
     append(tmp_path, [FIRST, FIRST._replace(arm="first")])
     assert [one.arm for one in history(read_store(tmp_path))] == ["quota", "first"]
     assert [one.arm for one in history(read_store(tmp_path), arms=["first"])] == ["first"]
 
 
-def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path: Path) -> None:
+def test_history_unchanged_has_no_step(tmp_path: Path) -> None:
     _nights(tmp_path, [1 / 3] * 28)
     for sets in ([], ["s"]):
         series = history(read_store(tmp_path), measures=["Success@6", "Jaccard"], sets=sets, arms=["quota"])
@@ -114,7 +114,7 @@ def test_an_unchanged_history_has_no_step_and_measures_can_be_asked_for(tmp_path
             history(read_store(tmp_path), **{what: [wanted]})
 
 
-def test_a_store_that_is_empty_or_damaged(tmp_path: Path) -> None:
+def test_read_store_empty_or_damaged_raises(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="holds no nightly runs"):
         read_store(tmp_path)
     _nights(tmp_path, [0.5])
@@ -124,7 +124,7 @@ def test_a_store_that_is_empty_or_damaged(tmp_path: Path) -> None:
         read_store(tmp_path)
 
 
-def test_the_chart_is_the_same_for_the_same_history(tmp_path: Path) -> None:
+def test_trend_figure_is_deterministic(tmp_path: Path) -> None:
     _nights(tmp_path / "store", [0.5] * 6 + [0.7] * 6)
     series = history(read_store(tmp_path / "store"), measures=["Success@6", "Jaccard"])
     one, other = (save(trend_figure(series), tmp_path / name) for name in ("a", "b"))

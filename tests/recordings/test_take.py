@@ -67,6 +67,7 @@ def test_the_public_files_at_hand_are_known(shared: Callable[..., Path], name: s
     assert [known.name if known else None for known in found] == list(names)
 
 
+@pytest.mark.process
 def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
     (source / "LICENSE").write_text("theirs\n", "utf-8")
@@ -138,6 +139,7 @@ def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
             raise end_with
 
 
+@pytest.mark.process
 def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
     place = tmp_path / "set"
     with pytest.raises(ZeroDivisionError):

@@ -149,6 +149,7 @@ def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFi
     jsonschema.validate(json.loads(json.dumps(verdict.as_json())), verdict_schema())
 
 
+@pytest.mark.slow
 def test_report_tells_it_below_its_title(ran: RunDirectory) -> None:
     page, twin = _reported(build_report(ran))
     assert NOTE in page.split("<main")[0]

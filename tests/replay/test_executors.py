@@ -168,6 +168,7 @@ def test_several_workers_take_the_largest_first(desk: Any, width: int, order: li
     assert sorted(found) == sorted(pool.order)
 
 
+@pytest.mark.process
 def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, files_of: Files) -> None:
     talk(desk, 2, 9, 4)
     one = desk.run(*ARMS, out="one")
@@ -176,6 +177,7 @@ def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, file
     assert untimed(files_of(one.run.path)) == untimed(files_of(two.run.path))
 
 
+@pytest.mark.process
 def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, engine: str, files_of: Files) -> None:
     talk(desk, 5, 3)
     for profile in ("seed", "upstream"):
@@ -234,7 +236,7 @@ def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversatio
     talk(desk, 2, 2, 2)
     heard: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr("lab.runs.resume.write_whole", write)
+        patched.setattr("lab.runs.resume.write_atomically", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
             run_replay(desk.asked(), desk.home / "run", announce=heard.append)
     assert heard[-1] == "talk0: done (1 of 3)"

@@ -16,6 +16,8 @@ from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
 from tests.playing import as_listed, listed_in
 
+pytestmark = pytest.mark.slow
+
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 # These have a past: the turns before the one that is explained decide about it.
 FLOWS = ("quota_repeat", "seed_full")
@@ -138,7 +140,7 @@ def test_gold_of_another_scope_is_told_by_both_scopes(desk: Any, arm: str) -> No
     desk.say("c", ("farm", [("user", "pears", "pears are red")]), ("shop", [("user", "pears?"), ("user", "bye")]))
     desk.judge("c/s1/t1#0", turn="c/s2/t1")
     assert told(desk, "c/s2/t1", arm, scope="recorded").told.reasons == {
-        "c/s1/t1#0": "it is of scope farm, the turn of shop"
+        "c/s1/t1#0": "its scope is farm; the scope of the turn is shop"
     }
     assert told(desk, "c/s2/t1", arm, out="free", scope="none").told.reasons == {}
 
@@ -150,7 +152,7 @@ def test_gold_of_a_tier_that_was_not_searched_is_told_by_the_tier_that_filled_al
     found = told(desk, "c/s1/t2", "tier_first_v1")
     assert found.recall.receipt["tiersSearched"] == ["must"]
     assert found.told.reasons == {
-        key: f"tier {tier} was not searched: must had filled all places; text rank 1, vector rank 1 in its tier"
+        key: f"tier {tier} was not searched: must had filled all slots; text rank 1, vector rank 1 in its tier"
         for key, tier in (("c/s1/t1#6", "nice"), ("c/s1/t1#7", "unknown"))
     }
     assert told(desk, "c/s1/t2", "tier_quota_v1", out="quota").told.reasons == {}
@@ -165,7 +167,7 @@ def test_gold_beyond_the_candidates_of_its_tier_is_told_by_its_ranks(desk: Any, 
     assert found.told.reasons == {
         "c/s1/t1#20": "not among the 12 candidates of tier nice; text rank none, vector rank 21 in its tier"
     }
-    assert found.told.places["c/s1/t1#20"] == ("nice", None, None, None, 21)
+    assert found.told.standings["c/s1/t1#20"] == ("nice", None, None, None, 21)
 
 
 def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wildcards_took(desk: Any) -> None:
@@ -173,13 +175,13 @@ def test_gold_beyond_the_places_of_its_tier_is_told_by_its_score_and_what_the_wi
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate 0 in crate 1 in crate 2")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    place = found.told.places["c/s1/t1#8"]
+    place = found.told.standings["c/s1/t1#8"]
     wildcards = [one.score for one in found.recall.items if one.signals.decision == "wildcard"]
     nice = sum(one.tier == "nice" for one in found.recall.items)
     assert len(wildcards) == 2
     assert found.told.reasons == {
-        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} places went to that tier, "
-        f"wildcards to scores from {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
+        "c/s1/t1#8": f"candidate {place.rank} of tier nice ({place.score:.4f}): {nice} slots went to that tier, "
+        f"wildcards scored at least {min(wildcards):.4f}; text rank {place.fts}, vector rank {place.vec} in its tier"
     }
 
 
@@ -189,7 +191,7 @@ def test_gold_beyond_the_places_of_tier_first_is_told_without_wildcards(desk: An
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     (reason,) = told(desk, "c/s1/t2", "tier_first_v1").told.reasons.values()
     assert reason.startswith("candidate 9 of tier must (0.0")
-    assert "): 6 places went to that tier; text rank " in reason
+    assert "): 6 slots went to that tier; text rank " in reason
     assert "wildcard" not in reason
 
 
@@ -198,7 +200,7 @@ def test_ignored_gold_is_in_no_tier(desk: Any, arm: str) -> None:
     desk.say("c", ("global", [("user", "note", graded("pears", IGNORE), graded("plums", NICE)), ("user", "pears")]))
     desk.judge("c/s1/t1#0", turn="c/s1/t2")
     assert told(desk, "c/s1/t2", arm).told.reasons == {
-        "c/s1/t1#0": "its label is ignore, which no tier of this arm holds"
+        "c/s1/t1#0": "its label is ignore, which no tier of this arm contains"
     }
 
 
@@ -208,7 +210,7 @@ def test_gold_in_the_ranking_of_an_untiered_arm_is_told_by_its_rank(desk: Any, a
     said = [*many(8, NICE), graded("umbrella", label)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t1#8": "ranked 9, beyond the 6 that are injected"}
+    assert told(desk, "c/s1/t2", arm).told.reasons == {"c/s1/t1#8": "ranked 9; only the first 6 are injected"}
 
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
@@ -233,7 +235,7 @@ def test_a_tier_that_is_switched_off_is_not_blamed_on_full_places(desk: Any, arm
     found = told(desk, "c/s1/t2", arm, config=str(config))
     assert found.recall.injected == 1
     (reason,) = found.told.reasons.values()
-    assert "had filled all places" not in reason
+    assert "had filled all slots" not in reason
     assert "unknown" in reason
 
 
@@ -241,9 +243,9 @@ def test_places_are_ranks_within_the_tier_of_the_label(desk: Any) -> None:
     said = [*many(2, MUST), graded("pears in crate", NICE), graded("umbrella", NICE)]
     desk.say("c", ("global", [("user", "note", *said), ("user", "pears in crate")]))
     found = told(desk, "c/s1/t2", "tier_quota_v1")
-    assert found.told.places["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
-    assert found.told.places["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
-    assert {found.told.places[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
+    assert found.told.standings["c/s1/t1#2"] == ("nice", 1, pytest.approx(2 / 61), 1, 1)
+    assert found.told.standings["c/s1/t1#3"] == ("nice", 2, pytest.approx(1 / 62), None, 2)
+    assert {found.told.standings[f"c/s1/t1#{place}"].tier for place in (0, 1)} == {"must"}
     assert found.visible == {MUST: 2, NICE: 2, IGNORE: 0, UNKNOWN: 0}
 
 

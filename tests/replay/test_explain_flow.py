@@ -32,21 +32,21 @@ def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: A
     found = told(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
     assert found.told.value["flow"]["digested"]
     assert any("working_set:global" in one for one in (json.dumps(found.recall.receipt),))
-    assert set(found.told.places) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert set(found.told.standings) == {f"c/s1/t1#{number}" for number in range(5)}
     assert sum(found.visible.values()) == 5
-    assert set(found.told.runners_up) <= set(found.told.places)
+    assert set(found.told.runners_up) <= set(found.told.standings)
 
 
 @pytest.mark.parametrize(
     ("arm", "asked", "said", "config", "reason"),
     [
-        ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was passed over: trivial_prompt"),
+        ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was skipped: trivial_prompt"),
         (
             "quota_backbone",
             "how many pears",
             graded("pears are for pies", MUST, category="decision"),
             {},
-            "it is in the Working Set, which speaks for it",
+            "it is in the Working Set, so it is not an item",
         ),
         (
             "quota_flow",
@@ -82,7 +82,7 @@ def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
     desk.judge("c/s1/t1#1", turn="c/s1/t2")
     assert told(desk, "c/s1/t2", "quota_backbone").told.reasons == {
-        "c/s1/t1#1": "it says what the Working Set says already (same text)"
+        "c/s1/t1#1": "it duplicates the Working Set (same text)"
     }
     assert told(desk, "c/s1/t2", "quota_repeat", out="without").told.reasons == {}
 
@@ -100,7 +100,7 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
     injected = [row["item_key"] for row in read_table(run.receipts("c")).to_pylist()[1:]]
     assert injected == [["c/s1/t1#0"], ["c/s1/t1#1"], ["c/s1/t1#0"], ["c/s1/t1#1"]]
     reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").told.reasons.items()) for turn in (3, 4, 5)]
-    lately = "it was injected lately: its score was multiplied by"
+    lately = "it was injected recently: its score was multiplied by"
     assert reasons == [
         [("c/s1/t1#0", f"{lately} 0.650")],
         [("c/s1/t1#1", f"{lately} 0.650")],
@@ -118,6 +118,6 @@ def test_failing_lanes_are_told(desk: Any) -> None:
     found = explain(run, at, "seed_full")
     assert found.ask.faults == {"fts_error", "vector_error"}
     assert found.told.reasons == {
-        "lane/s1/t1#0": "no lane found it, under the faults of this turn: fts_error, vector_error"
+        "lane/s1/t1#0": "no lane returned it, under the injected faults of this turn: fts_error, vector_error"
     }
     assert "faults of this turn: fts_error, vector_error" in explanation_text(found, with_text=False)

@@ -144,6 +144,7 @@ def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_saturation_forgets(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     golden = tmp_path / "gold.jsonl"

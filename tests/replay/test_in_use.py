@@ -23,6 +23,8 @@ from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.lane import open_docs
 from tests.replay.conftest import untimed
 
+pytestmark = pytest.mark.process
+
 Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 HOLD = """
@@ -189,5 +191,5 @@ def test_a_documents_index_that_cannot_be_written_is_told(desk: Any) -> None:
     data = place.read_bytes()
     place.write_bytes(data[:4096] + b"\x00" * (len(data) - 4096))
     (docs / "two.md").write_text("# Two\n\npears\n", encoding="utf-8")
-    with pytest.raises((CannotMeasure, UnusableInput), match="documents index"):
+    with pytest.raises((CannotMeasure, UnusableInput), match="document index"):
         run_replay(desk.asked(arm), desk.home / "other")

@@ -49,6 +49,7 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
     assert code_key.__wrapped__() != ours
 
 
+@pytest.mark.process
 def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()

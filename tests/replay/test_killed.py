@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 LAB = Path(sys.executable).with_name("lab")
 TRIAL = Path(__file__).resolve().parents[1] / "trials" / "kills.py"
 KILLS = os.environ.get("LAB_KILLS", "2")

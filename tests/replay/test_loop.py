@@ -17,7 +17,7 @@ from lab.replay.recall_points import recall_points
 from lab.retrieval.contract import Filter, Lanes
 from lab.retrieval.exact import ExactView
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import STORES, StoreRetriever
 from lab.retrieval.row import Row
 from lab.systems.contract import Arm
@@ -162,7 +162,7 @@ class Watched(StoreRetriever):
         self.observed += rows
         super().add(rows)
 
-    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         self.asked.append((text, len(self.observed)))
         return super().retrieve(text, faults)
 

@@ -15,7 +15,7 @@ from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Wrote, births, replay
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
-from lab.systems.fixed import saying
+from lab.systems.fixed import recall_of
 from lab.systems.kit import Kit
 from tests.playing import arms_named, keys_of, play, played
 
@@ -62,7 +62,7 @@ class Written(MemorySystem):
     def recall(self, ask: Ask) -> Recall:
         assert ask.now_ms == self._kit.clock.now_ms
         self._arm.calls.append(("recall", ask.turn, ask.probe))
-        return saying(*self._kept)
+        return recall_of(*self._kept)
 
     def observe(self, turn: Turn) -> Writes:
         assert turn.time_ms == self._kit.clock.now_ms

@@ -194,6 +194,7 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
         ([row(1), without(2, "text")], ":2: has no field 'text'"),
         ([row(1), row(1)], f":2: id '{uuid(1)}' occurs twice"),
         ([row(1, id=" ")], ":1: field 'id' is blank"),
+        ([row(1, id="a\ud800")], r":1: id 'a\ud800' holds half a character"),
         ([row(1, id=7)], ":1: field 'id': expected a string, found a number"),
         ([row(1, text=None)], ":1: field 'text': expected a string, found null"),
         ([row(1, importance_label=1)], ":1: field 'importance_label': expected a string, found a number"),
@@ -262,7 +263,7 @@ def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
     # In order of birth, each with its place in the table.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
-    assert [one.place for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
+    assert [one.position for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
 def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:

@@ -18,6 +18,8 @@ from lab.runs.environment import environment
 from lab.runs.manifest import Manifest, Resolved, resolved_of
 from lab.runs.resume import Fresh, create_or_resume, keep
 
+pytestmark = pytest.mark.slow
+
 Files = Callable[[Path], dict[str, bytes]]
 NAMES = (
     "plain",

@@ -19,7 +19,7 @@ from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.seat import Failure
 from lab.retrieval.faults import FaultPlan
 from lab.systems.contract import ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 from lab.systems.kit import Kit
 from tests.playing import arms_named, keys_of, played
 
@@ -168,16 +168,16 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
 @pytest.mark.parametrize(
     ("at", "answer", "kind"),
     [
-        (1, saying(item("c/s#1"), item("nowhere")), "unknown_item"),
+        (1, recall_of(item("c/s#1"), item("nowhere")), "unknown_item"),
         # Even beyond what is injected: a ranking is measured, too.
-        (1, saying(item("c/s#1"), item("nowhere"), injected=1), "unknown_item"),
-        (1, saying(item("c/s#2")), "item_not_there"),
-        (2, saying(item("c/s#0")), "item_not_there"),
+        (1, recall_of(item("c/s#1"), item("nowhere"), injected=1), "unknown_item"),
+        (1, recall_of(item("c/s#2")), "item_not_there"),
+        (2, recall_of(item("c/s#0")), "item_not_there"),
         (1, Recall(pinned=("c/s#2",)), "item_not_there"),
         (1, Recall(pinned=("nowhere",)), "unknown_item"),
-        (1, replace(saying(item("c/s#1")), injected=2), "injected_out_of_range"),
-        (1, replace(saying(item("c/s#1")), injected=-1), "injected_out_of_range"),
-        (1, saying(*[item("c/s#0")] * 3), "too_many_items"),
+        (1, replace(recall_of(item("c/s#1")), injected=2), "injected_out_of_range"),
+        (1, replace(recall_of(item("c/s#1")), injected=-1), "injected_out_of_range"),
+        (1, recall_of(*[item("c/s#0")] * 3), "too_many_items"),
         (1, None, "no_recall"),
         (1, {"items": []}, "no_recall"),
     ],
@@ -190,12 +190,14 @@ def test_what_cannot_be_fails_the_recall_that_says_it_and_no_other(at: int, answ
 
 
 def test_what_is_there_may_be_said_from_its_birth_to_its_end() -> None:
-    said = {f"c/s/{at}": saying(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))}
-    found = played(RECORDING, [FixedArm("raising", said, saying(item("c/s#2")))], [AFTER])
+    said = {
+        f"c/s/{at}": recall_of(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))
+    }
+    found = played(RECORDING, [FixedArm("raising", said, recall_of(item("c/s#2")))], [AFTER])
     assert failures(found) == [None] * 5
     # As many as may be, and more of them in the ranking.
-    assert failures(broken(saying(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
-    assert failures(broken(saying(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
+    assert failures(broken(recall_of(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
+    assert failures(broken(recall_of(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
     assert failures(broken(Recall((item("c/s#0"),), 1)))[1] == "nothing_injected in recall"
 
 
@@ -207,7 +209,7 @@ class Promising(FixedArm):
 
 
 def test_an_arm_that_promises_no_number_may_inject_any() -> None:
-    arm = Promising("raising", {"c/s/1": saying(item("c/s#0"), item("c/s#1"))}, cutoff=1)
+    arm = Promising("raising", {"c/s/1": recall_of(item("c/s#0"), item("c/s#1"))}, cutoff=1)
     assert failures(played(RECORDING, [arm])) == [None] * 4
 
 
@@ -243,7 +245,7 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
         "c/s/2": Writes(deleted=("own",)),
         "c/s/3": Writes(created=(CREATED,)),
     }
-    arm = FixedArm("raising", otherwise=saying(item("own")), writes=writes)
+    arm = FixedArm("raising", otherwise=recall_of(item("own")), writes=writes)
     wrote: list[Wrote] = []
     found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
     # Not before it was written, nor after it was deleted; created once more, it is there again.
@@ -258,7 +260,7 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
 
 
 def test_memories_from_outside_are_not_there_for_a_system_that_captures() -> None:
-    arm = FixedArm("raising", {"c/s/1": saying(item("c/s#1"))}, writes={"c/s/3": Writes(created=(CREATED,))})
+    arm = FixedArm("raising", {"c/s/1": recall_of(item("c/s#1"))}, writes={"c/s/3": Writes(created=(CREATED,))})
     found = played(RECORDING, [arm], source="captured")
     assert failures(found) == [None, "item_not_there in recall", None, None]
 
@@ -296,7 +298,7 @@ def columns(found: Sequence[Answered]) -> str:
 
 BREAKS: list[Callable[[], list[Answered]]] = [
     *(partial(played, RECORDING, [RaisingArm(stage)], [AFTER]) for stage in ("open", "observe", "recall")),
-    lambda: broken(saying(item("nowhere"))),
+    lambda: broken(recall_of(item("nowhere"))),
     lambda: played(RECORDING, [FixedArm("raising", writes={"c/s/1": Writes(updated=(CREATED,))})], source="captured"),
 ]
 

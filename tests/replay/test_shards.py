@@ -21,6 +21,8 @@ from lab.runs.directory import open_run
 from lab.runs.manifest import Shard
 from lab.runs.tables import read_table, table_bytes
 
+pytestmark = pytest.mark.slow
+
 Files = Callable[[Path], dict[str, bytes]]
 LENGTHS = (2, 6, 3, 5, 4)
 

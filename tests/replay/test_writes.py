@@ -15,7 +15,7 @@ from lab.replay.receipts import listed, receipts_table
 from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 from tests.playing import played
 
 TURNS = tuple(Turn(f"c/s/t{seq}", seq, "s", "user", f"plums {seq}", 1000 + seq) for seq in range(3))
@@ -109,7 +109,7 @@ def test_receipts_name_the_judged_memory_that_an_item_stands_for(
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
-    said = saying(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
+    said = recall_of(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
     heard: list[Wrote] = []
     found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", wrote=heard.append)

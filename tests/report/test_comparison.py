@@ -28,22 +28,22 @@ def difference(
         (difference(0.1, 0.02, "RepeatRate", holm=0.01), "worse"),
         (difference(-0.1, 0.02, "RepeatRate"), "better, exploratory"),
         (difference(-0.1, 0.02, "InjectedChars", holm=0.01), "less"),
-        (difference(0.1, 0.2, holm=0.6), "no difference shown; could have found ±0.240"),
-        (difference(0.1, 0.2), "no difference shown; could have found ±0.240"),
+        (difference(0.1, 0.2, holm=0.6), "no difference shown; MDE ±0.240"),
+        (difference(0.1, 0.2), "no difference shown; MDE ±0.240"),
         # An interval that ends at nothing holds it.
-        (difference(0.1, 0.1), "no difference shown; could have found ±0.120"),
-        (difference(0.1, 0.08, holm=0.07), "not shown among 3; could have found ±0.096"),
+        (difference(0.1, 0.1), "no difference shown; MDE ±0.120"),
+        (difference(0.1, 0.08, holm=0.07), "not significant among 3; MDE ±0.096"),
         # Six conversations cannot give an adjusted p of 5 % among three, so the interval is all there is.
         (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),
-        (replace(difference(0.0, 0.0), wins=0, losses=0), "the same everywhere"),
+        (replace(difference(0.0, 0.0), wins=0, losses=0), "identical everywhere"),
         (
             replace(difference(0.1, 0.0), estimate=Estimate(0.1, None, None, None, None, None)),
-            "one conversation: no spread",
+            "one conversation: no interval",
         ),
     ],
 )
-def test_a_difference_is_read_by_what_it_shows(one: Difference, said: str) -> None:
-    assert reading(one, 3).removesuffix(" to judge by") == said
+def test_reading_states_the_conclusion(one: Difference, said: str) -> None:
+    assert reading(one, 3) == said
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def found() -> Comparison:
     )
 
 
-def test_primary_measures_stand_as_declared_and_every_cell_has_a_heading(found: Comparison) -> None:
+def test_shown_keeps_the_declared_order(found: Comparison) -> None:
     assert [one.measure for one in shown(found)] == ["RepeatRate", "Success@6"]
     assert [one.measure for one in shown(found, every=True)] == ["Success@6", "Rprec", "RepeatRate"]
     for one in found.differences:
@@ -75,38 +75,38 @@ def test_primary_measures_stand_as_declared_and_every_cell_has_a_heading(found: 
         "p": "0.010",
         "up/same/down": "9/88/3",
         "deff": "1.25",
-        "could find": "±0.024",
+        "MDE": "±0.024",
     }
 
 
-def test_whatever_was_filled_or_left_out_is_told(found: Comparison) -> None:
+def test_notes_report_filled_and_left_out_values(found: Comparison) -> None:
     said = notes(found, shown(found, every=True))
-    assert "RepeatRate: new has no value in 7 of 100 places, which count 0." in said
-    assert "Rprec: 4 places are left out, for one arm alone has a value there." in said
+    assert "RepeatRate: new has no value for 7 of 100 probes or turns, which count as 0." in said
+    assert "Rprec: 4 probes or turns are left out: only one arm has a value." in said
     # A cutoff beyond what an arm returns is known to whoever asked for the arm.
-    assert said[-1] == "Not compared, for old has no value of them: BackboneDuplication."
+    assert said[-1] == "Not compared, because old has no value: BackboneDuplication."
     assert not any("adjusted p below" in one for one in said)
     few = replace(found, differences=tuple(replace(one, conversations=5) for one in found.differences))
-    assert "So few conversations cannot give an adjusted p below 0.125: read the intervals." in notes(few, [])
+    assert "With so few conversations, no adjusted p can be below 0.125: read the intervals." in notes(few, [])
 
 
-def test_the_legend_is_of_the_columns_there_are(found: Comparison) -> None:
-    assert "could find: the smallest true difference" in notes(found, [])[0]
-    said = notes(found, [], reach=False)[0]
-    assert "could find" not in said
+def test_notes_explain_the_shown_columns(found: Comparison) -> None:
+    assert "MDE: minimum detectable effect" in notes(found, [])[0]
+    said = notes(found, [], has_mde=False)[0]
+    assert "MDE" not in said
     assert "Holm-adjusted over the 2 primary measures;" in said
     alone = replace(found, differences=found.differences[:1])
     assert "Holm-adjusted over the one primary measure;" in notes(alone, [])[0]
 
 
-def test_a_p_is_never_nothing() -> None:
+def test_row_never_shows_a_p_of_zero() -> None:
     one = difference(0.1, 0.02, holm=0.0004)
     assert row(one)[COLUMNS.index("p")] == "<0.001"
     assert row(replace(one, p_holm=None, p=0.0))[COLUMNS.index("p")] == "(<0.001)"
     assert row(replace(one, p_holm=0.001))[COLUMNS.index("p")] == "0.001"
 
 
-def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> None:
+def test_gains_are_per_thousand_probes(found: Comparison) -> None:
     assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
     assert gains(replace(found, probes=0)) == "No probe has a hit at 6 to gain or lose."
 
@@ -114,7 +114,7 @@ def test_hits_gained_and_lost_are_told_by_the_thousand(found: Comparison) -> Non
 NASTY = "a|b\\c_d & 50% $x^2~{y}# <i>`z` [l](u) *e*\n…±–"
 
 
-def test_markdown_keeps_its_columns_and_shows_what_was_meant() -> None:
+def test_markdown_table_escapes_cells() -> None:
     table = markdown_table(["one", "two"], [[NASTY, "-0.1"], ["tier_first_v1", "x"]])
     lines = table.splitlines()
     assert lines[:2] == ["| one | two |", "| :-- | --: |"]
@@ -124,7 +124,7 @@ def test_markdown_keeps_its_columns_and_shows_what_was_meant() -> None:
     assert lines[2].startswith(r"| a\|b\\c\_d &amp; 50% $x^2~{y}# &lt;i&gt;\`z\` \[l\](u) \*e\* …±– |")
 
 
-def test_latex_escapes_all_that_it_reads_otherwise() -> None:
+def test_latex_escapes_special_characters() -> None:
     assert latex(NASTY) == (
         r"a\textbar{}b\textbackslash{}c\_d \& 50\% \$x\textasciicircum{}2\textasciitilde{}\{y\}\# "
         r"\textless{}i\textgreater{}`z` [l](u) *e* \ldots{}\(\pm\)--"
@@ -137,7 +137,7 @@ def test_latex_escapes_all_that_it_reads_otherwise() -> None:
     assert not any(re.search(r"(?<!\\)[%#$_]", line) for line in rows)
 
 
-def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Comparison) -> None:
+def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     worse = (
         difference(0.2, 0.1, "Forbidden@6"),
         difference(0.2, 0.1, "Forbidden@3"),
@@ -146,21 +146,21 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
         difference(0.3, 0.1, "RepeatRate"),
     )
     all_told = replace(found, differences=(*found.differences, *worse))
-    told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, and not declared"))
+    told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, but not primary"))
     # Another cutoff says the same again, what is not decided is no harm, and what was declared has its own row.
     assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # Who reads the first sentence alone learns it, too.
     harms = (
-        "; but worse in what was not declared: a misleading memory is injected at 70% of the probes with one, "
+        "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes with one, "
         "against 50% (Forbidden@6), Present 0.500 → 0.400."
     )
     assert sentence(all_told, "recorded").endswith(harms)
-    assert "not declared" not in sentence(found, "recorded")
+    assert "primary" not in sentence(found, "recorded")
     assert sentence(found, "recorded") == (
         "new against old, 8 conversations, labels recorded: a relevant memory is injected on 60% of the probes "
         "against 50% (better: +0.10, 95 % interval +0.08 to +0.12); 30% of the injected items are repeats against 50% "
-        "(not decided: -0.20, 95 % interval -0.50 to +0.10)."
+        "(not significant: -0.20, 95 % interval -0.50 to +0.10)."
     )
     more = replace(found, differences=(found.differences[0], difference(0.1, 0.02, "RepeatRate", holm=0.01)))
     assert "repeats against 50% (worse: +0.10, " in sentence(more, "recorded")
@@ -169,12 +169,12 @@ def test_what_got_worse_undeclared_is_said_wherever_a_result_is(found: Compariso
     assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)
 
 
-def test_labels_that_nobody_judged_are_told_with_their_seed(found: Comparison) -> None:
-    assert [one for one in notes(found, ()) if "drawn" in one] == []
-    (said,) = [one for one in notes(replace(found, sampled_labels="sampled, seed 3"), ()) if "drawn" in one]
-    assert said == "Labels were drawn (sampled, seed 3): another seed draws others, and its numbers differ."
+def test_notes_name_sampled_labels(found: Comparison) -> None:
+    assert [one for one in notes(found, ()) if "Labels were" in one] == []
+    (said,) = [one for one in notes(replace(found, sampled_labels="sampled, seed 3"), ()) if "Labels were" in one]
+    assert said == "Labels were sampled (sampled, seed 3): another seed gives other labels and other numbers."
 
 
-def test_thousandths_of_a_few_probes_are_not_told(found: Comparison) -> None:
+def test_gains_of_few_probes_are_counts(found: Comparison) -> None:
     assert gains(replace(found, probes=9)) == "1 of 9 probes gained and 3 lost a hit at 6."
     assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."

@@ -18,6 +18,7 @@ from lab.report import style
 from lab.report.figures import (
     COLOURS,
     TIERS,
+    alt_text,
     composition_figure,
     forest_figure,
     pareto_figure,
@@ -27,7 +28,6 @@ from lab.report.figures import (
     slices_figure,
     tiers_figure,
     timeline_figure,
-    told,
     tradeoff_figure,
     turn_figure,
     words_of,
@@ -102,7 +102,7 @@ def _points(line: Any) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_equal_data_give_equal_bytes(name: str) -> None:
+def test_figures_of_equal_data_have_equal_bytes(name: str) -> None:
     first, second = (rendered(DRAW[name](), "svg") for _ in range(2))
     assert first == second
     assert first.startswith(b"<?xml")
@@ -110,7 +110,7 @@ def test_equal_data_give_equal_bytes(name: str) -> None:
     assert b"<dc:date>" not in first
 
 
-def test_a_figure_is_saved_as_svg_and_as_png_with_no_trace_of_a_machine(tmp_path: Path) -> None:
+def test_save_writes_svg_and_png_without_machine_details(tmp_path: Path) -> None:
     first, second = (save(DRAW["forest"](), tmp_path / name) for name in ("first", "second"))
     assert [file.name for file in first] == ["first.svg", "first.png"]
     assert [one.read_bytes() == other.read_bytes() for one, other in zip(first, second, strict=True)] == [True, True]
@@ -119,13 +119,13 @@ def test_a_figure_is_saved_as_svg_and_as_png_with_no_trace_of_a_machine(tmp_path
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_a_drawing_leaves_the_style_of_others_alone(name: str) -> None:
+def test_figures_leave_global_style_unchanged(name: str) -> None:
     before = dict(mpl.rcParams)
     drawn(name)
     assert dict(mpl.rcParams) == before
 
 
-def test_a_forest_draws_each_difference_with_its_interval() -> None:
+def test_forest_figure_draws_each_interval() -> None:
     axes = forest_figure(DIFFERENCES, "base", "cand").axes[0]
     # Pairs of an interval and a mean, from the bottom up, then the zero line.
     *drawn, zero = axes.lines
@@ -144,7 +144,7 @@ def test_a_forest_draws_each_difference_with_its_interval() -> None:
     ]
 
 
-def test_a_forest_colours_by_what_is_shown_better_not_by_the_sign() -> None:
+def test_forest_figure_colours_by_direction_not_sign() -> None:
     """An interval that crosses zero decides nothing, whatever its middle says."""
     decided = [
         _difference("Success@6", 0.1, 0.05, 0.15),
@@ -163,18 +163,18 @@ def test_a_forest_colours_by_what_is_shown_better_not_by_the_sign() -> None:
     ]
 
 
-def test_a_forest_leaves_out_what_has_no_interval() -> None:
+def test_forest_figure_leaves_out_differences_without_interval() -> None:
     axes = forest_figure([*DIFFERENCES[:1], _difference("R@6", 0.1, None, None)], "base", "cand").axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Success@6 (higher is better)"]
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_every_figure_is_a_slide_that_says_its_finding(name: str) -> None:
+def test_figures_are_slides_with_a_finding(name: str) -> None:
     figure = drawn(name)
     width, height = figure.get_size_inches()
     assert width / height == pytest.approx(16 / 9)
     assert len(words_of(figure).title) > 20
-    assert told(figure).startswith(words_of(figure).title)
+    assert alt_text(figure).startswith(words_of(figure).title)
     # Read from the back of a room: a finding of 20 points, and nothing but the source below 12.
     sizes = [
         text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
@@ -186,28 +186,28 @@ def test_every_figure_is_a_slide_that_says_its_finding(name: str) -> None:
 @pytest.mark.parametrize(
     ("some", "said"),
     [
-        (DIFFERENCES, "cand is better in Success@6 and RepeatRate and open in R@6 and nDCG@6"),
+        (DIFFERENCES, "cand is better in Success@6 and RepeatRate and not significantly different in R@6 and nDCG@6"),
         (DIFFERENCES[:1], "cand is better in Success@6"),
-        (DIFFERENCES[1:2], "Nothing is shown between cand and base: every interval holds zero"),
+        (DIFFERENCES[1:2], "No difference between cand and base is shown: every interval contains zero"),
         ([_difference("R@6", -0.2, -0.3, -0.1)] * 2, "cand is worse in all 2 primary measures"),
     ],
 )
-def test_a_forest_finds_what_its_intervals_show(some: list[Difference], said: str) -> None:
+def test_forest_figure_title_states_the_result(some: list[Difference], said: str) -> None:
     assert words_of(forest_figure(some, "base", "cand")).title == said
     beyond = ("Forbidden@6", "StaleRecall")
     harmed = words_of(forest_figure(some, "base", "cand", beyond=beyond)).title
-    assert harmed == f"{said}; worse beyond these: Forbidden@6 and StaleRecall"
+    assert harmed == f"{said}; but worse in Forbidden@6 and StaleRecall (not primary)"
 
 
-def test_slices_name_the_worst_only_where_it_is_shown_to_be_worse() -> None:
-    assert words_of(slices_figure(SLICES, "base", "cand")).title == "No slice is shown to be worse by Success@6"
+def test_slices_figure_title_names_the_worst_slice() -> None:
+    assert words_of(slices_figure(SLICES, "base", "cand")).title == "Success@6 is not shown to be worse in any slice"
     worse = Slice("type", "rule", _difference("Success@6", -0.4, -0.6, -0.2))
     figure = slices_figure([worse, *SLICES], "base", "cand")
-    assert words_of(figure).title == "Success@6 is worse in 1 slice, first of all type = rule"
+    assert words_of(figure).title == "Success@6 is worse in 1 slice, most of all type = rule"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == "type = rule (10)"
 
 
-def test_a_timeline_joins_the_turns_in_which_a_memory_stays() -> None:
+def test_timeline_figure_joins_consecutive_turns() -> None:
     figure = timeline_figure(TURNS, LABELS, "den")
     drawn = [
         {
@@ -229,15 +229,15 @@ def test_a_timeline_joins_the_turns_in_which_a_memory_stays() -> None:
     ]
     # One scale for both, so that a short list of memories looks short.
     assert {axes.get_ylim() for axes in figure.axes} == {(-1, 3)}
-    assert told(figure).split(". ")[1].startswith("den: which memory")
+    assert alt_text(figure).split(". ")[1].startswith("den: the memories")
 
 
-def test_a_timeline_of_an_arm_that_injects_nothing_can_be_drawn() -> None:
+def test_timeline_figure_of_an_empty_arm_can_be_drawn() -> None:
     figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
-    assert words_of(figure).title == "Over 2 turns none shows 0 different memories, hybrid shows 1 different memory"
+    assert words_of(figure).title == "Over 2 turns none injects 0 different memories, hybrid injects 1 different memory"
 
 
-def test_a_tradeoff_places_and_names_each_arm_that_has_both_values() -> None:
+def test_tradeoff_figure_draws_arms_with_both_values() -> None:
     axes = tradeoff_figure(MEASURES).axes[0]
     assert [(_points(line), line.get_color()) for line in axes.lines] == [
         ([(0.4, 0.5)], COLOURS["vector"]),
@@ -246,7 +246,7 @@ def test_a_tradeoff_places_and_names_each_arm_that_has_both_values() -> None:
     assert [text.get_text() for text in axes.texts] == ["house_arm  0.25 / 0.75", "vector  0.50 / 0.40"]
 
 
-def test_names_of_points_that_lie_close_together_do_not_overlap() -> None:
+def test_tradeoff_figure_names_do_not_overlap() -> None:
     close = {f"arm{place}": {"Success@6": 0.9 + place / 1000, "RepeatRate": 0.5} for place in range(6)}
     figure = tradeoff_figure(close)
     figure.canvas.draw()
@@ -260,11 +260,11 @@ def test_names_of_points_that_lie_close_together_do_not_overlap() -> None:
 @pytest.mark.parametrize(
     ("repeats", "said"),
     [
-        ((0.4, 0.75), "vector hits most often, 50%, and repeats least, 40%"),
-        ((0.4, 0.3), "vector hits most often: 50% at 40% repeats; house_arm repeats least: 30%"),
+        ((0.4, 0.75), "vector has the highest hit rate, 50%, and the lowest repeat rate, 40%"),
+        ((0.4, 0.3), "vector has the highest hit rate: 50% at 40% repeats; house_arm has the lowest repeat rate: 30%"),
     ],
 )
-def test_a_trade_off_names_one_arm_once(repeats: tuple[float, float], said: str) -> None:
+def test_tradeoff_title_names_each_arm_once(repeats: tuple[float, float], said: str) -> None:
     arms = {name: MEASURES[name] | {"RepeatRate": one} for name, one in zip(MEASURES, repeats, strict=False)}
     words = words_of(tradeoff_figure(arms))
     assert words.title == said
@@ -272,7 +272,7 @@ def test_a_trade_off_names_one_arm_once(repeats: tuple[float, float], said: str)
     assert "oracle" in words_of(tradeoff_figure(arms | {"oracle": {"Success@6": 1.0, "RepeatRate": 0.0}})).subtitle
 
 
-def test_arms_for_which_there_is_no_room_are_counted_and_not_crammed_in() -> None:
+def test_figures_with_many_arms_show_some_and_count_all() -> None:
     arms = [f"arm_{place:02}" for place in range(38)] + ["tier_first_v1", "none"]
     points = {arm: {"Success@6": place / 40, "RepeatRate": place / 50} for place, arm in enumerate(arms)}
     bars = (
@@ -291,34 +291,36 @@ def test_arms_for_which_there_is_no_room_are_counted_and_not_crammed_in() -> Non
     assert rendered(figure, "svg")
 
 
-def test_slices_without_an_interval_are_not_counted_among_the_worst() -> None:
+def test_slices_figure_leaves_out_slices_without_interval() -> None:
     lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
-    assert "all 2 that have" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
+    assert "all 2 with" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
     many = [Slice("type", f"kind {place}", DIFFERENCES[0]) for place in range(20)]
-    assert "the worst 14 of 20 that have" in words_of(slices_figure([*many, lone], "base", "cand")).subtitle
+    assert "the worst 14 of 20 with" in words_of(slices_figure([*many, lone], "base", "cand")).subtitle
 
 
-def test_a_front_joins_what_nothing_beats_and_leaves_the_oracle_out() -> None:
+def test_pareto_figure_joins_the_front_without_the_oracle() -> None:
     figure = pareto_figure(MEASURES)
     (front,) = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     assert _points(front) == [(0.0, 0.0), (100.0, 0.5)]
-    assert words_of(figure).title == "Nothing hits more often than vector: 50% of the probes for 100 tokens a turn"
+    assert words_of(figure).title == "vector has the highest hit rate: 50% of the probes for 100 tokens per turn"
 
 
-def test_tiers_over_time_stack_to_what_they_hold() -> None:
+def test_tiers_figure_stacks_shares() -> None:
     figure = tiers_figure(PARTS)
     heights = [round(sum(bar.get_height() for bar in axes.patches), 9) for axes in figure.axes]
     assert heights == [2.0, 1.0]
-    assert words_of(figure).title == "must_remember goes from 50% to 100% under first, from 0% to 0% under quota"
+    assert (
+        words_of(figure).title == "The must_remember share goes from 50% to 100% under first, from 0% to 0% under quota"
+    )
 
 
-def test_stages_stack_to_the_mean_of_a_turn() -> None:
+def test_turn_figure_stacks_to_the_mean_turn() -> None:
     figure = turn_figure(STAGES, {"first": "p50 4 ms"})
-    assert words_of(figure).title == "first waits longest: 4.5 ms a turn, 67% of it select"
+    assert words_of(figure).title == "first is slowest: 4.5 ms per turn, 67% of it in select"
     assert "p50 4 ms" in [text.get_text().strip() for text in figure.axes[0].texts]
 
 
-def test_chinese_is_drawn_where_a_font_for_it_is_installed(tmp_path: Path) -> None:
+def test_figures_draw_chinese_with_an_installed_font(tmp_path: Path) -> None:
     if chinese_font() is None:
         pytest.skip("no font with Chinese characters is installed")
     svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
@@ -329,7 +331,7 @@ def test_chinese_is_drawn_where_a_font_for_it_is_installed(tmp_path: Path) -> No
     assert "LastResort" not in drawn
 
 
-def test_letters_that_no_font_here_has_are_left_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rendered_leaves_missing_glyphs_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(style, "chinese_font", lambda: None)
     svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
     assert re.search(r"<text [^>]*>[^<]*半山喝茶", svg.read_text("utf-8"))
@@ -337,7 +339,7 @@ def test_letters_that_no_font_here_has_are_left_as_text(monkeypatch: pytest.Monk
     assert "<text " not in svg.read_text("utf-8")
 
 
-def test_a_composition_stacks_shares_to_one() -> None:
+def test_composition_figure_stacks_shares_to_one() -> None:
     axes = composition_figure(SHARES).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["quota", "first"]
     bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width()) for bar in axes.patches]
@@ -345,10 +347,12 @@ def test_a_composition_stacks_shares_to_one() -> None:
     # Where each bar begins, and how long it is.
     assert rows == [[0.0, 0.25, 0.25, 0.7, 0.95, 0.05], [0.0, 1.0]]
     assert [text.get_text() for text in axes.texts] == ["25%", "70%", "100%"]
-    assert words_of(composition_figure(SHARES)).title.startswith("must_remember takes 100% of the places under first")
+    assert words_of(composition_figure(SHARES)).title.startswith(
+        "must_remember is 100% of the injected memories under first"
+    )
 
 
-def test_a_saturation_draws_the_mean_over_draws_and_the_range_as_a_band() -> None:
+def test_saturation_figure_draws_mean_and_range() -> None:
     figure = saturation_figure(POINTS)
     axes = figure.axes[0]
     first = next(line for line in axes.lines if line.get_label() == "tier_first_v1")

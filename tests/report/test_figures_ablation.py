@@ -48,7 +48,7 @@ STEPS = [
 ]
 
 
-def test_every_value_has_its_mark_on_its_rung_and_a_missing_one_none() -> None:
+def test_ablation_figure_marks_every_value() -> None:
     figure = ablation_figure(STEPS, 6)
     assert len(figure.axes) == 4
     for axes, name in zip(figure.axes, MEASURES, strict=True):
@@ -60,7 +60,7 @@ def test_every_value_has_its_mark_on_its_rung_and_a_missing_one_none() -> None:
     assert [text.get_text() for text in figure.axes[3].texts] == ["700", "650", "650", "900"]
 
 
-def test_colour_and_shape_say_what_is_decided_not_the_sign() -> None:
+def test_ablation_figure_marks_follow_the_interval() -> None:
     found = [
         [(mark.get_color(), mark.get_marker()) for mark in axes.lines[1:]] for axes in ablation_figure(STEPS, 6).axes
     ]
@@ -74,7 +74,7 @@ def test_colour_and_shape_say_what_is_decided_not_the_sign() -> None:
     ]
 
 
-def test_rungs_are_named_once_by_what_they_add() -> None:
+def test_ablation_figure_names_steps_once() -> None:
     first, *others = ablation_figure(STEPS, 6).axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["foot", "+ better", "+ missing", "+ worse"]
     assert {label.get_text() for axes in others for label in axes.get_yticklabels()} == {""}
@@ -83,7 +83,7 @@ def test_rungs_are_named_once_by_what_they_add() -> None:
     assert first.get_title().startswith("hit@6")
 
 
-def test_titles_do_not_run_into_one_another() -> None:
+def test_ablation_figure_titles_do_not_overlap() -> None:
     figure = ablation_figure(STEPS, 6)
     figure.draw_without_rendering()
     boxes = [axes.title.get_window_extent() for axes in figure.axes]
@@ -91,7 +91,7 @@ def test_titles_do_not_run_into_one_another() -> None:
 
 
 @pytest.mark.parametrize("steps", [STEPS[:1], [step("empty", (None,) * 4)], [step("a", (None,) * 4), *STEPS], STEPS])
-def test_it_can_be_drawn_whatever_is_missing_with_equal_bytes(steps: list[StepResult], tmp_path: Path) -> None:
+def test_ablation_figure_with_missing_values_is_deterministic(steps: list[StepResult], tmp_path: Path) -> None:
     again = [save(ablation_figure(steps, 6), tmp_path / name) for name in ("a", "b")]
     assert [path.read_bytes() for path in again[0]] == [path.read_bytes() for path in again[1]]
     assert all(path.stat().st_size > 1000 for path in again[0])

@@ -32,7 +32,7 @@ CADENCE = [
 ]
 
 
-def test_every_arm_is_a_curve_over_sizes_with_its_interval() -> None:
+def test_size_figure_draws_a_curve_per_arm() -> None:
     left, right = size_figure(WARM).axes
     for axes, factor in ((left, 1), (right, 2)):
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
@@ -45,19 +45,19 @@ def test_every_arm_is_a_curve_over_sizes_with_its_interval() -> None:
     assert left.get_ylim() == right.get_ylim()
 
 
-def test_where_n_was_too_small_the_panel_says_so() -> None:
+def test_size_figure_without_quantiles_says_so() -> None:
     left, right = size_figure([turn("seed_full", 1_000, 9.0, p95=False)]).axes
     assert [text.get_text() for text in left.texts] == []
     assert [text.get_text() for text in right.texts] == ["n too small"]
 
 
-def test_note_on_left_out_arms_stands_under_the_chart() -> None:
+def test_compaction_figure_shows_the_note() -> None:
     figure = compaction_figure(WAITING, CADENCE, "Not measured: none.")
     assert [text.get_text() for text in figure.texts if "Not" in text.get_text()] == ["Not measured: none."]
     assert [text.get_text() for text in compaction_figure(WAITING, CADENCE).texts if "Not" in text.get_text()] == []
 
 
-def test_stages_fill_the_bar_and_its_length_is_written() -> None:
+def test_stages_figure_fills_the_bar() -> None:
     (axes,) = stages_figure(WARM).axes
     widths = [patch.get_width() for patch in axes.patches if patch.get_y() == pytest.approx(-0.4)]
     assert sum(widths) == pytest.approx(1)
@@ -66,14 +66,14 @@ def test_stages_fill_the_bar_and_its_length_is_written() -> None:
     assert [text.get_text() for text in axes.texts][:2] == ["63.2 ms", "63.2 ms"]
 
 
-def test_stores_are_told_apart_where_there_are_two() -> None:
+def test_latency_figures_name_two_stores() -> None:
     both = [*WARM, *(turn("seed_full", size, 1.0, "exact") for size in (1_000, 10_000))]
     labels = [text.get_text() for text in size_figure(both).legends[0].get_texts()]
     assert labels == ["tier_first_v1", "seed_full", "seed_full, exact store"]
     assert stages_figure(both).axes[0].get_yticklabels()[-1].get_text() == "seed_full, exact, 10,000"
 
 
-def test_rows_that_wait_and_what_compacting_them_costs() -> None:
+def test_compaction_figure_draws_both_panels() -> None:
     left, right = compaction_figure(WAITING, CADENCE).axes
     assert list(left.containers[0].lines[0].get_xdata()) == [0, 10, 100]
     assert list(left.lines[-1].get_xdata()) == [10, 100]
@@ -82,7 +82,7 @@ def test_rows_that_wait_and_what_compacting_them_costs() -> None:
 
 
 @pytest.mark.parametrize(("warm", "waiting", "cadence"), [(WARM, WAITING, CADENCE), ([], [], []), (WARM, WAITING, [])])
-def test_they_can_be_drawn_whatever_is_missing_with_equal_bytes(
+def test_latency_figures_with_missing_data_are_deterministic(
     warm: list[Any], waiting: list[Any], cadence: list[Any], tmp_path: Path
 ) -> None:
     for name, draw in (

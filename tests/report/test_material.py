@@ -30,7 +30,7 @@ def run(make_run: Callable[..., RunDirectory]) -> RunDirectory:
     return make_run("den", "attic", arms=ARMS)
 
 
-def test_places_count_the_labels_of_what_was_injected(run: RunDirectory) -> None:
+def test_places_count_labels_of_injected_memories(run: RunDirectory) -> None:
     found = places(run)
     counts: dict[str, Counter[str]] = {arm: Counter() for arm in ARMS}
     for name in run.conversations:
@@ -46,7 +46,7 @@ def test_places_count_the_labels_of_what_was_injected(run: RunDirectory) -> None
     assert busiest(found.turns, 1) == ["attic"]
 
 
-def test_a_timeline_holds_every_recall_turn_of_its_arms(run: RunDirectory) -> None:
+def test_timeline_holds_every_recall_turn(run: RunDirectory) -> None:
     found = timeline(run, "attic", ARMS[:2])
     assert {arm: len(turns) for arm, turns in found.turns.items()} == dict.fromkeys(
         ARMS[:2], places(run).turns["attic"]
@@ -54,7 +54,7 @@ def test_a_timeline_holds_every_recall_turn_of_its_arms(run: RunDirectory) -> No
     assert {key for turns in found.turns.values() for chosen in turns for key in chosen} <= set(found.tiers)
 
 
-def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
+def test_stages_of_warm_turns_add_up(run: RunDirectory) -> None:
     found = {(one.arm, one.stage): one.spent for one in stages(run)}
     warm = sum(
         not row["cold"]
@@ -69,7 +69,7 @@ def test_stages_are_those_of_warm_turns_and_add_up(run: RunDirectory) -> None:
     assert found[ARMS[1], "total"].p99 is None
 
 
-def test_what_a_turn_took_does_not_depend_on_the_order_of_the_arms(
+def test_warm_times_do_not_depend_on_the_order_of_arms(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
     """What arms share is booked to each of them (tests/replay/test_booking.py); the file's order says nothing."""
@@ -89,7 +89,7 @@ def test_what_a_turn_took_does_not_depend_on_the_order_of_the_arms(
     }
 
 
-def test_tables_are_cut_and_say_what_shows_the_rest(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_cut_with_a_command_for_the_rest(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = score_run(run)
     found = compare_arms(run, *ARMS[:2], slices=True, tested_slices=False, scores=scores)
     assert found.slices
@@ -103,7 +103,7 @@ def test_tables_are_cut_and_say_what_shows_the_rest(run: RunDirectory, monkeypat
     assert table.command == "lab compare DIR --baseline tier_first_v1 --candidate tier_quota_v1 --json"
 
 
-def test_a_contract_tells_harms_that_never_happened_with_their_bound(run: RunDirectory) -> None:
+def test_contract_table_bounds_harms_never_seen(run: RunDirectory) -> None:
     arms = summarise(score_run(run), read_gold(run), run.arms)["arms"]
     table = sections.contract_table(arms)
     by_arm = {row[0]: dict(zip(table.headers[1:], row[1:], strict=True)) for row in table.rows}

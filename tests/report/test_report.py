@@ -95,7 +95,7 @@ def html(hostile: RunDirectory) -> str:
     return (hostile.path / "report.html").read_text("utf-8")
 
 
-def test_every_figure_is_written_as_a_slide(hostile: RunDirectory) -> None:
+def test_build_report_writes_every_figure(hostile: RunDirectory) -> None:
     names = ["forest", "saturation", "tradeoff", "pareto", "timeline", "timeline-2", "tiers", "composition", "stages"]
     expected = {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
     files = {file.name: file.stat().st_size for file in (hostile.path / "figures").iterdir()}
@@ -103,7 +103,7 @@ def test_every_figure_is_written_as_a_slide(hostile: RunDirectory) -> None:
     assert all(files.values())
 
 
-def test_a_page_loads_nothing(html: str) -> None:
+def test_report_page_loads_nothing(html: str) -> None:
     page = Page(html)
     assert page.tags.isdisjoint(
         {"script", "link", "img", "image", "iframe", "object", "embed", "base", "form", "video", "foreignobject"}
@@ -119,7 +119,7 @@ def test_a_page_loads_nothing(html: str) -> None:
     assert len(html.encode()) < 2_000_000
 
 
-def test_a_page_forbids_loading_and_scripts(html: str) -> None:
+def test_report_page_forbids_loading_and_scripts(html: str) -> None:
     policies = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
     assert len(policies) == 1
     directives = dict(part.strip().split(" ", 1) for part in policies[0].split(";"))
@@ -130,12 +130,12 @@ def test_a_page_forbids_loading_and_scripts(html: str) -> None:
     assert html.index("Content-Security-Policy") < html.index("<style")
 
 
-def test_a_page_is_well_formed(html: str) -> None:
+def test_report_page_is_well_formed(html: str) -> None:
     page = Page(html)
     assert (page.open, page.unbalanced) == ([], [])
 
 
-def test_names_out_of_recordings_are_shown_as_text(html: str) -> None:
+def test_report_escapes_names_of_recordings(html: str) -> None:
     assert SCRIPT not in html
     assert "<script" not in html.lower()
     page = Page(html)
@@ -151,13 +151,13 @@ def test_hostile_names_stay_text_in_the_figures(hostile: RunDirectory) -> None:
         assert "<script" not in file.read_text("utf-8").lower(), file.name
 
 
-def test_no_word_of_a_turn_or_memory_is_in_a_report(hostile: RunDirectory, secret_words: tuple[str, str]) -> None:
+def test_report_contains_no_text_of_turns_or_memories(hostile: RunDirectory, secret_words: tuple[str, str]) -> None:
     for file in [*hostile.path.glob("report.*"), *(hostile.path / "figures").glob("*.svg")]:
         text = file.read_text("utf-8")
         assert not [word for word in secret_words if word in text], file.name
 
 
-def test_building_twice_gives_equal_bytes(
+def test_build_report_twice_gives_equal_bytes(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path], tmp_path: Path
 ) -> None:
     there = copy_of(hostile)
@@ -169,7 +169,7 @@ def test_building_twice_gives_equal_bytes(
     assert [name for name in names if (hostile.path / name).read_bytes() != (there / name).read_bytes()] == []
 
 
-def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDirectory) -> None:
+def test_report_json_holds_scores_and_comparison(hostile: RunDirectory) -> None:
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     summary = summarise(score_run(hostile), read_gold(hostile), hostile.arms)
     assert list(data) == ["title", "facts", "arms", "columns", "table", "comparison", "slices"]
@@ -188,7 +188,7 @@ def test_the_data_of_a_report_are_the_scores_and_the_comparison(hostile: RunDire
     assert data["facts"]["labels"] == "sampled, must 0.40, nice 0.50, seed 0"
 
 
-def test_the_markdown_twin_tells_the_same_numbers(hostile: RunDirectory) -> None:
+def test_report_markdown_has_the_numbers_of_the_json(hostile: RunDirectory) -> None:
     text = (hostile.path / "report.md").read_text("utf-8")
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     rows = [line for line in text.splitlines() if line.startswith("| tier\\_")][: len(data["table"])]
@@ -209,14 +209,14 @@ def test_the_markdown_twin_tells_the_same_numbers(hostile: RunDirectory) -> None
 NAMES = ("$\\frac{broken in $", "半山喝茶", "../_up")
 
 
-def test_conversations_of_any_name_can_be_reported(make_run: MakeRun) -> None:
+def test_report_handles_any_conversation_name(make_run: MakeRun) -> None:
     run = make_run(*NAMES, sessions=2)
     build_report(run)
     words = Page((run.path / "report.html").read_text("utf-8")).words
     assert set(NAMES) <= set(words)
 
 
-def test_flipped_turns_open_their_explanation_and_show_texts_only_where_asked(
+def test_flipped_explains_turns_and_hides_texts_by_default(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path], secret_words: tuple[str, str]
 ) -> None:
     run = open_run(copy_of(hostile))
@@ -241,7 +241,7 @@ def test_flipped_turns_open_their_explanation_and_show_texts_only_where_asked(
     assert secret_words[1] in str(told.sides[0].turns[0].sides[0].text)
 
 
-def test_turns_of_recordings_that_are_gone_are_named_and_not_explained(
+def test_flipped_without_recordings_has_no_explanations(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
 ) -> None:
     run = open_run(copy_of(hostile))
@@ -253,7 +253,7 @@ def test_turns_of_recordings_that_are_gone_are_named_and_not_explained(
     ] * 2
 
 
-def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
+def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
 ) -> None:
     run = open_run(copy_of(hostile))
@@ -270,15 +270,15 @@ def test_a_verdict_comes_first_and_one_of_strangers_is_refused(
     build_report(run)
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
-        assert re.search(r"Fails, and decides nothing: .*limit Forbidden@6 \(told\)\.", text)
+        assert re.search(r"Advisory rules that fail: .*limit Forbidden@6 \(advisory\)\.", text)
     edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
     for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
         write_atomically(run.path / "verdict.json", dump_json(value))
-        with pytest.raises(UnusableInput, match="is no verdict of a gate"):
+        with pytest.raises(UnusableInput, match="not a verdict of `lab gate`"):
             build_report(run)
 
 
-def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) -> None:
+def test_replay_command_reproduces_the_arguments(hostile: RunDirectory) -> None:
     asked = dict(hostile.manifest.asked)
     words = shlex.split(replay_command(asked | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
     context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])
@@ -290,7 +290,7 @@ def test_the_command_of_a_report_asks_for_the_same_run(hostile: RunDirectory) ->
     assert given["limit"] == 3
 
 
-def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> None:
+def test_report_of_one_arm_has_no_comparison(make_run: MakeRun) -> None:
     run = make_run("one", arms=("hybrid",), sessions=3)
     build_report(run)
     data = json.loads((run.path / "report.json").read_text("utf-8"))
@@ -308,24 +308,24 @@ def test_one_arm_alone_is_reported_without_a_comparison(make_run: MakeRun) -> No
     assert not (run.path / "figures" / "forest.svg").exists()
 
 
-def test_one_conversation_is_not_said_to_decide_anything(make_run: MakeRun) -> None:
+def test_sentence_of_one_conversation_makes_no_claim(make_run: MakeRun) -> None:
     found = compare_arms(make_run("one", sessions=3), *POLICIES)
     said = sentence(found, "sampled")
-    assert said.count("1 conversation, which says nothing about others") == said.count("others") == 1
+    assert said.count("1 conversation, so the result does not generalise") == said.count("generalise") == 1
     assert not [one for one in notes(found, shown(found)) if "read the intervals" in one]
 
 
-def test_a_run_without_probes_is_reported(make_run: MakeRun) -> None:
+def test_report_of_a_run_without_probes_is_written(make_run: MakeRun) -> None:
     run = make_run("one", sessions=1)
     build_report(run)
     data = json.loads((run.path / "report.json").read_text("utf-8"))
     assert data["facts"]["probes with gold"] == 0
     page = (run.path / "report.html").read_text("utf-8")
     # Nothing is explained of what is not there, and no section is empty.
-    assert "Success is hit" not in page
+    assert "Success is the hit rate" not in page
     assert 'id="slices"' not in page
 
 
-def test_an_unknown_arm_is_refused(hostile: RunDirectory) -> None:
+def test_report_unknown_arm_is_refused(hostile: RunDirectory) -> None:
     with pytest.raises(UnusableInput, match="has no arm 'bm25'; it has: tier_first_v1, tier_quota_v1"):
         build_report(hostile, "tier_first_v1", "bm25")

@@ -1,4 +1,4 @@
-"""Queries scored in blocks: the same answers as one by one, whatever else is in a block and whenever rows are born."""
+"""Queries scored in blocks: same results as one by one, whatever else is in a block and whenever rows are added."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = [f"w{number}" for number in range(30)]
 
 
 def filled(count: int, seed: int) -> tuple[list[Row], np.ndarray, list[list[str]]]:
-    """Rows of which some are equal, so that there are ties."""
+    """Rows with some duplicates, so that there are ties."""
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
     vectors[::7] = vectors[0]
@@ -31,7 +31,7 @@ def filled(count: int, seed: int) -> tuple[list[Row], np.ndarray, list[list[str]
     return rows, vectors, words
 
 
-def asked(count: int) -> list[Query]:
+def queries_of(count: int) -> list[Query]:
     random = np.random.default_rng(5)
     vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -39,38 +39,38 @@ def asked(count: int) -> list[Query]:
 
 
 def answers(queries: list[Query], expected: list[Query], births: int) -> list[list[list]]:
-    """Every lane of every filter at every query, rows being born between queries."""
+    """Return every lane of every filter at every query, adding rows between queries."""
     store = ExactStore(DIMENSION)
     rows, vectors, words = filled(len(queries) * births, 3)
     if expected:
         store.expect(np.asarray([query.vector for query in expected]))
-    found = []
+    results = []
     for at, query in enumerate(queries):
         part = slice(at * births, (at + 1) * births)
         store.add(rows[part], vectors[part], words[part])
         view = store.view(query)
         filters = [Filter(), Filter("s1"), Filter("s2", LABELS[:1]), Filter(None, LABELS[1:3])]
         lanes: list[Lanes] = [view.search(where, 5) for where in filters]
-        found.append([[one.fts, one.vec] for one in lanes])
-    return found
+        results.append([[one.fts, one.vec] for one in lanes])
+    return results
 
 
 @pytest.mark.parametrize("births", [1, 5])
-def test_blocks_change_no_answer(births: int) -> None:
-    queries = asked(BLOCK + 9)
+def test_exact_store_in_blocks_returns_same_results_as_one_by_one(births: int) -> None:
+    queries = queries_of(BLOCK + 9)
     assert answers(queries, queries, births) == answers(queries, [], births)
 
 
-def test_queries_that_do_not_come_or_come_unexpected_change_nothing() -> None:
-    queries = asked(BLOCK)
+def test_expect_with_skipped_and_unannounced_queries_changes_no_result() -> None:
+    queries = queries_of(BLOCK)
     assert answers(queries[1::2], queries, 3) == answers(queries[1::2], [], 3)
     assert answers(queries, queries[: BLOCK // 2], 3) == answers(queries, [], 3)
 
 
-def test_the_products_of_a_block_are_held_once() -> None:
+def test_exact_store_keeps_one_block_of_products_at_a_time() -> None:
     count = 20_000
     rows, vectors, _ = filled(count, 3)
-    store, queries = ExactStore(DIMENSION), asked(2 * BLOCK)
+    store, queries = ExactStore(DIMENSION), queries_of(2 * BLOCK)
     store.add(rows, vectors, [[]] * count)
     store.expect(np.asarray([query.vector for query in queries]))
     store.view(queries[0])
@@ -84,13 +84,13 @@ def test_the_products_of_a_block_are_held_once() -> None:
     assert block <= peak < 1.25 * block
 
 
-def test_a_growing_array_keeps_what_it_holds_and_its_views() -> None:
-    held = Growing(np.int32, 2, first=1)
+def test_growing_array_keeps_its_content_and_its_views() -> None:
+    grown = Growing(np.int32, 2, first=1)
     for number in range(9):
-        before = held.array.copy()
-        view = held.array
-        held.extend([(number, -number)])
+        before = grown.array.copy()
+        view = grown.array
+        grown.extend([(number, -number)])
         assert np.array_equal(view, before)
-    assert held.array.tolist() == [[number, -number] for number in range(9)]
-    held.extend([])
-    assert len(held.array) == 9
+    assert grown.array.tolist() == [[number, -number] for number in range(9)]
+    grown.extend([])
+    assert len(grown.array) == 9

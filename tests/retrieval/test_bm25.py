@@ -1,4 +1,4 @@
-"""The text lane's scores against a real LanceDB index, to the last bit."""
+"""The text lane's scores equal those of a real LanceDB index, bit for bit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = [TextSettings(), TextSettings("none", stem=False)]
 
 
 def invented(count: int, seed: int, *, wordless: bool) -> list[str]:
-    """Texts of both languages; one in six repeats an earlier one, and where wanted one in twelve has no word."""
+    """Texts in both languages; one in six repeats an earlier one, and optionally one in twelve has no word."""
     choose = random.Random(seed)
     texts: list[str] = []
     for _ in range(count):
@@ -41,7 +41,7 @@ def invented(count: int, seed: int, *, wordless: bool) -> list[str]:
             case 6:
                 texts.append(" ".join(choose.choices(ENGLISH, k=3)) + "，" + "".join(choose.choices(CHINESE, k=4)))
             case _:
-                # Never function words alone: those are words under one of the settings and none under the other.
+                # Never stop words only: whether those are words depends on the setting.
                 texts.append(" ".join([choose.choice(ENGLISH[:19]), *choose.choices(ENGLISH, k=choose.randint(0, 40))]))
     return texts
 
@@ -62,7 +62,7 @@ QUERIES = [
 
 
 class Index:
-    """A LanceDB table with a full-text index, and nothing of the lab between them but the settings."""
+    """A LanceDB table with a full-text index that shares only the settings with the lab."""
 
     def __init__(self, folder: Path, settings: TextSettings) -> None:
         self._database = import_lancedb().connect(str(folder))
@@ -107,50 +107,50 @@ def wordless(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module", params=SETTINGS, ids=["english-stemmed", "every-word"])
 def grown(request: pytest.FixtureRequest, wordless: bool, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
-    """An index and postings that grew together in five steps, and what both said after each."""
+    """An index and postings that grow together in five steps, with the scores of both after each."""
     settings = request.param
     index, postings = Index(tmp_path_factory.mktemp("lance"), settings), Postings()
     texts = invented(420, seed=11, wordless=wordless)
     queries = of(settings, QUERIES)
-    said = []
+    steps = []
     for start, end in ((0, 1), (1, 40), (40, 41), (41, 250), (250, 420)):
         index.add(texts[start:end])
         postings.add(of(settings, texts[start:end]))
-        said.append(
+        steps.append(
             [
                 (text, end, index.scores(text), index_scores(postings, words))
                 for text, words in zip(QUERIES, queries, strict=True)
             ]
         )
-    return postings, said
+    return postings, steps
 
 
-def test_scores_equal_lancedbs_to_the_last_bit_after_every_step(grown: tuple[Any, ...]) -> None:
-    _, said = grown
+def test_index_scores_equal_lancedb_bit_for_bit_after_every_step(grown: tuple[Any, ...]) -> None:
+    _, steps = grown
     differing = [
-        (text, size) for step in said for text, size, theirs, mine in step if mine.tobytes() != theirs.tobytes()
+        (text, size) for step in steps for text, size, theirs, mine in step if mine.tobytes() != theirs.tobytes()
     ]
     assert differing == []
-    assert {mine.dtype for step in said for *_, mine in step} == {np.dtype(np.float32)}
-    # The comparison says something: most queries find rows, and the one of unknown words finds none.
-    found = {text: int((mine > 0).sum()) for text, _, _, mine in said[-1]}
+    assert {mine.dtype for step in steps for *_, mine in step} == {np.dtype(np.float32)}
+    # Sanity check: most queries match rows, and the query of unknown words matches none.
+    found = {text: int((mine > 0).sum()) for text, _, _, mine in steps[-1]}
     assert found["zzyzx unheard quux"] == 0
     assert sum(count > 20 for count in found.values()) >= 7
 
 
-def test_a_word_that_is_said_twice_counts_twice(grown: tuple[Any, ...]) -> None:
+def test_index_scores_count_a_repeated_query_word_twice(grown: tuple[Any, ...]) -> None:
     postings, _ = grown
     once, twice = index_scores(postings, ["deploy"]), index_scores(postings, ["deploy", "deploy"])
     assert once.any()
     assert np.array_equal(twice, once + once)
 
 
-def test_real_texts_score_as_in_lancedb(operators: Path, tmp_path: Path) -> None:
-    """English and Traditional Chinese, as people wrote them; their own turns ask."""
+def test_index_scores_of_real_texts_equal_lancedb(operators: Path, tmp_path: Path) -> None:
+    """English and Traditional Chinese texts of real users; their own turns are the queries."""
     settings = TextSettings()
     recordings = read_library(operators, "lab").recordings
-    texts = [memory.index_text for one in recordings for memory in one.memories]
-    asked = [turn.text for one in recordings for turn in one.turns if turn.role == "user"][::7]
+    texts = [memory.index_text for recording in recordings for memory in recording.memories]
+    queries = [turn.text for recording in recordings for turn in recording.turns if turn.role == "user"][::7]
     assert len(texts) >= 200
     assert sum(any(character > "\u3000" for character in text) for text in texts) >= 50
     index, postings = Index(tmp_path, settings), Postings()
@@ -158,14 +158,14 @@ def test_real_texts_score_as_in_lancedb(operators: Path, tmp_path: Path) -> None
     postings.add(of(settings, texts))
     differing = [
         text
-        for text, words in zip(asked, of(settings, asked), strict=True)
+        for text, words in zip(queries, of(settings, queries), strict=True)
         if words and index_scores(postings, words).tobytes() != index.scores(text).tobytes()
     ]
     assert differing == []
-    assert len(asked) >= 20
+    assert len(queries) >= 20
 
 
-# --- without LanceDB: the formula, by hand
+# --- without LanceDB: the formula computed by hand
 
 
 def weight(rows: int, frequency: int, count: int, length: int, average: float) -> float:
@@ -173,7 +173,7 @@ def weight(rows: int, frequency: int, count: int, length: int, average: float) -
     return idf * 2.2 * count / (count + 1.2 * (0.25 + 0.75 * length / average))
 
 
-def test_the_formula_by_hand() -> None:
+def test_index_scores_follow_the_formula() -> None:
     postings = Postings()
     postings.add([["a", "b", "a"], ["b"], ["c", "c"]])
     assert index_scores(postings, ["a"]).tolist() == pytest.approx([weight(3, 1, 2, 3, 2), 0, 0], rel=1e-6)
@@ -182,8 +182,8 @@ def test_the_formula_by_hand() -> None:
     )
 
 
-def test_a_row_without_a_word_is_in_no_statistic() -> None:
-    """LanceDB's index holds no document for it: neither their number nor their average length knows of it."""
+def test_index_scores_ignore_rows_without_words() -> None:
+    """LanceDB's index has no document for them, so they change neither the count nor the average length."""
     alone, beside = Postings(), Postings()
     alone.add([["a", "b"], ["b"]])
     beside.add([[], ["a", "b"], [], ["b"]])
@@ -191,8 +191,8 @@ def test_a_row_without_a_word_is_in_no_statistic() -> None:
     assert index_scores(beside, ["a", "b"])[[0, 2]].tolist() == [0.0, 0.0]
 
 
-def test_statistics_are_those_of_all_rows_so_far() -> None:
-    """Rows that come later change the scores of those that were there, asked before or not."""
+def test_index_scores_use_statistics_of_all_rows_so_far() -> None:
+    """Later rows change the scores of earlier ones, whether these were scored before or not."""
     postings = Postings()
     postings.add([["a", "b"]])
     assert index_scores(postings, ["a"]).tolist() == pytest.approx([weight(1, 1, 1, 2, 2.0)], rel=1e-6)
@@ -203,7 +203,7 @@ def test_statistics_are_those_of_all_rows_so_far() -> None:
 
 
 @pytest.mark.parametrize("documents", [[], [[]], [[], []]])
-def test_rows_without_a_word_score_nothing(documents: list[list[str]]) -> None:
+def test_index_scores_of_rows_without_words_are_zero(documents: list[list[str]]) -> None:
     postings = Postings()
     postings.add(documents)
     assert index_scores(postings, ["a"]).tolist() == [0.0] * len(documents)
@@ -213,11 +213,11 @@ def test_rows_without_a_word_score_nothing(documents: list[list[str]]) -> None:
 # --- the scan
 
 
-def test_the_scan_counts_occurrences_in_allowed_rows_and_keeps_the_order_of_insertion() -> None:
+def test_scan_hits_counts_words_in_allowed_rows_in_insertion_order() -> None:
     postings = Postings()
     postings.add([["a", "x", "x"], ["a", "a"], ["b"], ["a", "a", "b", "b"], ["c"] * 4, ["d"]])
     allowed = np.array([True, False, True, True, True, True])
-    # Five rows of thirteen words; "a" occurs three times in them, "b" three times.
+    # Five rows of thirteen words, in which "a" and "b" occur three times each.
     average = 13 / 5
     first, third, fourth = (
         weight(5, 3, 1, 3, average),
@@ -231,8 +231,8 @@ def test_the_scan_counts_occurrences_in_allowed_rows_and_keeps_the_order_of_inse
     assert scan_hits(postings, ["a", "b", "a"], allowed, 2)[0] == [0, 2]
 
 
-def test_the_scan_drops_rows_whose_words_are_too_frequent() -> None:
-    """A word said more often than there are rows has a negative weight; a row's sum must be positive."""
+def test_scan_hits_drops_rows_with_too_frequent_words() -> None:
+    """A word with more occurrences than there are rows has a negative weight; a row's sum must be positive."""
     postings = Postings()
     postings.add([["a", "a"], ["a", "rare"], ["other"]])
     everything = np.ones(3, bool)
@@ -247,7 +247,7 @@ def test_the_scan_drops_rows_whose_words_are_too_frequent() -> None:
 @pytest.mark.parametrize(
     "score", [index_scores, lambda postings, query: scan_hits(postings, query, np.ones(2, bool), 9)]
 )
-def test_asking_changes_nothing(score: Callable[[Postings, list[str]], Any]) -> None:
+def test_scoring_leaves_postings_unchanged(score: Callable[[Postings, list[str]], Any]) -> None:
     postings = Postings()
     postings.add([["a", "b"], ["a", "c"]])
     before = score(postings, ["b", "a"])

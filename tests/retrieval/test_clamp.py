@@ -1,4 +1,4 @@
-"""What is embedded of a text: head, mark and tail, within units and bytes."""
+"""Clamping the text that is embedded: head, mark and tail, within limits of units and bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.utf16 import js_length, js_utf8
         ("abcdefghij", Clamp(9, 4), "abcd"),
         ("abcdefghij", Clamp(4, 9), "abcd"),
         ("abcdefghij", Clamp(0, 5), "a"),
-        # Bytes: the longest tail where there is no mark, else a shorter head and what is left for the tail.
+        # Bytes: the longest tail if there is no mark, else a shorter head and the remaining bytes for the tail.
         ("中文字中文字", Clamp(10, 4, 8), "文字"),
         ("中" * 40, Clamp(20, 6, 30), "中" * 6 + MARK + "中" * 2),
         ("中" * 40, Clamp(20, 6, 4), "中"),
@@ -29,19 +29,19 @@ from lab.utf16 import js_length, js_utf8
         ("abc", Clamp(6000, 500, -1), "abc"),
     ],
 )
-def test_what_is_kept(text: str, limits: Clamp, kept: str) -> None:
-    found = clamp(text, limits)
-    assert found.text == kept
-    assert (found.clipped, found.clamped_chars) == (kept != text, js_length(kept))
-    assert (found.original_bytes, found.clamped_bytes) == (len(js_utf8(text)), len(js_utf8(kept)))
+def test_clamp_keeps_head_mark_and_tail(text: str, limits: Clamp, kept: str) -> None:
+    clamped = clamp(text, limits)
+    assert clamped.text == kept
+    assert (clamped.clipped, clamped.clamped_chars) == (kept != text, js_length(kept))
+    assert (clamped.original_bytes, clamped.clamped_bytes) == (len(js_utf8(text)), len(js_utf8(kept)))
 
 
 @given(st.text(max_size=80), st.integers(1, 60), st.integers(0, 70), st.none() | st.integers(1, 90))
-def test_the_limits_hold(text: str, chars: int, head: int, octets: int | None) -> None:
-    found = clamp(text, Clamp(chars, head, octets))
-    assert found.clamped_chars <= max(chars, found.original_chars if not found.clipped else 0)
-    assert octets is None or found.clamped_bytes <= octets
-    assert found.limits.head_chars <= found.limits.max_chars == chars
+def test_clamp_result_is_within_the_limits(text: str, chars: int, head: int, octets: int | None) -> None:
+    clamped = clamp(text, Clamp(chars, head, octets))
+    assert clamped.clamped_chars <= max(chars, clamped.original_chars if not clamped.clipped else 0)
+    assert octets is None or clamped.clamped_bytes <= octets
+    assert clamped.limits.head_chars <= clamped.limits.max_chars == chars
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_the_limits_hold(text: str, chars: int, head: int, octets: int | None) -
         ("", False),
     ],
 )
-def test_which_refusals_mean_too_long(message: str, too_long: bool) -> None:
+def test_is_too_long_recognises_error_messages(message: str, too_long: bool) -> None:
     assert is_too_long(message) is too_long

@@ -17,11 +17,11 @@ from lab.retrieval.collation import id_order
 @pytest.mark.parametrize(
     "ordered",
     [
-        # Signs, digits, letters; lower case before upper where all else is equal, and not before that.
+        # Signs, digits, letters; lower case before upper case only if all else is equal.
         [" ", "_", "-", ",", ".", "(", "@", "/", "&", "#", "+", "<", "|", "~", "$", "0", "9", "a", "A", "b", "B", "z"],
         ["aa", "aA", "Aa", "AA", "ab", "aB"],
         ["_x", "0f", "a1", "A1", "b1", "B2", "working_set:global", "working-set"],
-        # Accents count behind the letters of the whole text, and before case.
+        # Accents are compared after the letters of the full text, and before case.
         ["resume", "Resume", "résumé", "Résumé", "resumes"],
         ["e", "é", "ea", "o", "ö", "ø", "oe", "œ", "p", "ss", "ß", "z", "Ź", "α", "а", "あ", "一", "中"],
         ["~", "🚀", "$", "€", "1"],
@@ -29,34 +29,35 @@ from lab.retrieval.collation import id_order
         ["a", "ａ"],
     ],
 )
-def test_ids_in_order(ordered: list[str]) -> None:
+def test_id_order_sorts_ids_like_locale_compare(ordered: list[str]) -> None:
     shuffled = random.Random(1).sample(ordered, len(ordered))
     assert sorted(shuffled, key=id_order) == ordered
 
 
 @pytest.mark.parametrize(("one", "other"), [("a\x00b", "ab"), ("\x7fA", "A"), ("é", "e\u0301"), ("a\u200bb", "ab")])
-def test_what_compares_equal_has_one_key(one: str, other: str) -> None:
+def test_id_order_of_equal_ids_is_equal(one: str, other: str) -> None:
     assert id_order(one) == id_order(other)
 
 
 @pytest.mark.parametrize("identity", ["\ud83d", "\t", "\u2028", "\U0010ffff"])
-def test_any_text_has_a_key(identity: str) -> None:
+def test_id_order_accepts_any_text(identity: str) -> None:
     assert id_order(identity) != id_order("a")
 
 
-def test_uuids_stand_as_they_do_by_code_point() -> None:
+def test_id_order_sorts_uuids_by_code_point() -> None:
     ids = [str(uuid.UUID(int=random.Random(seed).getrandbits(128))) for seed in range(500)]
     assert sorted(ids, key=id_order) == sorted(ids)
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)), st.text(max_size=3))
-def test_both_ways_to_a_key_agree(plain: str, behind: str) -> None:
-    """An ignored character sends an id through the tables of Unicode, and changes nothing."""
+def test_id_order_by_table_and_by_unicode_agree(plain: str, behind: str) -> None:
+    """An ignored character forces the Unicode path and does not change the order."""
     assert id_order(plain) == id_order(f"{plain}\u200b")
     assert (id_order(plain) < id_order(plain + behind)) == (id_order(f"{plain}\u200b") < id_order(plain + behind))
 
 
-def test_unicode_tables_are_read_for_ids_that_need_them_alone() -> None:
+@pytest.mark.process
+def test_id_order_loads_unicode_tables_only_when_needed() -> None:
     code = (
         "import sys; from lab.retrieval.collation import id_order as key; key('a-1_B'); print('pyuca' in sys.modules)"
     )

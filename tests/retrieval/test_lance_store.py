@@ -1,4 +1,4 @@
-"""The memories table in LanceDB: its columns, its order among ties, its upkeep."""
+"""The memories table in LanceDB: its columns, the order of ties, its maintenance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def query(text: str = "deploy", vector: tuple[float, float] | None = EAST) -> Qu
 
 
 def found(store: LanceStore, lane: str, where: Filter = EVERYTHING, limit: int = 10, text: str = "deploy") -> list[str]:
-    """Ids of one lane for a query."""
+    """Return the ids of one lane for a query."""
     return [store.rows[hit.row].id for hit in getattr(store.view(query(text)).search(where, limit), lane)]
 
 
@@ -41,7 +41,7 @@ def store() -> Iterator[LanceStore]:
         yield opened
 
 
-def test_a_row_is_stored_in_the_engines_columns(store: LanceStore) -> None:
+def test_add_stores_a_row_in_the_engines_columns(store: LanceStore) -> None:
     given = Row("id-1", "key", "shown 備份", "searched", 1_760_000_000_001, "todo", "ignore", "work", "user", 0.25)
     add(store, [given, row("id-2", "plain")], [EAST, NORTH])
     assert store.table.to_arrow().to_pylist() == [
@@ -72,12 +72,12 @@ def test_a_row_is_stored_in_the_engines_columns(store: LanceStore) -> None:
     ]
 
 
-def test_the_searched_text_is_index_text(store: LanceStore) -> None:
+def test_search_uses_index_text(store: LanceStore) -> None:
     add(store, [Row("a", "a", "deploy", "rollback", 0), Row("b", "b", "rollback", "deploy", 0)], [EAST, EAST])
     assert found(store, "fts") == ["b"]
 
 
-def test_hits_carry_the_scores_of_both_lanes(store: LanceStore) -> None:
+def test_hits_have_the_scores_of_both_lanes(store: LanceStore) -> None:
     add(store, [row("far", "nothing here"), row("near", "deploy"), row("half", "other")], [(-1.0, 0.0), EAST, NORTH])
     lanes = store.view(query()).search(EVERYTHING, 10)
     assert lanes.vec == [Hit(1, 1.0, 0.0), Hit(2, 0.333333, 2.0), Hit(0, 0.2, 4.0)]
@@ -87,14 +87,14 @@ def test_hits_carry_the_scores_of_both_lanes(store: LanceStore) -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 33])
 @pytest.mark.parametrize("lane", ["fts", "vec"])
-def test_among_many_equal_hits_the_first_ids_are_returned(store: LanceStore, lane: str, limit: int) -> None:
-    """All forty tie, far beyond what is fetched at first, and stand in the table in the opposite order of their ids."""
+def test_search_with_many_ties_returns_the_first_ids(store: LanceStore, lane: str, limit: int) -> None:
+    """All forty rows tie, far more than the first fetch, and are stored in reverse order of their ids."""
     ids = [f"{number:02d}" for number in range(40)]
-    add(store, [row(one, "deploy") for one in reversed(ids)], [EAST] * 40)
+    add(store, [row(identity, "deploy") for identity in reversed(ids)], [EAST] * 40)
     assert found(store, lane, limit=limit) == ids[:limit]
 
 
-def test_filters_take_scopes_and_labels_word_by_word(store: LanceStore) -> None:
+def test_filters_quote_scopes_and_labels(store: LanceStore) -> None:
     scopes = ["o'brien", "o''brien", 'say "x"', "x' OR '1'='1", "100%", "back\\slash", "團隊", "global"]
     labels = ["must_remember", "nice_to_have"]
     rows = [row(f"{scope}/{label}", "deploy", scope, label) for scope in scopes for label in labels]
@@ -108,13 +108,13 @@ def test_filters_take_scopes_and_labels_word_by_word(store: LanceStore) -> None:
 
 @pytest.mark.parametrize("where", [Filter("nowhere"), Filter(None, ("ignore",)), Filter("work", ("unknown",))])
 @pytest.mark.parametrize("lane", ["fts", "vec"])
-def test_a_filter_that_no_row_passes_gives_nothing(store: LanceStore, lane: str, where: Filter) -> None:
+def test_search_with_a_filter_that_matches_no_row_returns_nothing(store: LanceStore, lane: str, where: Filter) -> None:
     add(store, [row("a", "deploy", "work", "must_remember"), row("b", "deploy")], [EAST, EAST])
     assert found(store, lane, where) == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("searched", "expected"),
     [
         (Query("deploy", ["deploy"], None), (1, 0)),
         (Query("the of", [], np.asarray(EAST, np.float32)), (0, 1)),
@@ -123,46 +123,48 @@ def test_a_filter_that_no_row_passes_gives_nothing(store: LanceStore, lane: str,
         (Query("deploy \ud83d", ["deploy"], None), (1, 0)),
     ],
 )
-def test_a_query_may_lack_words_or_a_vector(store: LanceStore, asked: Query, expected: tuple[int, int]) -> None:
+def test_search_without_words_or_vector_leaves_that_lane_empty(
+    store: LanceStore, searched: Query, expected: tuple[int, int]
+) -> None:
     add(store, [row("a", "deploy")], [EAST])
-    lanes = store.view(asked).search(EVERYTHING, 5)
+    lanes = store.view(searched).search(EVERYTHING, 5)
     assert (len(lanes.fts), len(lanes.vec)) == expected
 
 
-def test_an_empty_table_answers_with_nothing(store: LanceStore) -> None:
+def test_search_of_an_empty_table_returns_nothing(store: LanceStore) -> None:
     store.add([], np.zeros((0, 2), np.float32), [])
     assert store.view(query()).search(EVERYTHING, 5)[:2] == Lanes([], [])[:2]
     add(store, [row("a", "deploy")], [EAST])
     assert found(store, "fts") == found(store, "vec") == ["a"]
 
 
-def test_lone_surrogates_are_stored_as_question_marks(store: LanceStore) -> None:
+def test_add_stores_lone_surrogates_as_question_marks(store: LanceStore) -> None:
     add(store, [row("a", "deploy \ud83d now")], [EAST])
     assert store.table.to_arrow()["text"].to_pylist() == ["deploy ? now"]
     assert store.rows[0].text == "deploy \ud83d now"
     assert found(store, "fts") == ["a"]
 
 
-def test_rows_that_come_later_are_scored_with_the_statistics_of_all(store: LanceStore) -> None:
-    """As if all had come at once: the table is brought up to date after each change."""
+def test_later_rows_are_scored_with_statistics_of_all_rows(store: LanceStore) -> None:
+    """The table is refreshed after each change, so the result is as if all rows were added at once."""
     texts = ["deploy gateway", "deploy", "rollback of the gateway", "other words entirely", "deploy deploy now"]
     rows = [row(str(number), text) for number, text in enumerate(texts)]
     for number, one in enumerate(rows):
         add(store, [one], [EAST])
-        with closing(LanceStore(2, TextSettings())) as whole:
-            add(whole, rows[: number + 1], [EAST] * (number + 1))
-            once, grown = (one.view(query("deploy gateway")).search(EVERYTHING, 9).fts for one in (whole, store))
+        with closing(LanceStore(2, TextSettings())) as fresh:
+            add(fresh, rows[: number + 1], [EAST] * (number + 1))
+            once, grown = (one.view(query("deploy gateway")).search(EVERYTHING, 9).fts for one in (fresh, store))
             assert grown == once
 
 
-def test_a_view_answers_the_same_search_once(store: LanceStore) -> None:
+def test_view_caches_a_repeated_search(store: LanceStore) -> None:
     add(store, [row("a", "deploy")], [EAST])
     view = store.view(query())
     assert view.search(EVERYTHING, 5) is view.search(Filter(None, None), 5)
     assert view.search(EVERYTHING, 5).nanoseconds > 0
 
 
-def test_rows_wait_until_enough_of_them_do() -> None:
+def test_compaction_waits_for_compact_every_rows() -> None:
     with closing(LanceStore(2, TextSettings(), compact_every=3)) as store:
         add(store, [row("a", "deploy"), row("b", "deploy")], [EAST, EAST])
         assert not store.table.list_indices()
@@ -173,24 +175,24 @@ def test_rows_wait_until_enough_of_them_do() -> None:
         assert found(store, "fts") == ["a", "b", "c"]
 
 
-def test_appending_one_by_one_leaves_few_fragments_and_no_row_outside_an_index(store: LanceStore) -> None:
-    """Each append costs a fragment; without upkeep there would be as many of them as rows."""
+def test_appending_one_by_one_leaves_few_fragments_and_full_indexes(store: LanceStore) -> None:
+    """Each append adds a fragment; without compaction there would be as many fragments as rows."""
     for number in range(12):
         add(store, [row(str(number), "deploy")], [EAST])
     indexed = [store.table.index_stats(index.name) for index in store.table.list_indices()]
-    assert [(one.num_indexed_rows, one.num_unindexed_rows) for one in indexed] == [(12, 0)] * 3
+    assert [(index.num_indexed_rows, index.num_unindexed_rows) for index in indexed] == [(12, 0)] * 3
     assert store.table.stats()["fragment_stats"]["num_fragments"] <= 2
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """What lies in the folder for temporary files, which is one of its own."""
+    """Return the content of the folder for temporary files."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     return lambda: [path.name for path in (tmp_path / "temporary").iterdir()]
 
 
-def test_a_temporary_table_goes_when_it_is_closed(temporary: Callable[[], list[str]]) -> None:
+def test_close_deletes_a_temporary_table(temporary: Callable[[], list[str]]) -> None:
     store = LanceStore(2, TextSettings())
     add(store, [row("a", "deploy")], [EAST])
     assert len(temporary()) == 1
@@ -198,7 +200,7 @@ def test_a_temporary_table_goes_when_it_is_closed(temporary: Callable[[], list[s
     assert temporary() == []
 
 
-def test_a_table_in_a_folder_of_its_own_stays(tmp_path: Path, temporary: Callable[[], list[str]]) -> None:
+def test_close_keeps_a_table_in_a_given_folder(tmp_path: Path, temporary: Callable[[], list[str]]) -> None:
     store = LanceStore(2, TextSettings(), tmp_path / "table")
     add(store, [row("a", "deploy")], [EAST])
     store.close()

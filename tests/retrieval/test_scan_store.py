@@ -1,6 +1,6 @@
 """The exact store's lane ``scan`` ranks vectors as a LanceDB table without an index: ties by row order, bit for bit.
 
-The text lane is that of the plugin's LanceDB, which is older than the one installed here: the peers hold it.
+The text lane follows the older LanceDB of the plugin; tests/peers covers it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Query, scan_distances
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Places, Row
+from lab.retrieval.row import Row, TablePositions
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.listing import Listing
+
+pytestmark = pytest.mark.slow
 
 SCAN = TextSettings(stop_words="none", lane="scan")
 _WORDS = "kiln harbour ledger violin orchard tariff lantern ferry clinic pepper"
@@ -30,8 +32,8 @@ FILTERS = [Filter(), Filter("oak"), Filter(None, ("unknown",)), Filter("elm", ("
 
 
 def table_of(folder: Path, rows: Sequence[Row], vectors: np.ndarray, fragments: Sequence[int]) -> Any:
-    """A table without an index, its rows in the order of their places, cut into fragments of these sizes."""
-    order = sorted(range(len(rows)), key=lambda at: rows[at].place or 0)
+    """A table without an index, its rows ordered by position and split into fragments of these sizes."""
+    order = sorted(range(len(rows)), key=lambda at: rows[at].position or 0)
     records = [
         {
             "id": rows[at].id,
@@ -54,7 +56,7 @@ def table_of(folder: Path, rows: Sequence[Row], vectors: np.ndarray, fragments: 
     return table
 
 
-def asked(table: Any, search: Any, where: Filter, limit: int, column: str) -> list[tuple[str, float]]:
+def lancedb_hits(table: Any, search: Any, where: Filter, limit: int, column: str) -> list[tuple[str, float]]:
     clauses = [f"scope = '{where.scope}'"] if where.scope else []
     if where.labels:
         clauses.append(f"label IN ({', '.join(repr(label) for label in where.labels)})")
@@ -70,17 +72,17 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
     vectors = np.random.default_rng(5).normal(size=(15, 48))
     some = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     some[3] = 0.0
-    places = choose.sample(range(90), 90)
+    positions = choose.sample(range(90), 90)
     texts = [" ".join(choose.choices(WORDS, k=choose.randint(1, 9))) for _ in range(90)]
     rows = [
-        Row(f"{choose.random()}", "", text, text, 0, "fact", choose.choice(LABELS), choose.choice(SCOPES), place=at)
-        for text, at in zip(texts, places, strict=True)
+        Row(f"{choose.random()}", "", text, text, 0, "fact", choose.choice(LABELS), choose.choice(SCOPES), position=at)
+        for text, at in zip(texts, positions, strict=True)
     ]
-    held = some[[choose.randrange(15) for _ in rows]]
-    table, store = table_of(tmp_path, rows, held, fragments), ExactStore(48, SCAN)
+    stored = some[[choose.randrange(15) for _ in rows]]
+    table, store = table_of(tmp_path, rows, stored, fragments), ExactStore(48, SCAN)
     for start in range(0, 90, 25):  # rows become visible in another order than that of the table
         part = slice(start, start + 25)
-        store.add(rows[part], held[part], ScanWords().of(texts[part]))
+        store.add(rows[part], stored[part], ScanWords().of(texts[part]))
     compared = 0
     for _ in range(12):
         text, near = " ".join(choose.choices(WORDS, k=6)), some[choose.randrange(15)] + np.float32(0.01)
@@ -88,9 +90,9 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
         for where in FILTERS:
             for limit in (1, 3, 10, 60):
                 fts, vec, _ = view.search(where, limit)
-                assert [hit.row for hit in fts] == sorted((hit.row for hit in fts), key=lambda at: places[at])
-                wanted = asked(table, table.search(near).distance_type("l2"), where, limit, "_distance")
-                assert [(store.rows[hit.row].id, hit.distance) for hit in vec] == wanted
+                assert [hit.row for hit in fts] == sorted((hit.row for hit in fts), key=lambda at: positions[at])
+                expected = lancedb_hits(table, table.search(near).distance_type("l2"), where, limit, "_distance")
+                assert [(store.rows[hit.row].id, hit.distance) for hit in vec] == expected
                 compared += len(vec)
     assert compared > 2000
 
@@ -99,17 +101,17 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
 def test_scan_distances_have_the_bits_of_lancedb(tmp_path: Path, dimension: int) -> None:
     random_ = np.random.default_rng(dimension)
     vectors = random_.normal(size=(300, dimension)).astype(np.float32)
-    rows = [Row(str(at), "", "-", "-", 0, place=at) for at in range(300)]
+    rows = [Row(str(at), "", "-", "-", 0, position=at) for at in range(300)]
     table = table_of(tmp_path, rows, vectors, [300])
     query = random_.normal(size=dimension).astype(np.float32)
-    found = dict(asked(table, table.search(query).distance_type("l2"), Filter(), 300, "_distance"))
+    found = dict(lancedb_hits(table, table.search(query).distance_type("l2"), Filter(), 300, "_distance"))
     assert scan_distances(vectors, query).tolist() == [found[row.id] for row in rows]
 
 
 def test_scan_store_ties_at_the_limit_go_to_the_earlier_row() -> None:
     store, vector = ExactStore(4, SCAN), np.asarray([[1, 0, 0, 0]], np.float32)
-    for identity, place in (("a", 4), ("b", 2), ("e", 0), ("c", 3), ("d", 1)):
-        store.add([Row(identity, "", "kiln", "kiln", 0, place=place)], vector, [["kiln"]])
+    for identity, position in (("a", 4), ("b", 2), ("e", 0), ("c", 3), ("d", 1)):
+        store.add([Row(identity, "", "kiln", "kiln", 0, position=position)], vector, [["kiln"]])
     fts, vec, _ = store.view(Query("kiln", ["kiln"], vector[0])).search(Filter(), 3)
     assert [store.rows[hit.row].id for hit in vec] == [store.rows[hit.row].id for hit in fts] == ["e", "d", "b"]
 
@@ -120,31 +122,31 @@ def test_scan_store_ranks_a_zero_vector_between_near_and_far_rows() -> None:
     rows = [Row(identity, "", "-", "-", 0) for identity in ("across", "zero", "same", "opposite")]
     store.add(rows, vectors, [[]] * 4)
     hits = store.view(Query("-", [], np.asarray([1, 0], np.float32))).search(Filter(), 4).vec
-    told = [(rows[hit.row].id, hit.distance, hit.score) for hit in hits]
-    assert told == [("same", 0.0, 1.0), ("zero", 1.0, 0.5), ("across", 2.0, 1 / 3), ("opposite", 4.0, 0.2)]
+    results = [(rows[hit.row].id, hit.distance, hit.score) for hit in hits]
+    assert results == [("same", 0.0, 1.0), ("zero", 1.0, 0.5), ("across", 2.0, 1 / 3), ("opposite", 4.0, 0.2)]
 
 
-def test_index_store_orders_ties_by_id_whatever_the_places() -> None:
+def test_index_store_orders_ties_by_id_regardless_of_positions() -> None:
     store, vector = ExactStore(4), np.asarray([[1, 0, 0, 0]], np.float32)
-    for identity, place in (("b", 0), ("c", 1), ("a", 2)):
-        store.add([Row(identity, "", "kiln", "kiln", 0, place=place)], vector, [["kiln"]])
+    for identity, position in (("b", 0), ("c", 1), ("a", 2)):
+        store.add([Row(identity, "", "kiln", "kiln", 0, position=position)], vector, [["kiln"]])
     fts, vec, _ = store.view(Query("kiln", ["kiln"], vector[0])).search(Filter(), 2)
     assert [store.rows[hit.row].id for hit in vec] == [store.rows[hit.row].id for hit in fts] == ["a", "b"]
 
 
-def test_places_put_a_row_without_one_behind_all_that_are_there() -> None:
-    places = Places()
-    rows = [Row(str(at), "", "-", "-", 0, place=place) for at, place in enumerate((None, 5, 2, None, 7, None))]
-    assert [places.next(row) for row in rows] == [0, 5, 2, 5, 7, 7]
+def test_table_positions_put_a_row_without_one_behind_all_so_far() -> None:
+    positions = TablePositions()
+    rows = [Row(str(at), "", "-", "-", 0, position=position) for at, position in enumerate((None, 5, 2, None, 7, None))]
+    assert [positions.next(row) for row in rows] == [0, 5, 2, 5, 7, 7]
 
 
 def test_listing_reads_the_first_rows_of_the_table() -> None:
-    listing, rows = Listing(), [Row(f"r{at}", "", "-", "-", at, "decision", place=9 - at) for at in range(10)]
+    listing, rows = Listing(), [Row(f"r{at}", "", "-", "-", at, "decision", position=9 - at) for at in range(10)]
     listing.add(rows[:5])
     listing.add(rows[5:])
-    # The first four of the table, then the newest of them.
+    # The first four rows of the table, of which the newest are returned.
     assert [row.id for row in listing.recent_of_first(None, ["decision"], 1)] == ["r9"]
     assert [row.id for row in listing.recent(None, ["decision"], 2)] == ["r9", "r8"]
     other = Listing()
-    other.add([Row(f"r{at}", "", "-", "-", at, "decision", place=at) for at in range(10)])
+    other.add([Row(f"r{at}", "", "-", "-", at, "decision", position=at) for at in range(10)])
     assert [row.id for row in other.recent_of_first(None, ["decision"], 1)] == ["r3"]

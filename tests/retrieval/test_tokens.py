@@ -19,63 +19,63 @@ def words(text: str, settings: TextSettings | None = None) -> list[str]:
     return tokens.of([text])[0]
 
 
-def test_a_chinese_sentence_becomes_several_words() -> None:
-    found = words("我們決定使用資料庫儲存記憶")
-    assert "".join(found) == "我們決定使用資料庫儲存記憶"
-    assert len(found) >= 5
-    assert {"決定", "使用", "記憶"} <= set(found)
+def test_tokens_split_a_chinese_sentence_into_several_words() -> None:
+    tokens = words("我們決定使用資料庫儲存記憶")
+    assert "".join(tokens) == "我們決定使用資料庫儲存記憶"
+    assert len(tokens) >= 5
+    assert {"決定", "使用", "記憶"} <= set(tokens)
 
 
-def test_english_function_words_go_and_topic_words_stay() -> None:
+def test_tokens_drop_english_stop_words_and_keep_topic_words() -> None:
     text = f"{FUNCTION_WORDS} {' '.join(TOPIC_WORDS)}"
     assert words(text, TextSettings(stem=False)) == TOPIC_WORDS
 
 
-def test_none_keeps_every_word() -> None:
+def test_tokens_with_stop_words_none_keep_every_word() -> None:
     text = f"{FUNCTION_WORDS} {' '.join(TOPIC_WORDS)}"
     assert words(text, TextSettings("none", stem=False)) == text.split()
 
 
-def test_stems_are_english_and_can_be_left_out() -> None:
+def test_tokens_are_english_stems_unless_switched_off() -> None:
     assert words("Rolling back the migrations") == ["roll", "back", "migrat"]
     assert words("Rolling back the migrations", TextSettings(stem=False)) == ["rolling", "back", "migrations"]
 
 
-def test_case_and_accents_are_folded_and_repeated_words_stay_in_order() -> None:
+def test_tokens_fold_case_and_accents_and_keep_repetitions_in_order() -> None:
     assert words("Zürich, zurich; CAFÉ-café 42") == ["zurich", "zurich", "cafe", "cafe", "42"]
 
 
 @pytest.mark.parametrize("text", ["", "   ", "!!! … 。，", "the of and", "x" * 41])
-def test_a_text_may_have_no_word(text: str) -> None:
+def test_tokens_of_a_text_without_words_are_empty(text: str) -> None:
     assert words(text) == []
 
 
-def test_stop_words_are_distinct_lower_case_and_none_carries_a_topic() -> None:
+def test_stop_words_are_distinct_lower_case_and_carry_no_topic() -> None:
     assert len(set(ENGLISH)) == len(ENGLISH)
     assert [word for word in ENGLISH if not word.isascii() or word != word.lower()] == []
     assert not {*TOPIC_WORDS, "no", "nor", "never", "dog", "cat", "man", "war"} & set(ENGLISH)
 
 
-def test_only_texts_that_are_new_are_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_tokenises_only_new_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     tokens = Tokens(TextSettings())
     assert tokens.prepare(["deploy gateway", "deploy gateway", "備份"]) == 2
     assert tokens.prepare(["備份", "rollback"]) == 1
-    # Another process, later: what is on disk is known.
+    # Another process later reads what is on disk.
     again = Tokens(TextSettings())
     assert again.prepare(["deploy gateway", "備份", "rollback"]) == 0
     assert again.of(["rollback", "deploy gateway"]) == [["rollback"], ["deploy", "gateway"]]
 
 
-def test_settings_do_not_share_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_of_different_settings_are_cached_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     text = "the migrations"
-    found = {settings: words(text, settings) for settings in (TextSettings(), TextSettings("none"))}
-    assert found == {TextSettings(): ["migrat"], TextSettings("none"): ["the", "migrat"]}
+    tokens = {settings: words(text, settings) for settings in (TextSettings(), TextSettings("none"))}
+    assert tokens == {TextSettings(): ["migrat"], TextSettings("none"): ["the", "migrat"]}
     assert words(text, TextSettings()) == ["migrat"]
 
 
-def test_a_text_that_was_not_prepared_is_no_empty_text() -> None:
+def test_of_an_unprepared_text_raises() -> None:
     with pytest.raises(KeyError):
         Tokens(TextSettings()).of(["nobody ever prepared this sentence, wherever the cache is: 7f3a"])
 
@@ -94,11 +94,11 @@ def test_a_text_that_was_not_prepared_is_no_empty_text() -> None:
         ("🚀 ---", []),
     ],
 )
-def test_the_scan_splits_at_what_is_no_letter_and_no_digit(text: str, expected: list[str]) -> None:
+def test_scan_words_split_at_non_alphanumeric_characters(text: str, expected: list[str]) -> None:
     scan = ScanWords()
     assert (scan.prepare([text]), scan.of([text])) == (0, [expected])
 
 
-def test_the_lane_decides_whose_words_are_used() -> None:
+def test_words_under_selects_the_splitter_of_the_lane() -> None:
     assert type(words_under(TextSettings())) is Tokens
     assert type(words_under(TextSettings(lane="scan"))) is ScanWords

@@ -22,9 +22,13 @@ from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels, Migrated
 from lab.runs.trial import trial, trial_line
+from lab.set_registry import DEMO
 from lab.view.index import Index
 from lab.view.pages import Viewer
 from lab.view.recorded import Recorded
+from tests.commands import without_charts
+
+pytestmark = pytest.mark.slow
 
 SAID = "trial: embedder hashing, which is for tests; 3 conversations, the first ones"
 Lab = Callable[..., Any]
@@ -115,6 +119,11 @@ def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
     resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
     manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
     assert trial(manifest) == ()
+    demo, fewer = (
+        replace(manifest, asked={**manifest.asked, "limit": None, "conversation": list(names)})
+        for names in (DEMO, DEMO[1:])
+    )
+    assert (trial(demo), trial(fewer)) == ((), ("3 conversations, chosen by name",))
     assert trial_line(()) is None
 
 
@@ -123,7 +132,8 @@ def _judged(run: RunDirectory, policy: str = "rollout") -> None:
 
 
 def _pages(run: RunDirectory) -> str:
-    build_report(run)
+    with without_charts():
+        build_report(run)
     return (run.path / "report.md").read_text("utf-8")
 
 
@@ -140,7 +150,7 @@ def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, ask
     again = run_replay(asked, run.path).run
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
-    assert "verdict.json is stale and is not shown: it was made from something else than this run holds now" in text
+    assert "verdict.json is stale and is not shown: the run has changed since" in text
     assert "Judge again with lab gate" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
@@ -150,7 +160,7 @@ def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayReq
     other = run_replay(replace(asked, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
-    assert "made from something else than this run holds" in _pages(run)
+    assert "the run has changed since" in _pages(run)
 
 
 def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
@@ -159,7 +169,7 @@ def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tm
     _judged(run, str(policy))
     assert "INCONCLUSIVE: mine" in _pages(run)
     policy.write_text(policy.read_text("utf-8").replace("margin = 0.02", "margin = 0.04", 1), "utf-8")
-    assert "is not shown: policy mine asks something else now" in _pages(run)
+    assert "is not shown: policy mine has changed since" in _pages(run)
 
 
 def test_verdict_against_a_run_that_has_changed_is_not_shown(
@@ -171,7 +181,7 @@ def test_verdict_against_a_run_that_has_changed_is_not_shown(
     assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
     run_replay(asked, base.path)
-    assert f"{base.path}, which it was compared with, holds something else now" in _pages(run).replace("\\", "")
+    assert f"{base.path}, the run that it was compared with, has changed since" in _pages(run).replace("\\", "")
 
 
 def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDirectory) -> None:
@@ -179,4 +189,4 @@ def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDi
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())
     path.write_text(json.dumps({name: one for name, one in value.items() if name not in ("evidence", "trial")}))
-    assert "is not shown: it does not say what it was made from" in _pages(run)
+    assert "is not shown: it does not record what it was made from" in _pages(run)

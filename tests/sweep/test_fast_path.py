@@ -13,7 +13,7 @@ from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
@@ -98,7 +98,7 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
     some.booleans(),
     some.sampled_from((160, 500, 12_000)),
 )
-def test_many_selects_as_each_by_itself(
+def test_select_many_equals_select(
     policy: str,
     flow: bool,
     conversation: tuple[list[Memory], list[tuple[str, Scored]]],
@@ -132,7 +132,7 @@ def test_many_selects_as_each_by_itself(
     rows = tools.rows.of(memories)
     for number, (session, view) in enumerate(recall_points):
         ask = Ask(f"t{number}", "which pears are late", 10 + number, session=session)
-        found = Found(view, rows, {row.id: row for row in rows})
+        found = QueryContext(view, rows, {row.id: row for row in rows})
         recalls = many.select_many(ask, found)
         for at, system in enumerate(systems):
             wanted = system.select(ask, found)

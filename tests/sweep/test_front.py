@@ -16,7 +16,7 @@ from lab.sweep.tally import MEASURES
 
 
 @given(some.lists(some.tuples(*[some.integers(0, 4)] * 3), min_size=1, max_size=30))
-def test_nothing_beats_what_is_on_the_front_and_something_beats_the_rest(rows: list[tuple[int, int, int]]) -> None:
+def test_pareto_returns_the_undominated_rows(rows: list[tuple[int, int, int]]) -> None:
     front = pareto(np.asarray(rows, float))
 
     def beats(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
@@ -38,7 +38,7 @@ def swept(hits: list[list[list[float]]], probes: list[list[int]]) -> Swept:
     return Swept(Path("sweep"), grid, tuple("abc"[: len(hits)]), draws, sums, counts)
 
 
-def test_a_configuration_is_told_by_its_worst_and_best_conversation_and_draw() -> None:
+def test_configurations_have_worst_and_best_conversation_and_draw() -> None:
     found = swept([[[1, 3, 2], [2, 2, 4]], [[4, 4, 4], [0, 4, 2]]], [[4, 4], [4, 4]])
     first, second = configurations(found)
     assert (first.lowest, first.highest) == ((1 / 4 + 2 / 4) / 2, (4 / 4 + 0) / 2)
@@ -55,7 +55,7 @@ def test_a_configuration_is_told_by_its_worst_and_best_conversation_and_draw() -
     assert low < mean < high
 
 
-def test_a_conversation_that_wants_nothing_has_no_hit_rate() -> None:
+def test_configurations_ignore_conversations_without_relevant_memories() -> None:
     found = swept([[[1, 3, 2]], [[0, 0, 0]]], [[4], [0]])
     first, second = configurations(found)
     assert (first.lowest, first.highest) == (first.measures["Success"], 0.25) == (0.25, 0.25)
@@ -63,7 +63,7 @@ def test_a_conversation_that_wants_nothing_has_no_hit_rate() -> None:
     assert differences(found, 1, 0) == (0.5, None, None)
 
 
-def test_where_nothing_can_repeat_the_front_goes_by_hits_and_characters() -> None:
+def test_configurations_without_repeats_have_a_front() -> None:
     """One recall a conversation has no RepeatRate."""
     found = swept([[[1, 3, 2]]], [[4]])
     found.counts[..., REPEAT] = 0

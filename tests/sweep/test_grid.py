@@ -11,7 +11,7 @@ from lab.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
 from lab.systems.registry import make_arm
 
 
-def test_the_default_grid_has_200_configurations_that_the_engine_takes() -> None:
+def test_default_grid_has_200_valid_configurations() -> None:
     grid = read_grid(None)
     arms = [make_arm(spec) for spec in grid.specs()]
     assert len(arms) == len(grid) == 200
@@ -21,13 +21,13 @@ def test_the_default_grid_has_200_configurations_that_the_engine_takes() -> None
     assert {"autoRecall.quotas.mustMax", "autoRecall.quotas.niceMin", "autoRecall.quotas.caps"} < paths
 
 
-def test_json_with_comments_and_toml_say_the_same(tmp_path: Path) -> None:
+def test_read_grid_of_json_and_toml_are_equal(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"arm": "engine", // a comment\n "grid": {"autoRecall.maxItems": [2, 3]},}')
     (tmp_path / "a.toml").write_text('arm = "engine"\n[grid]\n"autoRecall.maxItems" = [2, 3]\n')
     assert read_grid(tmp_path / "a.json") == read_grid(tmp_path / "a.toml")
 
 
-def test_a_point_is_put_into_the_shared_configuration_and_changes_nothing_else() -> None:
+def test_merged_sets_only_the_values_of_the_point() -> None:
     shared = {"autoRecall": {"quotas": {"mustMax": 3, "caps": "strict"}, "maxItems": 6}}
     found = merged(shared, {"autoRecall.quotas": {"mustMax": 1}, "budget.maxChars": 900})
     assert found == {
@@ -51,18 +51,18 @@ def test_a_point_is_put_into_the_shared_configuration_and_changes_nothing_else()
         ({"config": [], "grid": {"a": [1]}}, "config: expected an object"),
     ],
 )
-def test_what_is_no_grid_is_told(value: object, said: str) -> None:
+def test_grid_of_invalid_value_is_refused(value: object, said: str) -> None:
     with pytest.raises(UnusableInput, match=r"my\.json") as caught:
         grid_of(value, "my.json")
     assert said in str(caught.value)
 
 
-def test_a_path_through_a_number_is_told() -> None:
+def test_merged_path_through_a_number_is_refused() -> None:
     with pytest.raises(UnusableInput, match="maxItems is a number in config"):
         merged({"autoRecall": {"maxItems": 3}}, {"autoRecall.maxItems.deep": 1})
 
 
-def test_a_knob_that_the_engine_does_not_know_is_named_with_its_configuration() -> None:
+def test_sweep_unknown_knob_names_its_configuration() -> None:
     grid = grid_of({"grid": {"autoRecall.repeatPenalti": [0.1]}}, "my.json")
     with pytest.raises(UnusableInput, match=r"configuration 0 of the grid.*repeatPenalti"):
         make_arm(grid.specs()[0])

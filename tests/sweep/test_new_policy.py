@@ -95,7 +95,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict
     return found
 
 
-def test_a_new_policy_is_replayed_as_itself(told: list[dict[str, Any]]) -> None:
+def test_replay_runs_a_new_policy(told: list[dict[str, Any]]) -> None:
     decisions = told[1]
     assert decisions["best_first"] == ["best"]
     # What is needed again is exempt from suppression, and says so in place of the policy's decision.
@@ -103,7 +103,7 @@ def test_a_new_policy_is_replayed_as_itself(told: list[dict[str, Any]]) -> None:
     assert "best" not in decisions["tier_first_v1"] + decisions["tier_quota_v1"]
 
 
-def test_a_new_policy_is_swept_as_it_is_replayed(told: list[dict[str, Any]]) -> None:
+def test_sweep_of_a_new_policy_equals_its_replay(told: list[dict[str, Any]]) -> None:
     chars, swept = told[0], told[2]
     for arm, name in (("best_first", "best_first"), ("engine", "flow")):
         means, together = swept[arm]
@@ -112,17 +112,17 @@ def test_a_new_policy_is_swept_as_it_is_replayed(told: list[dict[str, Any]]) -> 
     assert len({round(one, 6) for one in chars.values()}) > 2
 
 
-def test_a_new_policy_is_explained_under_its_name(told: list[dict[str, Any]]) -> None:
+def test_explain_names_a_new_policy(told: list[dict[str, Any]]) -> None:
     assert told[3] == {"best_first": "best_first", "flow": "best_first"}
 
 
-def test_a_new_policy_has_points_of_its_own_in_the_saturation(told: list[dict[str, Any]]) -> None:
+def test_saturation_includes_a_new_policy(told: list[dict[str, Any]]) -> None:
     grown = told[4]
     assert list(grown) == ["tier_first_v1", "tier_quota_v1", "best_first"]
     assert grown["best_first"] not in (grown["tier_first_v1"], grown["tier_quota_v1"])
 
 
-def test_an_unknown_policy_is_an_error_with_its_name(tmp_path: Path, operators: Path) -> None:
+def test_unknown_policy_is_an_error(tmp_path: Path, operators: Path) -> None:
     with pytest.raises(UnusableInput, match="tier_third_v1"):
         make_arm(ArmSpec("tier_third_v1", "tier_third_v1"))
     with pytest.raises(UnusableInput, match="tier_third_v1"):

@@ -41,7 +41,7 @@ class RaisingSystem(MemorySystem):
         return Recall()
 
 
-def test_a_failed_recall_ends_a_sweep_by_arm_turn_and_failure(
+def test_sweep_with_a_failed_recall_names_arm_turn_and_failure(
     operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(spec: ArmSpec) -> Arm:
@@ -57,7 +57,7 @@ def test_a_failed_recall_ends_a_sweep_by_arm_turn_and_failure(
     assert not list((tmp_path / "sweep" / "parts").glob("*"))
 
 
-def test_a_failed_recall_ends_a_saturation(operators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saturation_with_a_failed_recall_raises(operators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = of_saturation.make_plan
 
     def with_raising(asked: ReplayRequest) -> object:
@@ -74,7 +74,10 @@ def test_a_failed_recall_ends_a_saturation(operators: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({"source": "captured"}, "a sweep scores memories that are given"), ({"faults": ("fts_error",)}, "no faults")],
+    [
+        ({"source": "captured"}, "a sweep needs given memories"),
+        ({"faults": ("fts_error",)}, "does not simulate faults"),
+    ],
 )
 def test_captured_memories_and_faults_are_refused(
     operators: Path, tmp_path: Path, asked: dict[str, object], said: str
@@ -84,7 +87,7 @@ def test_captured_memories_and_faults_are_refused(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_another_embedder_than_the_configurations_name_is_told(operators: Path, tmp_path: Path) -> None:
+def test_sweep_notes_another_embedder(operators: Path, tmp_path: Path) -> None:
     value = {**GRID, "arm": "tier_quota_v1", "config": {"embedding": {"model": "text-embedding-3-small"}}}
     asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
     sweep(asked, grid_of(value, "here"), tmp_path / "sweep")
@@ -99,9 +102,9 @@ def test_another_embedder_than_the_configurations_name_is_told(operators: Path, 
         {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"autoCapture": {"maxItemsPerTurn": 1}}},
     ],
 )
-def test_a_grid_over_what_is_not_here_is_refused(operators: Path, tmp_path: Path, grid: dict[str, Any]) -> None:
+def test_sweep_of_an_unimplemented_knob_is_refused(operators: Path, tmp_path: Path, grid: dict[str, Any]) -> None:
     asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
-    said = r"^configuration 0 of the grid: autoCapture: not implemented here, so no value of it changes anything"
+    said = r"^configuration 0 of the grid: autoCapture: not implemented, so its value has no effect"
     with pytest.raises(UnusableInput, match=said):
         sweep(asked, grid_of(grid, "here"), tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()

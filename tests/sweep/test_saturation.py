@@ -213,5 +213,5 @@ def test_a_sweep_asks_in_the_scope_that_a_replay_asks_in(tmp_path: Path, scope: 
 def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
     folder = recording(tmp_path, "plain", memory_at_end=False)
     (tmp_path / "golden" / "late" / "plain.jsonl").write_text('{"kind": "probe", "turn": "plain/s1/t2"}\n')
-    with pytest.raises(UnusableInput, match="has no probe with gold, so there is nothing to hit"):
+    with pytest.raises(UnusableInput, match="has no probe with relevant memories, so there is nothing to score"):
         saturation(folder, "lab")

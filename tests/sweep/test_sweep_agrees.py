@@ -145,7 +145,7 @@ GRID = {
 
 
 @pytest.mark.parametrize("working_set", [False, True])
-def test_measures_are_those_of_a_scored_run(tmp_path: Path, operators: Path, working_set: bool) -> None:
+def test_tally_equals_a_scored_run(tmp_path: Path, operators: Path, working_set: bool) -> None:
     value = {**GRID, "config": {**GRID["config"], "workingSet": {"enabled": working_set}}}
     grid: Grid = grid_of(value, "a grid")
     asked = ReplayRequest(str(operators), "lab", (), scope="recorded", hard_rules=1)

@@ -1,4 +1,4 @@
-"""Arms as they are named on the command line, and what comes of a name."""
+"""Arms by name on the command line, and their construction."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def file(folder: Path, name: str, value: Any) -> Path:
 
 
 def made(spec: ArmSpec) -> Any:
-    """The arm, of whatever kind it is."""
+    """Make the arm, of whatever kind."""
     return make_arm(spec)
 
 
-def test_names_alone_bring_no_configuration() -> None:
+def test_parse_arms_of_names_alone_has_no_configuration() -> None:
     assert systems() == SYSTEMS
     assert parse_arms(SYSTEMS) == tuple(ArmSpec(name, name, None) for name in SYSTEMS)
 
 
-def test_a_shared_configuration_is_that_of_arms_without_one_of_their_own(tmp_path: Path) -> None:
+def test_parse_arms_uses_the_shared_configuration_without_own_file(tmp_path: Path) -> None:
     three, four = ({"autoRecall": {"maxItems": most}} for most in (3, 4))
-    shared, own = file(tmp_path, "shared.json", three), file(tmp_path, "own.json", four)
-    assert parse_arms(["bm25", f"tier_quota_v1={own}"], shared) == (
+    shared, roles_config = file(tmp_path, "shared.json", three), file(tmp_path, "own.json", four)
+    assert parse_arms(["bm25", f"tier_quota_v1={roles_config}"], shared) == (
         ArmSpec("bm25", "bm25", three, str(shared), three),
-        ArmSpec("tier_quota_v1", "tier_quota_v1", four, str(own), four),
+        ArmSpec("tier_quota_v1", "tier_quota_v1", four, str(roles_config), four),
     )
 
 
-def test_one_system_runs_under_two_names(tmp_path: Path) -> None:
+def test_parse_arms_runs_one_system_under_two_names(tmp_path: Path) -> None:
     tight = file(tmp_path, "tight=1.json", {"lab": {"arm": "tier_quota_v1"}, "autoRecall": {"quotas": {"mustMax": 1}}})
     loose = file(tmp_path, "loose.json", {"lab": {"arm": "tier_quota_v1"}})
     specs = parse_arms([f"tight={tight}", f"loose={loose}", "tier_quota_v1"])
@@ -82,7 +82,7 @@ def test_one_system_runs_under_two_names(tmp_path: Path) -> None:
         (["bm25=nowhere.json"], "nowhere.json: no such file"),
     ],
 )
-def test_what_cannot_be_an_arm_is_refused(texts: list[str], message: str) -> None:
+def test_parse_arms_refuses_invalid_arms(texts: list[str], message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         parse_arms(texts)
     assert str(caught.value).startswith(message)
@@ -99,7 +99,7 @@ def test_what_cannot_be_an_arm_is_refused(texts: list[str], message: str) -> Non
         ([], "unknown arm 'mine'; known:"),
     ],
 )
-def test_a_name_of_ones_own_needs_a_system_in_its_file(
+def test_parse_arms_own_name_needs_a_system_in_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,20 +109,20 @@ def test_a_name_of_ones_own_needs_a_system_in_its_file(
     assert str(caught.value).startswith(message)
 
 
-def test_the_system_of_a_shared_configuration_renames_no_arm(tmp_path: Path) -> None:
+def test_parse_arms_shared_configuration_renames_no_arm(tmp_path: Path) -> None:
     shared = file(tmp_path, "shared.json", {"lab": {"arm": "bm25"}})
     assert [spec.system for spec in parse_arms(["vector"], shared)] == ["vector"]
     with pytest.raises(UnusableInput, match="unknown arm 'mine'"):
         parse_arms(["mine"], shared)
 
 
-def test_the_same_name_twice_is_refused_even_with_other_files(tmp_path: Path) -> None:
+def test_parse_arms_refuses_the_same_name_twice(tmp_path: Path) -> None:
     paths = [file(tmp_path, f"{number}.json", {"lab": {"arm": "bm25"}}) for number in range(2)]
     with pytest.raises(UnusableInput, match="arm 'mine' is given twice"):
         parse_arms([f"mine={path}" for path in paths])
 
 
-def test_a_file_that_is_no_json_names_its_line(tmp_path: Path) -> None:
+def test_parse_arms_of_invalid_json_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text('{"lab":\n {"arm": }}', encoding="utf-8")
     with pytest.raises(UnusableInput, match=r"broken\.json:2: not JSON"):
@@ -140,7 +140,7 @@ def test_a_file_that_is_no_json_names_its_line(tmp_path: Path) -> None:
         ([1], "my.json: expected an object, found a list"),
     ],
 )
-def test_an_error_in_an_arms_file_names_the_file_and_the_key(
+def test_make_arm_error_names_the_file_and_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, value: Any, where: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,37 +153,40 @@ def test_an_error_in_an_arms_file_names_the_file_and_the_key(
 
 @pytest.mark.parametrize(
     ("system", "profile", "most"),
-    [*((one, "seed", 6) for one in SYSTEMS), *((one, "upstream", 5) for one in SYSTEMS if one not in SEED_ALONE)],
+    [
+        *((system, "seed", 6) for system in SYSTEMS),
+        *((system, "upstream", 5) for system in SYSTEMS if system not in SEED_ALONE),
+    ],
 )
 def test_every_system_can_be_made_and_describes_itself(system: str, profile: str, most: int) -> None:
-    asked = {"autoRecall": {"maxItems": most}}
+    operators_config = {"autoRecall": {"maxItems": most}}
     arm = made(
         ArmSpec("mine", system, {"autoRecall": {"maxItems": 99}}, profile=profile, max_items=3, depth=20, seed=7)
     )
-    config = resolve(recommended(asked) if system == RECOMMENDED else asked, profile)
+    config = resolve(recommended(operators_config) if system == RECOMMENDED else operators_config, profile)
     config = ABLATION_STEPS[system].config(config) if system in ABLATION_STEPS else config
     tiered, info = "openclaw" in BUILT_IN[system], arm.describe()
     kind = PolicyArm if system in POLICIES else FlowArm if tiered else BaselineArm
     assert type(arm) is (VerbatimArm if system == "verbatim" else kind)
-    own = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
-    assert (info.name, info.system, info.config) == ("mine", system, describe(config) | own)
+    roles_config = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
+    assert (info.name, info.system, info.config) == ("mine", system, describe(config) | roles_config)
     assert (info.cutoff, info.depth) == (most, most if tiered else 20)
     assert (info.writes, info.labelled) == (system == "verbatim", tiered)
     assert info.stateful == (kind is FlowArm or system == "verbatim")
-    # A flow that carries a digest and hard rules may inject more than its places.
+    # A flow with a Working Set and hard rules may inject more items than its slots.
     assert info.at_most == (None if kind is FlowArm else most)
     assert info.seed == (7 if system == "random" else None)
     assert (arm.name, arm.config, arm.retrieval) == ("mine", config, Retrieval(config.text, config.embedding))
-    # A description is plain JSON, and makes the same arm again.
-    told = json.loads(json.dumps(to_json(info)))
-    again = ArmSpec("mine", system, told["config"], profile=profile, depth=20, seed=7)
+    # A description is plain JSON and makes the same arm again.
+    description = json.loads(json.dumps(to_json(info)))
+    again = ArmSpec("mine", system, description["config"], profile=profile, depth=20, seed=7)
     assert made(again) == arm
     assert pickle.loads(pickle.dumps(arm)) == arm
 
 
 @pytest.mark.parametrize("system", SEED_ALONE)
-def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
-    with pytest.raises(UnusableInput, match="arm 'mine': the public plugin has nothing of the kind; use profile seed"):
+def test_ablation_step_under_upstream_raises(system: str) -> None:
+    with pytest.raises(UnusableInput, match="arm 'mine': profile upstream does not support it; use profile seed"):
         make_arm(ArmSpec("mine", system, profile="upstream"))
 
 
@@ -199,7 +202,7 @@ def test_a_rung_needs_what_the_public_plugin_has_not(system: str) -> None:
         ({"workingSet": {"enabled": True}}, "seed", False, True),
     ],
 )
-def test_a_flow_shares_its_candidates_unless_it_writes_into_them(
+def test_flow_shares_its_candidates_unless_it_writes_into_them(
     config: dict[str, Any], profile: str, docs: bool, shares: bool
 ) -> None:
     arm = made(ArmSpec("mine", "engine", config, profile=profile))
@@ -210,7 +213,7 @@ def test_a_flow_shares_its_candidates_unless_it_writes_into_them(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_conversation_opens_a_system_of_its_own(system: str) -> None:
+def test_every_conversation_opens_its_own_system(system: str) -> None:
     arm, tools = made(ArmSpec("mine", system)), tools_for()
     one, other = (arm.open(Kit(tools, "mine")) for _ in range(2))
     assert one is not other
@@ -221,12 +224,12 @@ def test_every_conversation_opens_a_system_of_its_own(system: str) -> None:
 
 
 @pytest.mark.parametrize("roles", [[], "user", [1], {"user": 1}, None])
-def test_roles_that_are_no_list_of_names_are_refused(roles: Any) -> None:
+def test_verbatim_with_invalid_roles_raises(roles: Any) -> None:
     with pytest.raises(UnusableInput, match=r"my\.json: roles: expected a list of roles such as"):
         make_arm(ArmSpec("verbatim", "verbatim", {"roles": roles}, "my.json"))
 
 
-def test_keys_of_verbatim_beside_its_roles_are_those_of_hybrid() -> None:
+def test_verbatim_keys_besides_roles_are_those_of_hybrid() -> None:
     arm = made(ArmSpec("verbatim", "verbatim", {"roles": ["user"], "autoRecall": {"maxItems": 2}}))
     assert (arm.roles, arm.config.max_items) == (("user",), 2)
     with pytest.raises(UnusableInput, match=r"my\.json: role: unknown key"):

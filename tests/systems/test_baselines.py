@@ -1,4 +1,4 @@
-"""The arms without tiers: rankings of one lane or of both, and the floor and the ceiling."""
+"""The arms without tiers: rankings of one lane or both, and the lower and upper bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from lab.draw import draw
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.contract import Ask, Detail, Item, Recall, SharedRetrieval, Signals
@@ -44,8 +44,8 @@ def rows(count: int, created_at: Sequence[int] | None = None, scopes: Sequence[s
     ]
 
 
-def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> Found:
-    """A real store that is asked for words, and for a vector beside that of one row."""
+def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) -> QueryContext:
+    """A real store that is queried with words, and with a vector near that of one row."""
     angles = np.arange(len(stored)) * 0.01
     store = ExactStore(2)
     store.add(
@@ -53,18 +53,18 @@ def candidates(stored: Sequence[Row], words: str = "even w3", nearest: int = 1) 
     )
     at = nearest * 0.01 + 0.001
     vector = np.asarray([np.cos(at), np.sin(at)], np.float32)
-    return Found(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
+    return QueryContext(store.view(Query(words, words.split(), vector)), store.rows, {row.id: row for row in stored})
 
 
 def request(scope: str | None = None, relevant: dict[str, int] | None = None, key: str = "c/s/0") -> Ask:
     return Ask(key, "asked", 0, scope, grades=relevant or {})
 
 
-def ask(kind: str, stored: Sequence[Row], asked: Ask | None = None, **changes: Any) -> Recall:
-    """The recall of a baseline over rows, by default one of six places and without a seed."""
+def ask(kind: str, stored: Sequence[Row], query: Ask | None = None, **changes: Any) -> Recall:
+    """The recall of a baseline over rows, by default with six slots and without a seed."""
     arm = make_arm(ArmSpec(kind, kind, **changes))
     system: Any = arm.open(kit_for(arm))
-    recall: Recall = system.select(asked or request(), candidates(stored))
+    recall: Recall = system.select(query or request(), candidates(stored))
     return recall
 
 
@@ -72,32 +72,32 @@ def keys(recall: Recall) -> list[str]:
     return [item.id for item in recall.items]
 
 
-def test_recency_puts_the_newest_first() -> None:
+def test_recency_ranks_the_newest_first() -> None:
     stored = rows(5, created_at=[30, 10, 50, 20, 40])
     recall = ask("recency", stored)
     assert keys(recall) == ["k2", "k4", "k0", "k3", "k1"]
     assert [item.score for item in recall.items] == [50.0, 40.0, 30.0, 20.0, 10.0]
 
 
-def test_of_equal_age_recency_takes_the_lesser_id() -> None:
+def test_recency_with_equal_age_ranks_by_id() -> None:
     stored = rows(9, created_at=[5] * 9)
     assert [item.signals.id for item in ask("recency", stored).items] == sorted(row.id for row in stored)
 
 
-def test_the_oracle_puts_graded_gold_first_and_nothing_else() -> None:
+def test_oracle_ranks_relevant_memories_by_grade_and_nothing_else() -> None:
     recall = ask("oracle", rows(8), request(relevant={"k1": 1, "k5": 3, "k2": 2, "not-born": 9}))
     assert [(item.id, item.score) for item in recall.items] == [("k5", 3.0), ("k2", 2.0), ("k1", 1.0)]
     assert recall.injected == 3
 
 
-def test_of_equal_grade_the_oracle_takes_the_lesser_id() -> None:
-    gold = {f"k{number}": 1 for number in range(8)}
-    assert [item.signals.id for item in ask("oracle", rows(8), request(relevant=gold)).items] == sorted(
-        map(engine_id, gold)
+def test_oracle_with_equal_grade_ranks_by_id() -> None:
+    grades = {f"k{number}": 1 for number in range(8)}
+    assert [item.signals.id for item in ask("oracle", rows(8), request(relevant=grades)).items] == sorted(
+        map(engine_id, grades)
     )
 
 
-def test_without_gold_the_oracle_returns_nothing() -> None:
+def test_oracle_without_relevant_memories_returns_nothing() -> None:
     assert ask("oracle", rows(8)).items == ()
 
 
@@ -107,32 +107,32 @@ def test_none_returns_nothing() -> None:
     assert recall.receipt["finalCount"] == recall.receipt["injectedCount"] == 0
 
 
-def test_random_depends_on_seed_and_keys_alone() -> None:
+def test_random_depends_on_seed_and_keys_only() -> None:
     stored = rows(30)
     order = keys(ask("random", stored))
     assert sorted(order) == sorted(row.key for row in stored)
-    # Neither the order of the rows nor what else is asked changes it.
+    # Neither the order of the rows nor the query changes it.
     assert keys(ask("random", stored[::-1])) == order
     assert keys(ask("random", stored, request(relevant={"k1": 1}), depth=30)) == order
-    # Another request, another seed: another order.
+    # Another turn or another seed gives another order.
     assert keys(ask("random", stored, request(key="c/s/1"))) != order
     assert keys(ask("random", stored, seed=1)) != order
-    # A memory more changes nothing between the others.
+    # An additional memory does not change the order of the others.
     assert [key for key in keys(ask("random", rows(31))) if key != "k30"] == order
 
 
-def test_a_draw_is_a_number_below_one_that_is_spread_evenly() -> None:
+def test_draw_is_below_one_and_evenly_distributed() -> None:
     drawn = [draw(0, f"key {number}") for number in range(4000)]
-    assert all(0 <= one < 1 for one in drawn)
+    assert all(0 <= number < 1 for number in drawn)
     assert len(set(drawn)) == 4000
     assert np.histogram(drawn, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.1)
     assert draw(0, "key 1") != draw(1, "key 1")
-    # Labels and the random arm of every run hang on this number: the first 56 bits of a hash.
+    # Labels and the random arm depend on this number, the first 56 bits of a hash.
     assert draw(0, "a") == int(hashlib.sha256(b"0\na").hexdigest()[:14], 16) / 16**14
     assert 0 <= draw(0, "\ud83d") < 1
 
 
-def test_the_vector_arm_ranks_by_distance() -> None:
+def test_vector_ranks_by_distance() -> None:
     recall = ask("vector", rows(6))
     assert keys(recall) == ["k1", "k2", "k0", "k3", "k4", "k5"]
     assert [(item.signals.fts_rank, item.signals.vec_rank) for item in recall.items] == [
@@ -141,7 +141,7 @@ def test_the_vector_arm_ranks_by_distance() -> None:
     assert recall.receipt["ftsTop"][0]["id"] == engine_id("k3")
 
 
-def test_the_text_arm_ranks_by_bm25_and_leaves_out_what_shares_no_word() -> None:
+def test_bm25_ranks_by_score_and_excludes_rows_without_a_common_word() -> None:
     recall = ask("bm25", rows(6))
     evens = sorted(("k0", "k2", "k4"), key=engine_id)
     assert keys(recall) == ["k3", *evens]
@@ -150,7 +150,7 @@ def test_the_text_arm_ranks_by_bm25_and_leaves_out_what_shares_no_word() -> None
     ]
 
 
-def test_the_hybrid_arm_fuses_both_lanes() -> None:
+def test_hybrid_fuses_both_lanes() -> None:
     recall = ask("hybrid", rows(6))
     text, vector = ["k3", *sorted(("k0", "k2", "k4"), key=engine_id)], ["k1", "k2", "k0", "k3", "k4", "k5"]
     score = {key: sum(1 / (61 + lane.index(key)) for lane in (text, vector) if key in lane) for key in {*text, *vector}}
@@ -158,7 +158,7 @@ def test_the_hybrid_arm_fuses_both_lanes() -> None:
     assert [item.score for item in recall.items] == pytest.approx(sorted(score.values(), reverse=True), abs=1e-15)
 
 
-def test_the_lanes_that_hybrid_fuses_are_fifty_deep_however_deep_it_ranks() -> None:
+def test_hybrid_fuses_lanes_of_depth_50_whatever_its_own_depth() -> None:
     stored = rows(120)
     recall = ask("hybrid", stored, depth=200)
     assert {item.signals.fts_rank for item in recall.items} - {None} == set(range(1, 51))
@@ -167,36 +167,36 @@ def test_the_lanes_that_hybrid_fuses_are_fifty_deep_however_deep_it_ranks() -> N
 
 
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
-def test_a_scope_bounds_every_arm(kind: str) -> None:
+def test_every_baseline_stays_in_the_scope(kind: str) -> None:
     stored = rows(24, scopes=("work", "home"))
-    gold = {row.key: 1 for row in stored}
-    found = {item.signals.scope for item in ask(kind, stored, request("work", gold)).items}
-    everything = {item.signals.scope for item in ask(kind, stored, request(None, gold)).items}
-    assert (found, everything) == ({"work"}, {"work", "home"})
-    assert ask(kind, stored, request("elsewhere", gold)).items == ()
+    grades = {row.key: 1 for row in stored}
+    scopes = {item.signals.scope for item in ask(kind, stored, request("work", grades)).items}
+    everything = {item.signals.scope for item in ask(kind, stored, request(None, grades)).items}
+    assert (scopes, everything) == ({"work"}, {"work", "home"})
+    assert ask(kind, stored, request("elsewhere", grades)).items == ()
 
 
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
-def test_an_arm_ranks_to_its_depth_and_injects_the_first_of_it(kind: str) -> None:
+def test_baseline_ranks_to_its_depth_and_injects_the_first_items(kind: str) -> None:
     stored = rows(40)
-    gold = {row.key: 1 for row in stored}
-    recall = ask(kind, stored, request(relevant=gold), max_items=3, depth=10)
-    whole = ask(kind, stored, request(relevant=gold), max_items=3, depth=100)
-    assert recall.items == whole.items[:10]
+    grades = {row.key: 1 for row in stored}
+    recall = ask(kind, stored, request(relevant=grades), max_items=3, depth=10)
+    full_ranking = ask(kind, stored, request(relevant=grades), max_items=3, depth=100)
+    assert recall.items == full_ranking.items[:10]
     assert len(recall.items) == (0 if kind == "none" else 10)
     assert recall.injected == min(3, len(recall.items)) == recall.receipt["injectedCount"]
     assert recall.receipt["fusedTop"] == [item.signals.id for item in recall.items[:3]]
     assert recall.context.count("\n") == (0 if kind == "none" else 5)
-    assert recall.context == whole.context
+    assert recall.context == full_ranking.context
 
 
 @pytest.mark.parametrize("kind", ["vector", "bm25", "hybrid", "recency", "random", "oracle", "none"])
-def test_an_arm_with_no_memory_to_see_returns_nothing(kind: str) -> None:
+def test_baseline_without_memories_returns_nothing(kind: str) -> None:
     recall = ask(kind, [], request(relevant={"k1": 1}))
     assert (recall.items, recall.context) == ((), "")
 
 
-def test_items_say_whence_they_come() -> None:
+def test_items_have_their_sources() -> None:
     stored = rows(4, scopes=("work",))
     items = ask("recency", stored).items
     assert items == tuple(
@@ -213,7 +213,7 @@ def test_items_say_whence_they_come() -> None:
     assert set(TIERS) == {item.signals.label for item in items}
 
 
-def test_an_arm_describes_itself_and_only_random_has_a_seed() -> None:
+def test_describe_has_a_seed_only_for_random() -> None:
     config = describe(EngineConfig())
     for system, name, seed, needs in (
         ("bm25", "bm25", None, False),
@@ -233,37 +233,37 @@ def test_an_arm_describes_itself_and_only_random_has_a_seed() -> None:
 
 
 @pytest.mark.parametrize("order", [systems(), systems()[::-1]])
-def test_arms_that_share_candidates_answer_as_each_would_alone(order: Sequence[str]) -> None:
-    """Whatever one arm keeps for the next, an arm with another number of places must not see it."""
-    stored, asked = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
-    arms = [make_arm(ArmSpec(f"{system}/{places}", system, max_items=places)) for places in (2, 6) for system in order]
-    # Of which one searches what it writes, and shares with nobody.
+def test_arms_that_share_candidates_answer_as_each_alone(order: Sequence[str]) -> None:
+    """What one arm caches for the next must not affect an arm with another number of slots."""
+    stored, query = rows(60, scopes=("work", "home")), request("work", {"k4": 1})
+    arms = [make_arm(ArmSpec(f"{system}/{slots}", system, max_items=slots)) for slots in (2, 6) for system in order]
+    # One of them searches what it writes and does not share.
     assert [arm.name for arm in arms if not opened(arm).retrieval_key] == ["verbatim/2", "verbatim/6"]
     shared = candidates(stored)
-    for arm in (one for one in arms if opened(one).retrieval_key):
-        together, alone = (opened(arm).select(asked, found) for found in (shared, candidates(stored)))
+    for arm in (arm_ for arm_ in arms if opened(arm_).retrieval_key):
+        together, alone = (opened(arm).select(query, found) for found in (shared, candidates(stored)))
         assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
         assert together.receipt == alone.receipt
 
 
 def opened(arm: Any) -> Any:
-    """The system of an arm, which shares its search or could."""
+    """The system of an arm that shares its search or could."""
     system = arm.open(kit_for(arm))
     assert isinstance(system, SharedRetrieval)
     return system
 
 
-def test_why_gold_of_another_scope_or_rank_is_missing_is_told() -> None:
+def test_explain_names_another_scope_or_rank_of_missed_memories() -> None:
     stored = rows(12, scopes=("work", "home"))
     arm = make_arm(ArmSpec("recency", "recency", max_items=2, depth=3))
     assert isinstance(arm, BaselineArm)
-    system, found, asked = arm.open(kit_for(arm)), candidates(stored), request("work")
-    recall = system.select(asked, found)
+    system, found, query = arm.open(kit_for(arm)), candidates(stored), request("work")
+    recall = system.select(query, found)
     assert keys(recall) == ["k10", "k8", "k6"]
-    told = system.explain(asked, found, recall, ["k10", "k6", "k4", "k11"], Detail())
-    assert told.reasons == {
-        "k6": "ranked 3, beyond the 2 that are injected",
+    explanation = system.explain(query, found, recall, ["k10", "k6", "k4", "k11"], Detail())
+    assert explanation.reasons == {
+        "k6": "ranked 3; only the first 2 are injected",
         "k4": "not among the first 3 of this arm",
-        "k11": "it is of scope home, the turn of work",
+        "k11": "its scope is home; the scope of the turn is work",
     }
-    assert told.runners_up == ("k6",)
+    assert explanation.runners_up == ("k6",)

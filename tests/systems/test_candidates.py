@@ -1,4 +1,4 @@
-"""Kept candidates: the same answers as the live store, whatever is lacking, and never a damaged file's."""
+"""Cached candidates: the same answers as the live store, whatever is missing, and never from a damaged file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates, read_artefact, read_candidates, served_by
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.retrievers import StoreRetriever
 
 LANES = Lanes(
@@ -24,49 +24,51 @@ HERE, NOBODY, ALL = Filter("a", ("must_remember",)), Filter(None, ()), Filter(No
 
 
 def filled() -> Candidates:
-    found = Candidates()
-    found.keep(0, HERE, 3, LANES)
-    found.keep(2, NOBODY, 5, Lanes([], []))
-    found.keep(2, ALL, 2, Lanes(LANES.fts[:2], LANES.vec[:1]))
-    return found
+    candidates = Candidates()
+    candidates.keep(0, HERE, 3, LANES)
+    candidates.keep(2, NOBODY, 5, Lanes([], []))
+    candidates.keep(2, ALL, 2, Lanes(LANES.fts[:2], LANES.vec[:1]))
+    return candidates
 
 
-def test_what_is_read_is_what_was_kept(tmp_path: Path) -> None:
+def test_read_candidates_returns_what_was_saved(tmp_path: Path) -> None:
     filled().save(tmp_path / "a.arrow")
-    found = read_candidates(tmp_path / "a.arrow")
-    assert not found.changed
-    assert len(found) == 3
-    assert found.get(0, HERE, 3) == LANES._replace(vec=[Hit(1, 0.750000, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3)])
-    assert found.get(0, HERE, 1) == Lanes(LANES.fts[:1], LANES.vec[:1], 17)
-    assert found.get(2, NOBODY, 5) == Lanes([], [])
-    assert [found.get(1, HERE, 3), found.get(0, ALL, 1), found.get(0, HERE, 4)] == [None, None, None]
-    found.save(tmp_path / "b.arrow")
+    candidates = read_candidates(tmp_path / "a.arrow")
+    assert not candidates.changed
+    assert len(candidates) == 3
+    assert candidates.get(0, HERE, 3) == LANES._replace(
+        vec=[Hit(1, 0.750000, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3)]
+    )
+    assert candidates.get(0, HERE, 1) == Lanes(LANES.fts[:1], LANES.vec[:1], 17)
+    assert candidates.get(2, NOBODY, 5) == Lanes([], [])
+    assert [candidates.get(1, HERE, 3), candidates.get(0, ALL, 1), candidates.get(0, HERE, 4)] == [None, None, None]
+    candidates.save(tmp_path / "b.arrow")
     assert (tmp_path / "b.arrow").read_bytes() == (tmp_path / "a.arrow").read_bytes()
 
 
-def test_a_deeper_answer_takes_the_place_of_a_shallow_one() -> None:
-    found = filled()
-    found.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
-    assert found.get(0, HERE, 3) == LANES
-    found.keep(2, ALL, 9, LANES)
-    assert found.get(2, ALL, 9) == LANES
+def test_keep_replaces_a_shallow_answer_by_a_deeper_one() -> None:
+    candidates = filled()
+    candidates.keep(0, HERE, 1, Lanes(LANES.fts[:1], LANES.vec[:1]))
+    assert candidates.get(0, HERE, 3) == LANES
+    candidates.keep(2, ALL, 9, LANES)
+    assert candidates.get(2, ALL, 9) == LANES
 
 
-def test_what_is_known_already_changes_nothing(tmp_path: Path) -> None:
+def test_keep_of_a_known_answer_changes_nothing(tmp_path: Path) -> None:
     kept = filled()
     kept.serve(["a", "b"])
     kept.save(tmp_path / "a.arrow")
-    found = read_candidates(tmp_path / "a.arrow")
-    found.keep(0, HERE, 3, LANES)
-    found.serve(["b"])
-    assert not found.changed
-    found.serve(["c"])
-    assert found.changed
+    candidates = read_candidates(tmp_path / "a.arrow")
+    candidates.keep(0, HERE, 3, LANES)
+    candidates.serve(["b"])
+    assert not candidates.changed
+    candidates.serve(["c"])
+    assert candidates.changed
 
 
-def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
-    asked = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
-    for name, order in (("a", asked), ("b", asked[::-1]), ("c", sorted(asked, key=str))):
+def test_save_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:
+    keys = [(point, Filter(scope, labels)) for point in (1, 0) for scope in ("b", "", None) for labels in ((), None)]
+    for name, order in (("a", keys), ("b", keys[::-1]), ("c", sorted(keys, key=str))):
         kept = Candidates()
         for point, where in order:
             kept.keep(point, where, 3, LANES)
@@ -74,15 +76,15 @@ def test_the_file_does_not_depend_on_who_asked_first(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
 
 
-@pytest.mark.parametrize("told", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
-def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told: dict[bytes, bytes]) -> None:
+@pytest.mark.parametrize("metadata", [{b"kind": b"lab.other"}, {b"schema_version": b"0"}])
+def test_read_candidates_ignores_another_kind_or_version(tmp_path: Path, metadata: dict[bytes, bytes]) -> None:
     kept = filled()
     kept.serve(["a"])
     kept.save(tmp_path / "a.arrow")
     assert served_by(tmp_path / "a.arrow") == {"a"}
     table = read_artefact(tmp_path / "a.arrow")
     assert table is not None
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
     with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert len(read_candidates(tmp_path / "b.arrow")) == 0
@@ -90,7 +92,7 @@ def test_a_file_of_another_kind_or_version_is_no_candidates(tmp_path: Path, told
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
-def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> None:
+def test_read_candidates_ignores_a_damaged_file(tmp_path: Path, at: float) -> None:
     path = tmp_path / "a.arrow"
     many = Candidates()
     for point in range(200):
@@ -104,18 +106,20 @@ def test_a_damaged_file_is_no_candidates_at_all(tmp_path: Path, at: float) -> No
     assert len(read_candidates(path)) == 0
 
 
-def test_no_flipped_bit_gives_another_answer_or_a_traceback(tmp_path: Path) -> None:
-    """Names and kinds of columns, and what the file says of itself, are no part of what the checksum covers."""
+def test_read_candidates_with_a_flipped_bit_never_answers_otherwise(tmp_path: Path) -> None:
+    """The checksum covers neither names and types of columns nor the metadata."""
     path = tmp_path / "a.arrow"
     kept = filled()
     kept.serve(["somebody"])
     kept.save(path)
-    whole, expected = path.read_bytes(), read_candidates(path).table()
-    for place in range(0, len(whole), 5):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+    original, expected = path.read_bytes(), read_candidates(path).table()
+    for position in range(0, len(original), 5):
+        path.write_bytes(
+            original[:position] + bytes([original[position] ^ 1 << position % 8]) + original[position + 1 :]
+        )
         served_by(path)
-        found = read_candidates(path)
-        assert len(found) == 0 or found.table() == expected
+        candidates = read_candidates(path)
+        assert len(candidates) == 0 or candidates.table() == expected
 
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")
@@ -131,12 +135,12 @@ def replayed(out: Path, arms: tuple[str, ...], path: Path, **more: object) -> di
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What the live store is asked, where nothing is kept at first."""
+    """Return the live searches that are made if nothing is cached at first."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     asked: list[str] = []
     plain = StoreRetriever.retrieve
 
-    def retrieve(self: StoreRetriever, text: str, faults: Faults = NO_FAULTS) -> Found:
+    def retrieve(self: StoreRetriever, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
         asked.append(text)
         return plain(self, text, faults)
 
@@ -144,24 +148,22 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return asked
 
 
-def test_replays_answer_alike_from_the_store_from_what_is_kept_and_from_a_part(
-    tmp_path: Path, operators: Path, watched: list[str]
-) -> None:
+def test_replays_from_store_cache_and_partial_cache_agree(tmp_path: Path, operators: Path, watched: list[str]) -> None:
     live = replayed(tmp_path / "live", ARMS, operators, faults=("slow_store=0.000001",))
     recall_points = len(watched)
     assert recall_points > 50
     assert replayed(tmp_path / "first", ARMS[:1], operators)
     assert len(watched) == 2 * recall_points
-    # What the old policy never asked for is found live, and kept besides.
+    # What the old policy never searched is searched live and then cached.
     assert replayed(tmp_path / "part", ARMS, operators) == live
     assert len(watched) == 3 * recall_points
     assert replayed(tmp_path / "kept", ARMS, operators) == live
     assert len(watched) == 3 * recall_points
 
 
-def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> None:
-    def places(**asked: object) -> set[Path]:
-        plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **asked))
+def test_cache_path_depends_on_everything_that_decides_candidates(operators: Path) -> None:
+    def paths(**changes: object) -> set[Path]:
+        plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **changes))
         one = plan.recordings[0]
         return {candidates_path(plan, one, rows_of(plan, one), plan.recall_points_of(one), plan.retrievals()[0])}
 
@@ -174,6 +176,6 @@ def test_whatever_decides_candidates_has_a_place_of_its_own(operators: Path) -> 
         {"embedder": "hashing"},
         {"profile": "upstream"},
     )
-    assert len(set.union(*(places(**one) for one in variants))) == len(variants)
-    # What only selection looks at has none.
-    assert places() == places(max_items=3) == places(hard_rules=2)
+    assert len(set.union(*(paths(**variant) for variant in variants))) == len(variants)
+    # What only selection reads does not change the path.
+    assert paths() == paths(max_items=3) == paths(hard_rules=2)

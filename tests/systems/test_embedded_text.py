@@ -1,4 +1,4 @@
-"""What of a text is embedded, and so what its vector is kept under."""
+"""The part of a text that is embedded, which is also the key of its cached vector."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LIMITS = st.builds(
 
 
 @given(ANY_TEXT, LIMITS)
-def test_a_short_way_round_the_clamp_leads_to_the_same_text(text: str, limits: Clamp) -> None:
+def test_embedded_text_shortcut_equals_the_clamp(text: str, limits: Clamp) -> None:
     assert embedded_text(text, limits) == clamp(text, limits).text
 
 
-def test_a_vector_is_kept_under_what_the_clamp_leaves_and_no_limit_matters_that_does_not_hold() -> None:
+def test_vector_key_depends_only_on_the_clamped_text() -> None:
     def key(text: str, **limits: int) -> bytes:
         return text_key(embedded_text(text, Clamp(**limits)))
 
     short, long = "a port", "word " * 2000
     assert len({key(short), key(short, max_chars=700), key(short, head_chars=9), key(short, max_bytes=99)}) == 1
     assert len({key(long), key(long, max_chars=700), key(long, head_chars=9), key(long, max_bytes=99)}) == 4
-    # What the clamp takes away does not count.
+    # What the clamp removes does not count.
     assert key(long + "end", max_chars=500) == key(long + "x" + "end", max_chars=500)
     assert key(long + "end", max_chars=600) != key(long + "x" + "end", max_chars=600)

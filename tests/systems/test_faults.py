@@ -1,4 +1,4 @@
-"""Faults on purpose: when they happen, what they take away, and that recall goes on."""
+"""Injected faults: when they happen, what they remove, and that recall continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = [f"c/s1/t{number}" for number in range(2000)]
 
 @pytest.fixture
 def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRetriever]:
-    """A store of two memories, one that shares a word with the question."""
+    """A store of two memories, one of which shares a word with the query."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     vectors = Vectors(HashingEmbedder())
     rows = [Row(engine_id(text), text, text, text, 1) for text in ("gateway two", "zebra")]
@@ -42,39 +42,39 @@ def retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store
 
 
 def ask(retriever: StoreRetriever, *faults: str, config: dict[str, Any] | None = None) -> Recall:
-    asked = Ask("c/s1/t1", ASK, 10, session="s1", faults=frozenset(faults))
+    query = Ask("c/s1/t1", ASK, 10, session="s1", faults=frozenset(faults))
     arm: Any = make_arm(ArmSpec("engine", "engine", config))
     tools = tools_for()
     prepared = arm.prepare(Workshop(tools.embedder, tools.vectors))
     if prepared:
         tools.prepared = {"engine": prepared}
     system = arm.open(Kit(tools, "engine"))
-    recall: Recall = system.select(asked, retriever.retrieve(ASK, asked.faults))
+    recall: Recall = system.select(query, retriever.retrieve(ASK, query.faults))
     return recall
 
 
 # --- when
 
 
-def test_a_fault_without_a_time_happens_always() -> None:
+def test_fault_without_a_time_happens_always() -> None:
     plan = FaultPlan(("embedder_down", "fts_error=0.5"))
     assert all("embedder_down" in plan.at(key) for key in KEYS[:50])
     assert FaultPlan().at("c/s1/t1") == frozenset()
 
 
-def test_a_share_of_turns_is_drawn_by_turn_and_fault_and_always_alike() -> None:
+def test_fault_share_is_sampled_by_turn_and_fault_reproducibly() -> None:
     half = {key for key in KEYS if FaultPlan(("fts_error=0.5",)).at(key)}
     assert 900 < len(half) < 1100
     assert half == {
         key for key in reversed(KEYS) if FaultPlan(("vector_error", "fts_error=.5")).at(key) > {"vector_error"}
     }
-    # A larger share adds turns; another fault has turns of its own.
+    # A larger share adds turns; another fault has other turns.
     assert half < {key for key in KEYS if FaultPlan(("fts_error=0.6",)).at(key)}
     assert half != {key for key in KEYS if FaultPlan(("vector_error=0.5",)).at(key)}
     assert all(FaultPlan(("fts_error=1",)).at(key) for key in KEYS)
 
 
-def test_a_named_turn_has_its_fault_alone() -> None:
+def test_fault_at_a_named_turn_happens_only_there() -> None:
     plan = FaultPlan(("fts_error=c/s1/t3", "slow_store=c/s1/t3", "docs_missing=c/s1/t4"))
     assert {key: plan.at(key) for key in KEYS[:9] if plan.at(key)} == {
         "c/s1/t3": {"fts_error", "slow_store"},
@@ -82,33 +82,33 @@ def test_a_named_turn_has_its_fault_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("asked", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
-def test_faults_that_can_be_read_pass(asked: str) -> None:
-    FaultPlan((asked,)).check()
+@pytest.mark.parametrize("spec", [*KNOWN, "fts_error=0.01", "fts_error=1", "slow_store=c/s1/t1"])
+def test_check_accepts_valid_faults(spec: str) -> None:
+    FaultPlan((spec,)).check()
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("spec", "message"),
     [
         ("disk_full", "unknown fault 'disk_full'; known: embedder_down, input_too_long, fts_error"),
         ("", "unknown fault ''"),
-        ("fts_error=0", "fault 'fts_error=0': a share is a number from 0 to 1, above 0"),
-        ("fts_error=1.5", "fault 'fts_error=1.5': a share"),
-        ("fts_error=-1", "fault 'fts_error=-1': a share"),
-        ("fts_error=nan", "fault 'fts_error=nan': a share"),
+        ("fts_error=0", "fault 'fts_error=0': the share must be above 0 and at most 1"),
+        ("fts_error=1.5", "fault 'fts_error=1.5': the share must be"),
+        ("fts_error=-1", "fault 'fts_error=-1': the share must be"),
+        ("fts_error=nan", "fault 'fts_error=nan': the share must be"),
     ],
 )
-def test_faults_that_cannot_be_read_are_refused(asked: str, message: str) -> None:
+def test_check_refuses_invalid_faults(spec: str, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
-        FaultPlan(("slow_store", asked)).check()
+        FaultPlan(("slow_store", spec)).check()
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("when", ["c/s1/t9", ""])
-def test_a_fault_at_a_turn_that_is_not_there_is_refused(when: str) -> None:
+def test_require_refuses_a_fault_at_an_unknown_turn(when: str) -> None:
     keys = {"c/s1/t1", "c/s1/t2"}
     FaultPlan(("fts_error=c/s1/t2", "vector_error=0.5", "slow_store")).require(keys)
-    with pytest.raises(UnusableInput, match=f"fault 'fts_error': nothing is recalled at '{when}'"):
+    with pytest.raises(UnusableInput, match=f"fault 'fts_error': there is no recall point '{when}'"):
         FaultPlan((f"fts_error={when}",)).require(keys)
 
 
@@ -132,7 +132,7 @@ class View:
         (("embedder_down", "docs_missing"), Lanes([Hit(0, 1.0)], [Hit(1, 0.5, 1.0)], 7)),
     ],
 )
-def test_a_faulty_view_leaves_out_the_lanes_that_fail(faults: tuple[str, ...], expected: Lanes) -> None:
+def test_faulty_view_empties_the_failing_lanes(faults: tuple[str, ...], expected: Lanes) -> None:
     assert FaultyView(View(), faults).search(Filter(), 5) == expected
 
 
@@ -149,30 +149,30 @@ def test_a_faulty_view_leaves_out_the_lanes_that_fail(faults: tuple[str, ...], e
         (("fts_error", "vector_error"), [], [], []),
     ],
 )
-def test_recall_goes_on_with_what_is_left_and_says_why(
+def test_recall_with_faults_uses_the_rest_and_reports_why(
     retriever: StoreRetriever, faults: tuple[str, ...], keys: list[str], rejected: list[str], signals: list[list[str]]
 ) -> None:
-    found = ask(retriever, *faults)
-    assert [item.id for item in found.items] == keys
+    degraded = ask(retriever, *faults)
+    assert [item.id for item in degraded.items] == keys
     known = {"provider_unavailable", "embedding_input_too_long"}
-    assert [one for one in found.receipt["rejected"] if one in known] == rejected
-    assert [one["signals"] for one in found.receipt["whyTheseIds"]] == signals
-    assert found.status == ("degraded" if faults else "ok")
+    assert [one for one in degraded.receipt["rejected"] if one in known] == rejected
+    assert [entry["signals"] for entry in degraded.receipt["whyTheseIds"]] == signals
+    assert degraded.status == ("degraded" if faults else "ok")
 
 
-def test_a_slow_store_shows_in_the_timings_and_changes_nothing_else(retriever: StoreRetriever) -> None:
+def test_slow_store_changes_only_the_timings(retriever: StoreRetriever) -> None:
     quick, slow = ask(retriever), ask(retriever, "slow_store")
     assert (slow.items, slow.context, slow.receipt) == (quick.items, quick.context, quick.receipt)
     assert (slow.status, quick.status) == ("ok", "ok")
     assert slow.timings["search"] >= SLOW_NS > quick.timings["search"]
 
 
-def test_missing_documents_are_named_in_the_receipt(retriever: StoreRetriever, tmp_path: Path) -> None:
+def test_missing_documents_are_reported_in_the_receipt(retriever: StoreRetriever, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Gateways\n\nThe gateway listens.\n", encoding="utf-8")
     lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}
     config = {"docsColdLane": lane}
-    there, found = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
-    assert (there.status, there.receipt["coldLane"]["returned"]) == ("ok", 1)
-    assert (found.status, found.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")
-    assert len(found.items) == 2
+    complete, degraded = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
+    assert (complete.status, complete.receipt["coldLane"]["returned"]) == ("ok", 1)
+    assert (degraded.status, degraded.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")
+    assert len(degraded.items) == 2

@@ -1,4 +1,4 @@
-"""The recommended configuration: a configuration like any other, and the operator's own words hold above it."""
+"""The recommended configuration is an ordinary configuration, and the operator's settings override it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ def made(config: Any, profile: str = "seed") -> Any:
     return arm.config
 
 
-def test_it_is_what_the_engine_makes_of_its_words() -> None:
+def test_recommended_arm_equals_its_configuration() -> None:
     assert check_config(CONFIG, "seed").problems == ()
     assert describe(made(None)) == describe(resolve(CONFIG, "seed"))
     assert made(None).phases.relevance_over == "pool"
 
 
-def test_an_operators_words_hold_above_it_and_nothing_else_changes() -> None:
-    own = {"plugins": {"entries": {"openclaw-mem-engine": {"config": {"autoRecall": {"quotas": {"niceMin": 3}}}}}}}
-    mine, plain = describe(made(own)), describe(made(None))
+def test_recommended_is_overridden_only_by_the_operators_settings() -> None:
+    operators_config = {
+        "plugins": {"entries": {"openclaw-mem-engine": {"config": {"autoRecall": {"quotas": {"niceMin": 3}}}}}}
+    }
+    mine, plain = describe(made(operators_config)), describe(made(None))
     assert mine["autoRecall"]["quotas"].pop("niceMin") == 3
     assert plain["autoRecall"]["quotas"].pop("niceMin") == 1
     assert mine == plain
     assert recommended({}) == CONFIG
 
 
-def test_the_plugin_has_nothing_of_the_kind() -> None:
-    with pytest.raises(UnusableInput, match="the public plugin has nothing of the kind"):
+def test_recommended_under_upstream_raises() -> None:
+    with pytest.raises(UnusableInput, match="profile upstream does not support it"):
         made(None, "upstream")

@@ -1,4 +1,4 @@
-"""Systems of this project and of other packages, by name; what cannot be loaded says so in a sentence."""
+"""Systems of this project and of other packages by name, and one-line errors for those that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Publish = Callable[..., None]
 
 
 def made(spec: ArmSpec) -> FixedArm:
-    """What an entry point of these tests names."""
+    """The target of an entry point in these tests."""
     return FixedArm(spec.name)
 
 
 class Package:
-    """As much of a package's metadata as an entry point tells."""
+    """The part of a package's metadata that an entry point has."""
 
     def __init__(self, name: str) -> None:
         self.name, self.version = name, "1.2"
@@ -39,14 +39,14 @@ class Published(EntryPoint):
 
 
 def point(name: str, value: str, package: str | None = "other-memory") -> EntryPoint:
-    found = Published(name, value, GROUP)
-    vars(found)["dist"] = Package(package) if package else None
-    return found
+    entry_point = Published(name, value, GROUP)
+    vars(entry_point)["dist"] = Package(package) if package else None
+    return entry_point
 
 
 @pytest.fixture
 def publish(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publish]:
-    """Lets entry points be there."""
+    """Return a function that publishes entry points."""
 
     def to(*points: EntryPoint) -> None:
         monkeypatch.setattr(registry, "entry_points", lambda group: points if group == GROUP else ())
@@ -69,14 +69,14 @@ def test_every_built_in_name_has_a_maker() -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "Hybrid", "lab.systems.fixed"])
-def test_an_unknown_name_is_refused_with_the_known_ones(publish: Publish, name: str) -> None:
+def test_require_system_of_an_unknown_name_lists_the_known_ones(publish: Publish, name: str) -> None:
     publish(point("other", f"{__name__}:made"))
     known = f"unknown arm {name!r}; known: {', '.join(BUILT_IN)}, other"
     assert refused(lambda: make_arm(ArmSpec("mine", name))) == known
     assert refused(lambda: parse_arms([name])) == known
 
 
-def test_a_system_of_another_package_is_an_arm_like_any_other(publish: Publish, tmp_path: Path) -> None:
+def test_system_of_another_package_is_an_ordinary_arm(publish: Publish, tmp_path: Path) -> None:
     publish(point("other", f"{__name__}:made"))
     assert systems() == (*BUILT_IN, "other")
     config = tmp_path / "mine.json"
@@ -85,24 +85,24 @@ def test_a_system_of_another_package_is_an_arm_like_any_other(publish: Publish, 
     assert [make_arm(one) for one in (plain, mine)] == [FixedArm("other"), FixedArm("mine")]
     assert re.fullmatch(r"other-memory 1\.2 [0-9a-f]{16}", info_of(plain, Theirs("other")).version)
     assert info_of(plain, FixedArm("other")).version == ""
-    # It is a name that is taken, then.
+    # The name is then taken.
     renamed = tmp_path / "renamed.json"
     renamed.write_text('{"lab": {"arm": "hybrid"}}')
     assert "arm 'other' would run 'hybrid'" in refused(lambda: parse_arms([f"other={renamed}"]))
 
 
 @pytest.mark.parametrize("name", ["hybrid", "engine", "tier_first_v1"])
-def test_a_package_may_take_no_name_of_the_lab(publish: Publish, name: str) -> None:
+def test_package_with_a_name_of_the_lab_raises(publish: Publish, name: str) -> None:
     publish(point(name, f"{__name__}:made"))
-    expected = f"system {name!r} of other-memory: the lab has a system of that name already"
+    expected = f"system {name!r} of other-memory: the lab already has a system of that name"
     assert refused(systems) == expected
     assert refused(lambda: make_arm(ArmSpec("mine", "nobody"))) == expected
 
 
-def test_two_packages_may_not_take_one_name(publish: Publish) -> None:
+def test_two_packages_with_one_name_raise(publish: Publish) -> None:
     publish(point("other", f"{__name__}:made", "first"), point("other", "elsewhere:made", "second"))
-    assert refused(systems) == "system 'other' of second: first has a system of that name already"
-    # One that is installed twice, as under an editable install, is one.
+    assert refused(systems) == "system 'other' of second: first already has a system of that name"
+    # A package installed twice, as with an editable install, counts once.
     publish(point("other", f"{__name__}:made", "first"), point("other", f"{__name__}:made", "first"))
     assert systems() == (*BUILT_IN, "other")
 
@@ -115,19 +115,19 @@ def test_two_packages_may_not_take_one_name(publish: Publish) -> None:
         ("broken_memory_package:make", "RuntimeError: no licence"),
     ],
 )
-def test_a_module_that_does_not_import_is_told_with_its_package(
+def test_make_arm_of_a_module_that_fails_to_import_names_the_package(
     publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, why: str
 ) -> None:
     (tmp_path / "broken_memory_package.py").write_text("raise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     publish(point("other", value))
-    said = refused(lambda: make_arm(ArmSpec("mine", "other")))
-    assert said.startswith(f"system 'other' of other-memory cannot be loaded: {why}")
-    # It stands in nobody's way who does not ask for it.
+    message = refused(lambda: make_arm(ArmSpec("mine", "other")))
+    assert message.startswith(f"system 'other' of other-memory cannot be loaded: {why}")
+    # It does not affect runs that do not use it.
     assert make_arm(ArmSpec("hybrid", "hybrid")).name == "hybrid"
 
 
-def test_a_package_without_a_name_is_told_by_what_it_names(publish: Publish) -> None:
+def test_package_without_a_name_is_reported_by_its_entry_point(publish: Publish) -> None:
     publish(point("hybrid", "lonely:make", None))
     assert refused(systems).startswith("system 'hybrid' of lonely:make: ")
     publish(point("other", f"{__name__}:made", None))
@@ -140,21 +140,21 @@ class Theirs(FixedArm):
 
 
 class Nonsense(Theirs):
-    """Says of itself what no arm can say."""
+    """An arm with an invalid description."""
 
-    def __init__(self, told: object) -> None:
+    def __init__(self, description: object) -> None:
         super().__init__("other")
-        object.__setattr__(self, "told", told)
+        object.__setattr__(self, "description", description)
 
     def describe(self) -> ArmInfo:
-        told: object = self.told  # type: ignore[attr-defined]  # set around a frozen class
-        if isinstance(told, BaseException):
-            raise told
-        return told  # type: ignore[return-value]  # a wrong answer is the point
+        description: object = self.description  # type: ignore[attr-defined]  # set around a frozen class
+        if isinstance(description, BaseException):
+            raise description
+        return description  # type: ignore[return-value]  # a wrong answer is the point
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("description", "words"),
     [
         (None, "describes itself as None"),
         (SystemExit(0), "cannot describe itself: SystemExit: 0"),
@@ -162,9 +162,9 @@ class Nonsense(Theirs):
         (ArmInfo("another", "other", 6, 6), "not as an ArmInfo of that name"),
         (ArmInfo("other", "other", 0, 6), "cutoff 0, depth 6: expected whole numbers from 1"),
         (ArmInfo("other", "other", 6, -3), "cutoff 6, depth -3: expected whole numbers from 1"),
-        (ArmInfo("other", "other", 6, 6, {"x": {1, 2}}), "its configuration is no JSON"),
-        (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is no JSON"),
+        (ArmInfo("other", "other", 6, 6, {"x": {1, 2}}), "its configuration is not valid JSON"),
+        (ArmInfo("other", "other", 6, 6, {"x": float("nan")}), "its configuration is not valid JSON"),
     ],
 )
-def test_what_no_arm_can_say_of_itself_is_refused(told: object, words: str) -> None:
-    assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(told)))
+def test_info_of_refuses_an_invalid_description(description: object, words: str) -> None:
+    assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(description)))

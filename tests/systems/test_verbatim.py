@@ -1,4 +1,4 @@
-"""``verbatim`` captures every turn as it was said: over real recordings it is ``hybrid`` over memories of turns."""
+"""``verbatim`` captures every turn unchanged: on real recordings it equals ``hybrid`` over memories of turns."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def probes_of(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stage", ["seed", "upstream"])
-def test_what_it_captures_is_found_as_memories_of_turns_are(locomo: Path, tmp_path: Path, stage: str) -> None:
-    asked = {"memories": "turns", "embedder": "hashing", "limit": 2, "profile": stage}
+def test_verbatim_finds_its_captures_like_memories_of_turns(locomo: Path, tmp_path: Path, stage: str) -> None:
+    options = {"memories": "turns", "embedder": "hashing", "limit": 2, "profile": stage}
     runs = [
-        run_replay(ReplayRequest(str(locomo), "locomo", (arm,), source=source, **asked), tmp_path / arm).run
+        run_replay(ReplayRequest(str(locomo), "locomo", (arm,), source=source, **options), tmp_path / arm).run
         for arm, source in (("verbatim", "captured"), ("hybrid", "given"))
     ]
     captured, given = map(probes_of, runs)
@@ -50,7 +50,7 @@ TURNS = (
     Turn("c/s/t4", 3, "s", "user", "  ", 1030),
     Turn("c/s/t5", 4, "s", "user", "pears", 1040, "shop"),
 )
-# What the recording knows by the keys that turns are kept under: one is forgotten, one is never there.
+# Memories of the recording with the keys of captured turns: one is forgotten, one never exists.
 MEMORIES = (
     Memory("c/s/t1#0", "given", "given", 1, 1, visible_until=2),
     Memory("c/s/t2#0", "given, too", "given, too", 9, 2),
@@ -58,40 +58,36 @@ MEMORIES = (
 RECORDING = Recording("c", TURNS, MEMORIES)
 
 
-def test_turns_are_kept_as_they_were_said_and_searched_as_they_are_embedded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbatim_stores_turns_as_said_and_searches_index_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     wrote: list[Wrote] = []
-    found = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
+    outcome = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
     # Neither a tool's turn nor a blank one.
-    assert [one.writes.created for one in wrote] == [
+    assert [written.writes.created for written in wrote] == [
         (Stored("c/s/t1#0", "said", ("c/s/t1",)),),
         (Stored("c/s/t2#0", "pears are ripe", ("c/s/t2",)),),
         (Stored("c/s/t5#0", "pears", ("c/s/t5",)),),
     ]
-    assert [set(keys_of(one)) for one in found] == [set(), {"c/s/t1#0"}, *[{"c/s/t1#0", "c/s/t2#0"}] * 3]
-    assert "said" in found[1].recall.context
-    (first,) = found[1].recall.items
+    assert [set(keys_of(turn)) for turn in outcome] == [set(), {"c/s/t1#0"}, *[{"c/s/t1#0", "c/s/t2#0"}] * 3]
+    assert "said" in outcome[1].recall.context
+    (first,) = outcome[1].recall.items
     assert (first.signals.fts_rank, first.signals.vec_rank, first.signals.scope) == (1, 1, "shop")
-    # What it kept itself is there, whatever became of a memory of the recording with that key.
-    assert receipts_table(found, RECORDING, {})["future"].to_pylist() == [0] * 5
+    # Its own capture stays, whatever happens to a memory of the recording with that key.
+    assert receipts_table(outcome, RECORDING, {})["future"].to_pylist() == [0] * 5
 
 
-def test_it_keeps_turns_of_its_roles_and_remembers_what_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbatim_stores_turns_of_its_roles_and_given_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     config = tmp_path / "tools.json"
     config.write_text('{"lab": {"arm": "verbatim"}, "roles": ["tool"]}')
-    found = played(RECORDING, arms_named(f"tools={config}"), source="captured")
-    assert [keys_of(one) for one in found] == [[], [], [], ["c/s/t3#0"], ["c/s/t3#0"]]
-    found = played(RECORDING, arms_named("verbatim"))
-    assert [keys_of(one) for one in found] == [[], ["c/s/t1#0"], [], [], []]
+    outcome = played(RECORDING, arms_named(f"tools={config}"), source="captured")
+    assert [keys_of(turn) for turn in outcome] == [[], [], [], ["c/s/t3#0"], ["c/s/t3#0"]]
+    outcome = played(RECORDING, arms_named("verbatim"))
+    assert [keys_of(turn) for turn in outcome] == [[], ["c/s/t1#0"], [], [], []]
 
 
 @pytest.mark.parametrize("scoping", ["given", "open"])
-def test_a_scope_bounds_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scoping: str) -> None:
+def test_verbatim_search_stays_in_the_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scoping: str) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    found = played(RECORDING, arms_named("verbatim"), source="captured", scoping=scoping)
-    assert set(keys_of(found[-1])) == ({"c/s/t1#0"} if scoping == "given" else {"c/s/t1#0", "c/s/t2#0"})
+    outcome = played(RECORDING, arms_named("verbatim"), source="captured", scoping=scoping)
+    assert set(keys_of(outcome[-1])) == ({"c/s/t1#0"} if scoping == "given" else {"c/s/t1#0", "c/s/t2#0"})

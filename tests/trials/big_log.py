@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 
 OTHERS = 5
@@ -77,8 +77,8 @@ def _lines() -> Iterator[list[bytes]]:
             rejected=["budget_cap"],
             quota=Quota(1, 1, 1, 1),
             tier_counts=[TierCount(TIERS[tier], (LABELS[tier],), 8, tiers.count(tier)) for tier in range(3)],
-            fts=[Found(one, draw.random(), 0.0) for one in draw.sample(pool, 6)],
-            vec=[Found(one, draw.random(), 1.0) for one in chosen],
+            fts=[LaneHit(one, draw.random(), 0.0) for one in draw.sample(pool, 6)],
+            vec=[LaneHit(one, draw.random(), 1.0) for one in chosen],
             final=[Final(one, LABELS[tier], f"project-{number % 7}") for one, tier in zip(chosen, tiers, strict=True)],
             injected=4,
         )

@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from lab.runs.directory import RunDirectory
 
+pytestmark = pytest.mark.process
+
 
 def view(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(

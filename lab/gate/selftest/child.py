@@ -1,7 +1,7 @@
-"""The half of a self-test that runs faulty code: a process of its own, which replays and says how it ended.
+"""The child process of a self-test: it replays with faulty code and reports how that ended.
 
-``python -m lab.gate.selftest.child PLAN`` reads from PLAN what to replay and where to, and replays it with whichever
-lab stands first on the path: a copy with a fault in it.
+``python -m lab.gate.selftest.child PLAN`` replays what PLAN lists with the first ``lab`` on the path: a copy with a
+fault.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# Bytes of memory that a fault may take, and no more.
+# Most memory that a fault may use, in bytes.
 MEMORY = 6 << 30
-# Beside the plan: which files of the package were loaded.
+# Written beside the plan: the files of the package that were loaded.
 LOADED = "loaded.json"
 
 
 def main(plan: Path) -> int:
-    """Replay what the plan names. 0: all of it; 1: something failed, and the last line of stderr says what."""
-    asked = json.loads(plan.read_text("utf-8"))
-    _limit(asked["seconds"])
+    """Replay what the plan lists. Return 0 if all succeeded, else 1, with the reason in the last line of stderr."""
+    task = json.loads(plan.read_text("utf-8"))
+    _limit(task["seconds"])
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         from lab.processes import set_up
 
         set_up()
-        # What is written here is looked at once and thrown away: it need not survive anything.
+        # The runs are read once and deleted, so they need not survive a crash.
         os.fsync = _unflushed
         from lab.replay.plan import ReplayRequest
         from lab.replay.run import run_replay
 
-        for one in asked["replays"]:
-            outcome = run_replay(ReplayRequest.of_manifest(one["asked"]), Path(one["out"]), kept=False)
+        for replay in task["replays"]:
+            outcome = run_replay(ReplayRequest.of_manifest(replay["asked"]), Path(replay["out"]), kept=False)
             if outcome.failures:
-                # Words of an error may hold a text; its kind does not.
+                # An error message may contain a text of the recording; its type does not.
                 return _failed(outcome.failures[0]["reason"].partition(":")[0])
         plan.with_name(LOADED).write_text(json.dumps(_loaded()), "utf-8")
     except Exception as error:
@@ -49,7 +49,7 @@ def main(plan: Path) -> int:
 
 
 def _end_with(parent: int) -> None:
-    """End when the process that started us is gone: nobody would look at what we find."""
+    """Exit when the parent process is gone."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -59,17 +59,17 @@ def _loaded() -> list[str]:
     import lab
 
     package = Path(lab.__file__).parent
-    files = (Path(str(one.__file__)) for one in list(sys.modules.values()) if getattr(one, "__file__", None))
+    files = (Path(str(module.__file__)) for module in list(sys.modules.values()) if getattr(module, "__file__", None))
     return sorted(str(file.relative_to(package)) for file in files if file.is_relative_to(package))
 
 
 def _unflushed(fd: Any) -> None:
-    """In place of a flush to disk."""
+    """Replace ``os.fsync`` and do nothing."""
     del fd
 
 
 def _limit(seconds: int) -> None:
-    """Bound what a fault may use up, should whoever started us be gone before it ends."""
+    """Limit CPU time and memory, in case the parent dies before this process ends."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

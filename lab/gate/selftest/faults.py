@@ -1,10 +1,10 @@
-"""Named faults: one small change each to a function or a constant of the engine, in TOML.
+"""Named faults in TOML: each is one small change to a function or a constant of the engine.
 
 ::
 
     [[fault]]
     name = "nice-floor-dropped"
-    about = "No place is reserved for nice memories."
+    about = "No slot is reserved for nice memories."
     in = "lab.systems.openclaw.select.tier_quota:tier_quota_v1"
     change = "nice ="
     to = "0"
@@ -40,12 +40,12 @@ from lab.shape import json_type, only_keys
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
 _FAULT = ("name", "about", "in", "change", "to", "equivalent")
-_PLACE = re.compile(r"lab((?:\.\w+)+)(?::(\w+(?:\.\w+)*))?")
+_TARGET = re.compile(r"lab((?:\.\w+)+)(?::(\w+(?:\.\w+)*))?")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Edit(NamedTuple):
-    """A file of the package, and the function that makes its new text of the old one, empty for a new file."""
+    """A file of the package, and the function from its old text to the new one; the old text of a new file is empty."""
 
     file: str
     change: Callable[[str], str]
@@ -53,7 +53,7 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: its name, what it does, its edits, its group, and why it would change nothing if it does not."""
+    """One fault: its name, what it does, its edits, its group, and why it is equivalent to the original code, if so."""
 
     name: str
     about: str
@@ -63,28 +63,28 @@ class Fault:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it edits, each once."""
+        """Return the files that it edits, each once."""
         return tuple(dict.fromkeys(edit.file for edit in self.edits))
 
 
 def shipped_faults() -> tuple[Fault, ...]:
-    """Every fault that comes with the lab, group by group."""
+    """Return the shipped faults, group by group."""
     return tuple(fault for path in sorted(SHIPPED.glob("*.toml")) for fault in read_faults(path))
 
 
 def read_faults(path: Path) -> tuple[Fault, ...]:
-    """The faults of a file; raises :class:`UnusableInput` naming what is wrong and where."""
+    """Return the faults of a file; :class:`UnusableInput` says what is wrong and where."""
     value = read_toml(path)
     given = value.get("fault")
     if not isinstance(given, list) or not given or set(value) != {"fault"}:
         raise UnusableInput(f"{path}: expected [[fault]] tables and nothing else")
-    found = tuple(_fault(one, f"{path}: fault {number}", path.stem) for number, one in enumerate(given, 1))
-    require_distinct(found)
-    return found
+    faults = tuple(_fault(table, f"{path}: fault {number}", path.stem) for number, table in enumerate(given, 1))
+    require_distinct(faults)
+    return faults
 
 
 def require_distinct(faults: Sequence[Fault]) -> None:
-    """Refuse two faults of one name."""
+    """Raise :class:`UnusableInput` if two faults have the same name."""
     seen: set[str] = set()
     for fault in faults:
         if fault.name in seen:
@@ -95,7 +95,7 @@ def require_distinct(faults: Sequence[Fault]) -> None:
 def edited(package: Path, fault: Fault) -> dict[str, str]:
     """Return the changed files of a package by their paths in it.
 
-    Raises :class:`UnusableInput` where a change does not apply.
+    Raises :class:`UnusableInput` if a change does not apply.
     """
     texts: dict[str, str] = {}
     for edit in fault.edits:
@@ -108,59 +108,62 @@ def edited(package: Path, fault: Fault) -> dict[str, str]:
 
 
 def apply(package: Path, fault: Fault) -> None:
-    """Edit a copy of the package. The lab's own is refused."""
+    """Edit a copy of the package; raise :class:`UnusableInput` for the installed package itself."""
     if package.resolve() == PACKAGE:
-        raise UnusableInput(f"{package}: is the lab itself; faults are applied to copies alone")
+        raise UnusableInput(f"{package}: is the lab itself; faults are applied to copies only")
     for name, text in edited(package, fault).items():
         write_atomically(package / name, text.encode())
-        # Compiled code is found by size and second of its source, and an edit may change neither.
+        # Python matches compiled code by the size and mtime of its source, and an edit may change neither.
         for compiled in (package / name).parent.glob(f"__pycache__/{Path(name).stem}.*.pyc"):
             compiled.unlink()
 
 
 def change(within: str, what: str, to: str) -> Edit:
     """Return the edit that the keys ``in``, ``change`` and ``to`` describe; raise :class:`UnusableInput` for others."""
-    place = _PLACE.fullmatch(within)
-    if place is None:
+    target = _TARGET.fullmatch(within)
+    if target is None:
         raise UnusableInput(f"in: expected lab.MODULE or lab.MODULE:FUNCTION, found {within!r}")
     try:
-        wanted = what if what in ("start", "return") else _unformatted(what)
+        expected = what if what in ("start", "return") else _unformatted(what)
         ast.parse(to, mode="exec" if what == "start" else "eval")
     except SyntaxError as error:
         raise UnusableInput(f"change, to: this is not Python: {error.text}") from None
-    return Edit(place[1][1:].replace(".", "/") + ".py", partial(_changed, within, place[2], wanted, to))
+    return Edit(target[1][1:].replace(".", "/") + ".py", partial(_changed, within, target[2], expected, to))
 
 
-def _changed(within: str, name: str | None, wanted: str, to: str, text: str) -> str:
+def _changed(within: str, name: str | None, expected: str, to: str, text: str) -> str:
     """Return the source of a module after a change, without comments."""
     if not text:
         raise UnusableInput(f"there is no module {within.partition(':')[0]}")
     tree = ast.parse(text)
     scope: ast.Module | _Definition = tree
     for part in name.split(".") if name else ():
-        found = next((one for one in ast.walk(scope) if isinstance(one, _Definition) and one.name == part), None)
-        if found is None:
+        definition = next(
+            (node for node in ast.walk(scope) if isinstance(node, _Definition) and node.name == part), None
+        )
+        if definition is None:
             raise UnusableInput(f"there is no {within}")
-        scope = found
-    if wanted == "start":
+        scope = definition
+    if expected == "start":
         scope.body[:0] = ast.parse(to).body
     else:
-        swap = _Swap(wanted, lambda old: _Swap("it", lambda _: old).visit(ast.parse(to, mode="eval").body))
+        swap = _Swap(expected, lambda old: _Swap("it", lambda _: old).visit(ast.parse(to, mode="eval").body))
         swap.generic_visit(scope)
-        most = 1 if wanted == "return" or wanted.endswith(" = 0") else swap.count
-        if not 1 <= swap.count <= most:
-            raise UnusableInput(f"{within} has {wanted.removesuffix(' 0')!r} {swap.count} times, and must have it once")
+        is_single = expected == "return" or expected.endswith(" = 0")
+        if not swap.count or (is_single and swap.count > 1):
+            number = "one is" if is_single else "one or more are"
+            raise UnusableInput(f"{within} has {expected.removesuffix(' 0')!r} {swap.count} times; {number} expected")
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
 class _Swap(ast.NodeTransformer):
-    """Replaces code outside nested definitions, and counts how often."""
+    """Replace code outside nested definitions, and count the replacements."""
 
-    def __init__(self, wanted: str, new: Callable[[ast.expr], ast.expr]) -> None:
-        self.count, self._wanted, self._new = 0, wanted, new
+    def __init__(self, expected: str, new: Callable[[ast.expr], ast.expr]) -> None:
+        self.count, self._wanted, self._new = 0, expected, new
 
     def visit(self, node: ast.AST) -> Any:
-        """Return what takes the place of a node."""
+        """Return the replacement of a node."""
         if isinstance(node, _Definition):
             return node
         if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) and node.value and _form(node) == self._wanted:
@@ -201,7 +204,7 @@ def _fault(value: Any, where: str, group: str) -> Fault:
 
 
 def _text(value: Mapping[str, Any], key: str, where: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str) or not found.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(found)}")
-    return found
+    text = value.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(text)}")
+    return text

@@ -1,7 +1,6 @@
-"""A unified diff as a fault: what ``diff -u`` and ``git diff`` write, applied strictly.
+"""A unified diff as a fault: the output of ``diff -u`` or ``git diff``, applied strictly.
 
-Every line of context must stand where the hunk says, or, where lines above have moved it, in exactly one other place.
-There is no fuzz: a patch that fits only nearly is refused.
+The lines of a hunk must be at the position that it states, or at exactly one other position. There is no fuzz.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from lab.files import read_text
 from lab.gate.selftest.faults import Edit, Fault
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-# What names a file but changes no text that could be applied here.
+# Lines of changes that cannot be applied here.
 _REFUSED = ("rename from", "copy from", "GIT binary patch", "Binary files", "deleted file mode")
 _NO_NEWLINE = "\\ No newline at end of file"
 
 
 class Hunk(NamedTuple):
-    """Lines that are there and lines that take their place, with their endings; ``start`` counts from 1."""
+    """The old and the new lines, with their endings; ``start`` counts from 1."""
 
     start: int
     before: tuple[str, ...]
@@ -30,10 +29,10 @@ class Hunk(NamedTuple):
 
 
 def read_patch(path: Path, package: Path) -> Fault:
-    """A patch of the package's files as a fault, named after the file.
+    """Return a patch of the package's files as a fault, named after the patch file.
 
-    Paths may begin with ``a/`` and ``b/`` and with the package's own name. Raises :class:`UnusableInput` for what is no
-    unified diff, and for one that does not apply.
+    Paths may begin with ``a/`` and ``b/`` and with the package's name. Raises :class:`UnusableInput` for a file that is
+    not a unified diff, or that does not apply.
     """
     files = list(_files(read_text(path).split("\n"), path))
     if not files:
@@ -57,11 +56,11 @@ def _edit(name: str, package: Path, hunks: Sequence[Hunk], path: Path, *, is_new
     lines = text.splitlines(keepends=True)
     moved = 0
     for number, hunk in enumerate(hunks, 1):
-        at = _place(lines, hunk, hunk.start - 1 + moved)
+        at = _position(lines, hunk, hunk.start - 1 + moved)
         if at is None:
             raise UnusableInput(
-                f"{path}: hunk {number} of {name} does not apply: what it expects at line {hunk.start} is not there, "
-                "nor in exactly one other place; make the patch against this version"
+                f"{path}: hunk {number} of {name} does not apply: its lines are not at line {hunk.start}, nor at "
+                "exactly one other position; make the patch against this version"
             )
         lines[at : at + len(hunk.before)] = hunk.after
         moved += len(hunk.after) - len(hunk.before)
@@ -75,15 +74,15 @@ def _rewrite(name: str, text: str) -> Edit:
     return Edit(name, lambda _: text)
 
 
-def _place(lines: Sequence[str], hunk: Hunk, wanted: int) -> int | None:
+def _position(lines: Sequence[str], hunk: Hunk, expected: int) -> int | None:
     size = len(hunk.before)
     if not size:
-        # Lines are added behind the one that is named.
-        return wanted + 1 if 0 <= wanted + 1 <= len(lines) else None
-    if tuple(lines[wanted : wanted + size]) == hunk.before and wanted >= 0:
-        return wanted
-    places = [at for at in range(len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.before]
-    return places[0] if len(places) == 1 else None
+        # A hunk without old lines adds lines after the stated one.
+        return expected + 1 if 0 <= expected + 1 <= len(lines) else None
+    if tuple(lines[expected : expected + size]) == hunk.before and expected >= 0:
+        return expected
+    positions = [at for at in range(len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.before]
+    return positions[0] if len(positions) == 1 else None
 
 
 def _files(lines: Sequence[str], path: Path) -> Iterator[tuple[str | None, str | None, list[Hunk]]]:
@@ -111,16 +110,18 @@ def _files(lines: Sequence[str], path: Path) -> Iterator[tuple[str | None, str |
 
 
 def _hunk(lines: Sequence[str], at: int, path: Path) -> tuple[Hunk, int]:
-    found = _HUNK.match(lines[at])
-    if found is None:
-        raise UnusableInput(f"{path}:{at + 1}: is no head of a hunk: {lines[at][:40]}")
-    start = int(found[1])
-    left, right = (int(found[group] or 1) for group in (2, 4))
+    match = _HUNK.match(lines[at])
+    if match is None:
+        raise UnusableInput(f"{path}:{at + 1}: not the header of a hunk: {lines[at][:40]}")
+    start = int(match[1])
+    left, right = (int(match[group] or 1) for group in (2, 4))
     before, after = list[str](), list[str]()
     head, at = at, at + 1
     while len(before) < left or len(after) < right:
         if at >= len(lines):
-            raise UnusableInput(f"{path}:{head + 1}: the hunk ends before its {left} and {right} lines (cut off?)")
+            raise UnusableInput(
+                f"{path}:{head + 1}: the hunk has fewer than its {left} old and {right} new lines (cut off?)"
+            )
         mark, text = lines[at][:1], lines[at][1:] + "\n"
         if mark in (" ", ""):
             before.append(text)
@@ -130,17 +131,17 @@ def _hunk(lines: Sequence[str], at: int, path: Path) -> tuple[Hunk, int]:
         elif mark == "+":
             after.append(text)
         elif lines[at] != _NO_NEWLINE:
-            raise UnusableInput(f"{path}:{at + 1}: a line of a hunk begins with a space, - or +")
+            raise UnusableInput(f"{path}:{at + 1}: a line of a hunk must begin with a space, - or +")
         at += 1
     if at < len(lines) and lines[at] == _NO_NEWLINE:
         at += 1
     if len(before) != left or len(after) != right:
-        raise UnusableInput(f"{path}:{head + 1}: the hunk has other lines than its head counts")
+        raise UnusableInput(f"{path}:{head + 1}: the hunk's lines do not match the counts in its header")
     return Hunk(start, tuple(before), tuple(after)), at
 
 
 def _named(line: str) -> str | None:
-    """The file of a ``---`` or ``+++`` line, without what stands behind a tab; None for ``/dev/null``."""
+    """Return the file of a ``---`` or ``+++`` line, up to the first tab; None for ``/dev/null``."""
     name = line[4:].split("\t")[0].strip()
     return None if name == "/dev/null" else name
 
@@ -152,5 +153,5 @@ def _inside(name: str | None, path: Path) -> str:
     if "lab" in parts:
         parts = parts[parts.index("lab") + 1 :]
     if not parts or ".." in parts:
-        raise UnusableInput(f"{path}: {name}: is no file of the package")
+        raise UnusableInput(f"{path}: {name}: not a file of the package")
     return "/".join(parts)

@@ -1,4 +1,4 @@
-"""What a self-test replays: sets, arms and settings, as ``replays.toml`` has them."""
+"""The replays of a self-test: sets, arms and settings, read from ``replays.toml``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One replay of a shipped set. ``only``: it is run for faults of files that match one of these patterns."""
+    """One replay of a shipped set; with ``only``, it runs only for faults in files that match one of these patterns."""
 
     name: str
     about: str
@@ -25,14 +25,14 @@ class Replay:
     only: tuple[str, ...] = ()
 
     def wanted(self, fault: Fault) -> bool:
-        """Whether a fault could show in it and in no other."""
+        """Return whether the replay runs for a fault."""
         return not self.only or any(fnmatchcase(file, pattern) for file in fault.files for pattern in self.only)
 
 
 def shipped_replays(embedder: str | None = None) -> tuple[Replay, ...]:
-    """The replays that come with the lab; with ``embedder`` in place of the default model."""
-    given = read_toml(HERE / "replays.toml")["replay"]
-    return tuple(_replay(one, embedder) for one in given)
+    """Return the shipped replays, with ``embedder`` instead of the default model if given."""
+    tables = read_toml(HERE / "replays.toml")["replay"]
+    return tuple(_replay(table, embedder) for table in tables)
 
 
 def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
@@ -49,6 +49,6 @@ def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
 
 
 def _arm(text: str) -> str:
-    """``NAME``, or ``NAME=FILE`` with a file of the folder ``arms``."""
+    """Return ``NAME``, or ``NAME=FILE`` with the path of a file in the folder ``arms``."""
     name, _, file = text.partition("=")
     return f"{name}={HERE / 'arms' / file}" if file else name

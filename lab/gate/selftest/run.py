@@ -1,4 +1,4 @@
-"""The whole self-test: a sound replay that reproduces itself, every fault against it, and the A/A draws."""
+"""The self-test of a gate: a reproducible replay of the unchanged code, every fault against it, and A/A draws."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lab.gate.selftest.workshop import Workshop
 
 SCHEMA = "lab.selftest.v1"
 WANTED = 0.95
-# A fault that takes longer than this, or than so many sound replays, is taken to hang.
+# A fault that takes longer than both SECONDS and TIMES unchanged replays counts as hanging.
 SECONDS, TIMES = 60, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a self-test found. ``sound_seconds`` is what one sound replay took, ``seconds`` all of it."""
+    """The result of a self-test. ``sound_seconds`` is the time of one unchanged replay, ``seconds`` the total."""
 
     policy: str
     trials: tuple[Trial, ...]
@@ -39,53 +39,53 @@ class Report:
 
     @property
     def countable(self) -> list[Trial]:
-        """Trials of faults that could be caught: those not known to change nothing."""
-        return [one for one in self.trials if one.caught or one.fault.equivalent is None]
+        """Return the trials of faults that can be caught: all but those known to be equivalent."""
+        return [trial for trial in self.trials if trial.caught or trial.fault.equivalent is None]
 
     @property
     def kill_rate(self) -> float:
-        """Share of the faults that could be caught which were; 1 where there are none."""
-        return sum(one.caught for one in self.countable) / len(self.countable) if self.countable else 1.0
+        """Return the share of catchable faults that were caught; 1 if there are none."""
+        return sum(trial.caught for trial in self.countable) / len(self.countable) if self.countable else 1.0
 
     @property
     def survivors(self) -> list[Trial]:
-        """Faults that nothing caught, those that change nothing among them."""
-        return [one for one in self.trials if not one.caught]
+        """Return the trials of faults that nothing caught, including equivalent ones."""
+        return [trial for trial in self.trials if not trial.caught]
 
     @property
     def passed(self) -> bool:
-        """Whether enough was caught, and no draw failed."""
+        """Return whether enough faults were caught and no draw failed."""
         return self.kill_rate >= WANTED and not self.draws.failed
 
     def caught_by(self) -> dict[str, int]:
-        """How many faults each layer caught, whatever others did, and how many the policy's verdict stops."""
-        by_layer = {layer: sum(layer in one.layers for one in self.trials) for layer in LAYERS}
-        return by_layer | {"verdict": sum(one.verdict != "pass" for one in self.trials)}
+        """Return how many faults each layer caught, independent of the others, and how many the verdict caught."""
+        by_layer = {layer: sum(layer in trial.layers for trial in self.trials) for layer in LAYERS}
+        return by_layer | {"verdict": sum(trial.verdict != "pass" for trial in self.trials)}
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as self-test.json has them."""
+        """Return plain values, as in self-test.json."""
         return {
             "schema": SCHEMA,
             "policy": self.policy,
             "passed": self.passed,
             "faults": len(self.trials),
             "countable": len(self.countable),
-            "caught": sum(one.caught for one in self.trials),
+            "caught": sum(trial.caught for trial in self.trials),
             "kill_rate": self.kill_rate,
             "wanted": WANTED,
             "caught_by": self.caught_by(),
             "turns": self.turns,
             "survivors": [
                 {
-                    "fault": one.fault.name,
-                    "about": one.fault.about,
-                    "equivalent": one.fault.equivalent,
-                    "why": one.why,
+                    "fault": trial.fault.name,
+                    "about": trial.fault.about,
+                    "equivalent": trial.fault.equivalent,
+                    "why": trial.why,
                 }
-                for one in self.survivors
+                for trial in self.survivors
             ],
             "draws": self.draws.as_json(),
-            "trials": [one.as_json() for one in self.trials],
+            "trials": [trial.as_json() for trial in self.trials],
             "sound_seconds": round(self.sound_seconds, 2),
             "seconds": round(self.seconds, 2),
         }
@@ -103,44 +103,44 @@ def self_test(
 ) -> Report:
     """Try every fault on copies of the package, ``jobs`` at a time.
 
-    Raises :class:`CannotMeasure` where the sound code does not replay, or does not reproduce itself: then a difference
-    would say nothing.
+    Raises :class:`CannotMeasure` if the unchanged code fails or is nondeterministic, because differences would then
+    prove nothing.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
-        place = Path(folder)
-        workshop = Workshop(place, replays, SECONDS * TIMES)
+        root = Path(folder)
+        workshop = Workshop(root, replays, SECONDS * TIMES)
         workshop.set_up(announce)
-        clean, spent = _sound(workshop, place)
-        turns = sum(changes(one.run, one.run).turns for one in clean.values())
-        announce(f"a sound replay took {spent:.1f} s and reproduced itself: {turns} turns")
+        clean, spent = _sound(workshop, root)
+        turns = sum(changes(sound.run, sound.run).turns for sound in clean.values())
+        announce(f"an unchanged replay took {spent:.1f} s and was reproducible: {turns} turns")
         judged = sample_labels(clean, _pairs(clean), policy, draws, seed)
         workshop.seconds = max(SECONDS, round(TIMES * spent))
         trials = _try_all(workshop, faults, clean, policy, jobs, announce)
     return Report(policy.name, tuple(trials), judged, turns, spent, time.perf_counter() - started)
 
 
-def _sound(workshop: Workshop, place: Path) -> tuple[dict[str, Clean], float]:
-    """The sound runs by replay, made twice and found equal."""
+def _sound(workshop: Workshop, root: Path) -> tuple[dict[str, Clean], float]:
+    """Return the unchanged runs by replay, after making them twice and comparing them."""
     spent = 0.0
     for name in ("sound-1", "sound-2"):
         started = time.perf_counter()
-        ended = workshop.replay(name, None, workshop.replays, place / name)
+        ended = workshop.replay(name, None, workshop.replays, root / name)
         spent = time.perf_counter() - started
         if ended.problem:
-            raise CannotMeasure(f"the sound code does not replay what a self-test needs: {ended.problem}")
-    clean = {one.name: clean_run(place / "sound-1" / one.name) for one in workshop.replays}
-    for name, one in clean.items():
-        again = changes(one.run, clean_run(place / "sound-2" / name).run)
+            raise CannotMeasure(f"the unchanged code cannot run the replays of the self-test: {ended.problem}")
+    clean = {replay.name: clean_run(root / "sound-1" / replay.name) for replay in workshop.replays}
+    for name, sound in clean.items():
+        again = changes(sound.run, clean_run(root / "sound-2" / name).run)
         if again.changed:
-            raise CannotMeasure(f"replay {name} does not reproduce itself: {again.changed} of {again.turns} turns")
+            raise CannotMeasure(f"replay {name} is nondeterministic: {again.changed} of {again.turns} turns differ")
     return clean, spent
 
 
 def _pairs(clean: dict[str, Clean]) -> list[Swapped]:
-    """The old policy and the new one, and the new one and itself, over the sets that have both."""
+    """Return the pairs of arms to swap: old and new policy, and the new policy with itself, on a set with both."""
     policies = ("tier_first_v1", "tier_quota_v1")
-    both = [name for name, one in clean.items() if set(policies) <= set(one.run.arms)][:1]
+    both = [name for name, sound in clean.items() if set(policies) <= set(sound.run.arms)][:1]
     return [Swapped(name, *arms) for name in both for arms in (policies, policies[1:] * 2)]
 
 
@@ -152,8 +152,8 @@ def _try_all(
     jobs: int,
     announce: Announce,
 ) -> list[Trial]:
-    found: dict[str, Trial] = {}
-    # The work is done by child processes: a thread starts one and waits for it.
+    trials: dict[str, Trial] = {}
+    # Child processes do the work; each thread starts one and waits for it.
     with ThreadPoolExecutor(jobs) as pool:
         try:
             running = {
@@ -162,10 +162,10 @@ def _try_all(
             }
             for done in as_completed(running):
                 trial = done.result()
-                found[trial.fault.name] = trial
-                told = ", ".join(trial.layers) or "survived"
-                announce(f"{len(found)} of {len(faults)}: {trial.fault.name}: {trial.problem or told}")
+                trials[trial.fault.name] = trial
+                result = ", ".join(trial.layers) or "survived"
+                announce(f"{len(trials)} of {len(faults)}: {trial.fault.name}: {trial.problem or result}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [found[fault.name] for fault in faults]
+    return [trials[fault.name] for fault in faults]

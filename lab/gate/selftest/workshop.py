@@ -1,4 +1,4 @@
-"""Where faults are tried: copies of the package, a cache of its own for each, and child processes that replay them."""
+"""Run replays with a fault: a copy of the package and of the cache for each, and a child process to replay it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 Compute = Callable[[list[str]], "pa.Array"]
 
-# What of the package a copy does without.
+# Files of the package that a copy does not need.
 LEFT_OUT = ("shipped", "*.part")
 
 
 class Ended(NamedTuple):
-    """How a child ended: why it did not replay everything, or None; and the files of the package that it loaded."""
+    """The result of a child process: why it failed, or None; and the files of the package that it loaded."""
 
     problem: str | None
     loaded: frozenset[str] = frozenset()
 
 
 class Workshop:
-    """A folder with a sound copy of the package and a small cache: the vectors and the words of what is replayed.
+    """A folder with an unchanged copy of the package and a small cache with the vectors and words of the replays.
 
-    A faulty copy reads and writes a cache of its own, so nothing that it computes is ever met again.
+    Each faulty copy has its own cache, so that nothing it computes is reused.
     """
 
     def __init__(self, folder: Path, replays: Sequence[Replay], seconds: int) -> None:
@@ -62,35 +62,35 @@ class Workshop:
             self._fill(replay, announce)
 
     def replay(self, name: str, fault: Fault | None, replays: Sequence[Replay], out: Path) -> Ended:
-        """Replay with a fault, or with none, into ``out/REPLAY``; the copy goes, the runs stay."""
-        place = self.folder / "copies" / name
+        """Replay with a fault, or without one, into ``out/REPLAY``; delete the copy and keep the runs."""
+        copy = self.folder / "copies" / name
         try:
-            shutil.copytree(self._sound / "lab", place / "lab")
-            shutil.copytree(self._sound / "cache", place / "cache", copy_function=_linked)
+            shutil.copytree(self._sound / "lab", copy / "lab")
+            shutil.copytree(self._sound / "cache", copy / "cache", copy_function=_linked)
             if fault is not None:
-                apply(place / "lab", fault)
+                apply(copy / "lab", fault)
             plan = {
                 "seconds": self.seconds,
-                "replays": [{"asked": asdict(one.asked), "out": str(out / one.name)} for one in replays],
+                "replays": [{"asked": asdict(item.asked), "out": str(out / item.name)} for item in replays],
             }
-            write_atomically(place / "plan.json", dump_json(plan))
-            return self._run(place)
+            write_atomically(copy / "plan.json", dump_json(plan))
+            return self._run(copy)
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(copy, ignore_errors=True)
 
-    def _run(self, place: Path) -> Ended:
+    def _run(self, copy: Path) -> Ended:
         environment = os.environ | {
-            "PYTHONPATH": str(place),
-            "LAB_CACHE_DIR": str(place / "cache"),
+            "PYTHONPATH": str(copy),
+            "LAB_CACHE_DIR": str(copy / "cache"),
             "HF_HUB_OFFLINE": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-m", "lab.gate.selftest.child", str(place / "plan.json")]
+        command = [sys.executable, "-m", "lab.gate.selftest.child", str(copy / "plan.json")]
         try:
-            # The words are ours; the code is the copy that we made.
+            # The arguments are the lab's own; the code is the copy made above.
             done = subprocess.run(  # noqa: S603 - see above
                 command,
-                cwd=place / "lab" / HERE.relative_to(PACKAGE),
+                cwd=copy / "lab" / HERE.relative_to(PACKAGE),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -98,20 +98,20 @@ class Workshop:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Ended(f"not done after {self.seconds} s")
+            return Ended(f"not finished after {self.seconds} s")
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             return Ended(lines[-1] if lines else f"ended with {done.returncode}")
-        return Ended(None, frozenset(read_json(place / LOADED)))
+        return Ended(None, frozenset(read_json(copy / LOADED)))
 
     def _fill(self, replay: Replay, announce: Announce) -> None:
-        """Put into the small cache what this process's own has of a replay's texts, or makes for them."""
+        """Fill the small cache with the vectors and words of a replay's texts."""
         with chdir(HERE):
             plan = make_plan(replay.asked)
             sources = open_sources(plan)
             prepare(plan, plan.recordings, sources, announce)
-        texts = list(dict.fromkeys(text for one in plan.recordings for text in texts_of(plan, one)))
-        limits = dict.fromkeys(one.clamp for one in plan.retrievals())
+        texts = list(dict.fromkeys(text for recording in plan.recordings for text in texts_of(plan, recording)))
+        limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals())
         clamped = list(dict.fromkeys([*texts, *(embedded_text(text, limit) for limit in limits for text in texts)]))
         roles = roles_of(plan.embedder)
         for role in roles:
@@ -125,7 +125,7 @@ class Workshop:
 
         with chdir(HERE):
             for number, arm in enumerate(arm for arm in plan.arms if isinstance(arm, FlowArm) and arm.documented):
-                # The index goes with the folder: only the texts that it embeds are wanted.
+                # The index itself is discarded; only the texts that it embeds are needed.
                 index = self._sound / f"{replay.name}-{number}.sqlite"
                 open_docs(arm.config.docs, index, embed, model=role_key(plan.embedder, DOCUMENT))
 
@@ -133,8 +133,8 @@ class Workshop:
 
         def vectors_as(role: Role) -> Compute:
             def vectors(part: list[str]) -> pa.Array:
-                found = sources.vectors.of(part, role)
-                return pa.FixedSizeListArray.from_arrays(pa.array(found.ravel(), pa.float32()), found.shape[1])
+                values = sources.vectors.of(part, role)
+                return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), pa.float32()), values.shape[1])
 
             return vectors
 
@@ -157,7 +157,7 @@ def _listed_by(words: Tokens) -> Compute:
 
 
 def _linked(source: str, target: str) -> str:
-    """A chunk of a cache is never changed, so a link is a copy; where links cannot be made, one is."""
+    """Hard-link a chunk of a cache, which never changes; copy it if links are not possible."""
     with suppress(OSError):
         os.link(source, target)
         return target

@@ -1,4 +1,4 @@
-"""Untiered retrieval, and the floor and the ceiling of every chart: arms that look at no label."""
+"""Baseline arms without tiers, including the lower and upper bound of every chart. They ignore labels."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.booking import Booking
 from lab.retrieval.contract import Filter, Lanes
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.finish import finish
-from lab.systems.openclaw.recall.receipt import Found as RawHit
+from lab.systems.openclaw.recall.receipt import LaneHit
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.spec import ArmSpec
 
-# How deep each lane is searched at least.
+# Minimum search depth of each lane.
 LANE_DEPTH = 50
 _TIER = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
 class Question(NamedTuple):
-    """What a baseline ranks by: the question, what was found, how many places its ranking has, and its seed.
+    """The input of a baseline: the query, the store, the length of the ranking, and the arm's seed.
 
-    Searches are booked in ``booking``.
+    ``timer`` times the searches.
     """
 
     ask: Ask
-    found: Found
+    context: QueryContext
     depth: int
     seed: int
-    booking: Booking
+    timer: StageTimer
 
     def lanes(self) -> Lanes:
-        """Both lanes over the question's scope, as deep as the ranking and :data:`LANE_DEPTH` at least."""
-        return self.booking.search(self.found.view, Filter(self.ask.scope), max(LANE_DEPTH, self.depth))
+        """Search both lanes in the query's scope, as deep as the ranking and at least :data:`LANE_DEPTH`."""
+        return self.timer.search(self.context.view, Filter(self.ask.scope), max(LANE_DEPTH, self.depth))
 
     @property
     def pool(self) -> list[Row]:
-        """The memories in the question's scope."""
+        """The memories in the query's scope."""
         scope = self.ask.scope
-        return [row for row in self.found.present if scope is None or row.scope == scope]
+        return [row for row in self.context.present if scope is None or row.scope == scope]
 
 
 class Ranking(NamedTuple):
-    """Memories, best first, and the raw lanes where they were searched."""
+    """Memories, best first, and the raw lanes if they were searched."""
 
     ranked: Sequence[tuple[Row, Candidate]]
     lanes: Lanes = Lanes([], [])
@@ -60,7 +60,7 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A way to rank: what it is called, and what it needs besides."""
+    """A ranking function with its name. ``draws``: it depends on the seed."""
 
     name: str
     rank: Rank
@@ -70,7 +70,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class BaselineArm:
-    """An arm without tiers. It keeps a ranking of ``depth`` items and injects the first ``max_items`` of them."""
+    """An arm without tiers. It returns a ranking of ``depth`` items and injects the first ``max_items`` of them."""
 
     name: str
     baseline: Baseline
@@ -79,7 +79,7 @@ class BaselineArm:
     seed: int
 
     def describe(self) -> ArmInfo:
-        """Name and configuration; the seed is the random arm's alone."""
+        """Return name and configuration, and the seed if the baseline is random."""
         return ArmInfo(
             self.name,
             self.baseline.name,
@@ -94,21 +94,21 @@ class BaselineArm:
 
     @property
     def retrieval(self) -> Retrieval:
-        """How it searches, if it does."""
+        """The search settings."""
         return Retrieval(self.config.text, self.config.embedding)
 
     @property
     def shares(self) -> bool:
-        """Whether others may share its candidates."""
+        """Whether other arms may share its candidates."""
         return True
 
     def open(self, kit: Kit) -> BaselineSystem:
-        """It has no past."""
+        """Open the system, which has no state."""
         return BaselineSystem(self, kit)
 
 
 def factory(baseline: Baseline) -> Callable[[ArmSpec], BaselineArm]:
-    """What makes the arms of a baseline. Of a configuration it reads how texts are searched, and ``maxItems``."""
+    """Return the function that makes arms of a baseline. They read the search settings and ``maxItems``."""
 
     def make(spec: ArmSpec) -> BaselineArm:
         config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
@@ -118,56 +118,59 @@ def factory(baseline: Baseline) -> Callable[[ArmSpec], BaselineArm]:
 
 
 class BaselineSystem(MemorySystem):
-    """A baseline over the memories from outside."""
+    """A baseline over the memories that the loop provides."""
 
     def __init__(self, arm: BaselineArm, kit: Kit) -> None:
         self.arm = arm
         self.retrieval_key = arm.retrieval if arm.shares else None
-        # What was found last, where nobody else searches it.
-        self.found: Found | None = None
+        # The last candidates, if the search is not shared.
+        self.context: QueryContext | None = None
         self._kit = kit
 
     def open_retriever(self) -> Retriever:
-        """A search of the memories from outside."""
-        assert self.retrieval_key is not None  # noqa: S101 - asked of those that share
+        """Return a retriever over the memories that the loop provides."""
+        assert self.retrieval_key is not None  # noqa: S101 - the loop calls this only for systems that share
         return self._kit.retriever(self.retrieval_key)
 
-    def select(self, ask: Ask, found: Found) -> Recall:
-        """Rank what is there in the question's scope."""
-        arm, booking = self.arm, Booking()
-        ranked, lanes = booking.stage(
-            "select", lambda: arm.baseline.rank(Question(ask, found, arm.depth, arm.seed, booking))
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Rank the memories in the query's scope."""
+        arm, timer = self.arm, StageTimer()
+        ranked, lanes = timer.stage(
+            "select", lambda: arm.baseline.rank(Question(ask, candidates, arm.depth, arm.seed, timer))
         )
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
-        def told() -> tuple[list[RawHit], list[RawHit]]:
-            raw = [[RawHit(found.rows[row].id, score, distance) for row, score, distance in lane] for lane in lanes[:2]]
+        def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
+            raw = [
+                [LaneHit(candidates.rows[row].id, score, distance) for row, score, distance in lane]
+                for lane in lanes[:2]
+            ]
             return raw[0], raw[1]
 
         selection = Selection(picked, [], [])
-        return finish(arm.baseline.name, ask, selection, told, found, arm.config.max_items, booking)
+        return finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
 
     def explain(
-        self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail
+        self, ask: Ask, candidates: QueryContext | None, recall: Recall, relevant: Sequence[str], detail: Detail
     ) -> Explained:
-        """A place in the ranking, or none."""
-        places = {item.id: rank for rank, item in enumerate(recall.items, 1)}
-        there = found or self.found
-        scopes = {row.key: row.scope for row in there.rows} if there else {}
+        """Explain each memory by its rank, if it has one."""
+        ranks = {item.id: rank for rank, item in enumerate(recall.items, 1)}
+        context = candidates or self.context
+        scopes = {row.key: row.scope for row in context.rows} if context else {}
 
         def reason(key: str) -> str:
             if ask.scope is not None and scopes.get(key, ask.scope) != ask.scope:
-                return f"it is of scope {scopes[key]}, the turn of {ask.scope}"
-            if key in places:
-                return f"ranked {places[key]}, beyond the {recall.injected} that are injected"
+                return f"its scope is {scopes[key]}; the scope of the turn is {ask.scope}"
+            if key in ranks:
+                return f"ranked {ranks[key]}; only the first {recall.injected} are injected"
             return f"not among the first {self.arm.depth} of this arm"
 
-        reasons = {key: reason(key) for key in wanted if not 0 < places.get(key, 0) <= recall.injected}
+        reasons = {key: reason(key) for key in relevant if not 0 < ranks.get(key, 0) <= recall.injected}
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
         return Explained(f"profile {self.arm.config.profile}", reasons=reasons, runners_up=beyond)
 
 
 def by_score(rows: Sequence[tuple[float, Row]], depth: int) -> Ranking:
-    """Rows that were scored without a search, best first; equal scores in the order of ids."""
+    """Rank rows that were scored without a search: best first, then by id."""
     ordered = sorted(rows, key=lambda pair: (-pair[0], pair[1].id))[:depth]
     return Ranking([(row, Candidate(row.id, score, row.created_at)) for score, row in ordered])

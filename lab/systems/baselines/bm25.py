@@ -1,4 +1,4 @@
-"""``bm25``: words in common, alone."""
+"""``bm25``: full-text search only."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, factory
 
 
 def rank(question: Question) -> Ranking:
-    """The text lane."""
-    found, depth, lanes = question.found, question.depth, question.lanes()
-    hits = [(place, hit, found.rows[hit.row]) for place, hit in enumerate(lanes.fts[:depth], 1)]
-    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, at)) for at, hit, row in hits], lanes)
+    """Rank by the text lane."""
+    context, depth, lanes = question.context, question.depth, question.lanes()
+    hits = [(rank, hit, context.rows[hit.row]) for rank, hit in enumerate(lanes.fts[:depth], 1)]
+    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, rank)) for rank, hit, row in hits], lanes)
 
 
 make = factory(Baseline("bm25", rank))

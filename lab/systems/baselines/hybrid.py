@@ -1,4 +1,4 @@
-"""``hybrid``: both lanes over the whole pool, fused by rank. The plainest search that is any good."""
+"""``hybrid``: both lanes over the whole pool, fused by rank. The simplest competitive search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from lab.systems.baselines.arm import LANE_DEPTH, Baseline, Question, Ranking, f
 
 
 def rank(question: Question) -> Ranking:
-    """Reciprocal rank fusion of the first :data:`LANE_DEPTH` hits of each lane."""
-    found, depth, lanes = question.found, question.depth, question.lanes()
+    """Rank by reciprocal rank fusion of the first :data:`LANE_DEPTH` hits of each lane."""
+    rows, depth, lanes = question.context.rows, question.depth, question.lanes()
     both = Lanes(lanes.fts[:LANE_DEPTH], lanes.vec[:LANE_DEPTH])
-    by_id = {found.rows[hit.row].id: found.rows[hit.row] for hits in both[:2] for hit in hits}
-    return Ranking([(by_id[one.id], one) for one in fuse(both, found.rows, depth)], lanes)
+    by_id = {rows[hit.row].id: rows[hit.row] for hits in both[:2] for hit in hits}
+    return Ranking([(by_id[candidate.id], candidate) for candidate in fuse(both, rows, depth)], lanes)
 
 
 make = factory(Baseline("hybrid", rank))

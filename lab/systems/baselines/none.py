@@ -1,4 +1,4 @@
-"""``none``: no memory at all, which every memory system has to beat."""
+"""``none``: no memories, the baseline that every memory system must beat."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, factory
 
 
 def rank(_: Question) -> Ranking:
-    """Nothing."""
+    """Return an empty ranking."""
     return Ranking([])
 
 

@@ -1,4 +1,4 @@
-"""``oracle``: what the golden set wants, as far as it is there: no system can do better."""
+"""``oracle``: the relevant memories of the golden set that exist at the time, an upper bound for every system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, by_score, fac
 
 
 def rank(question: Question) -> Ranking:
-    """By grade."""
+    """Rank by grade."""
     grades = question.ask.grades
     return by_score([(float(grades[row.key]), row) for row in question.pool if row.key in grades], question.depth)
 

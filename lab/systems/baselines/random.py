@@ -1,4 +1,4 @@
-"""``random``: memories drawn by lot, a draw of its own at every turn."""
+"""``random``: a random order of the memories, drawn anew at every turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, by_score, fac
 
 
 def rank(question: Question) -> Ranking:
-    """By a hash of seed, turn and memory."""
+    """Rank by a hash of seed, turn and memory."""
     turn, seed = question.ask.turn, question.seed
     return by_score([(draw(seed, f"{turn} {row.key}"), row) for row in question.pool], question.depth)
 

@@ -1,4 +1,4 @@
-"""``recency``: the newest memories, whatever is asked."""
+"""``recency``: the newest memories, regardless of the query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, by_score, fac
 
 
 def rank(question: Question) -> Ranking:
-    """By time of birth."""
+    """Rank by creation time, newest first."""
     return by_score([(float(row.created_at), row) for row in question.pool], question.depth)
 
 

@@ -1,4 +1,4 @@
-"""``vector``: nearest by the distance of embeddings, alone."""
+"""``vector``: nearest neighbours by embedding distance only."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from lab.systems.baselines.arm import Baseline, Question, Ranking, factory
 
 
 def rank(question: Question) -> Ranking:
-    """The vector lane."""
-    found, depth, lanes = question.found, question.depth, question.lanes()
-    hits = [(place, hit, found.rows[hit.row]) for place, hit in enumerate(lanes.vec[:depth], 1)]
-    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, None, at)) for at, hit, row in hits], lanes)
+    """Rank by the vector lane."""
+    context, depth, lanes = question.context, question.depth, question.lanes()
+    hits = [(rank, hit, context.rows[hit.row]) for rank, hit in enumerate(lanes.vec[:depth], 1)]
+    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, None, rank)) for rank, hit, row in hits], lanes)
 
 
 make = factory(Baseline("vector", rank))

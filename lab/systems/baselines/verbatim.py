@@ -1,6 +1,6 @@
-"""``verbatim``: every turn becomes a memory as it was said; recall is ``hybrid``. The plainest system that captures.
+"""``verbatim``: store every turn unchanged as a memory and recall with ``hybrid``. The simplest system that captures.
 
-Its configuration: ``{"roles": ["user", "assistant"]}``, by default both, besides what ``hybrid`` reads.
+Configuration: ``{"roles": ["user", "assistant"]}`` (both by default), plus what ``hybrid`` reads.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ _hybrid = factory(Baseline("verbatim", hybrid.rank))
 
 @dataclass(frozen=True, slots=True)
 class VerbatimArm(BaselineArm):
-    """Hybrid search over the turns of some roles."""
+    """Hybrid search over the turns of the given roles."""
 
     roles: tuple[str, ...] = ROLES
 
     def describe(self) -> ArmInfo:
-        """The baseline's, and the roles."""
+        """Return the baseline's description with the roles."""
         info = BaselineArm.describe(self)
         return replace(info, writes=True, stateful=True, config={**info.config, "roles": list(self.roles)})
 
     @property
     def shares(self) -> bool:
-        """It searches what it writes."""
+        """False, because it searches what it writes."""
         return False
 
     def open(self, kit: Kit) -> VerbatimSystem:
-        """It begins empty."""
+        """Open an empty system."""
         return VerbatimSystem(self, kit)
 
 
 def make(spec: ArmSpec) -> VerbatimArm:
-    """The arm; :class:`UnusableInput` for roles that are no list of names."""
+    """Make the arm. Raise :class:`UnusableInput` if ``roles`` is not a list of names."""
     given = dict(spec.config) if isinstance(spec.config, Mapping) else {}
     roles = given.pop("roles", ROLES)
-    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(one, str) for one in roles):
+    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
         raise UnusableInput(f"{spec.where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
     arm = _hybrid(replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
     return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, tuple(roles))
 
 
 class VerbatimSystem(BaselineSystem):
-    """It searches what it writes, so nobody else does."""
+    """A system that searches what it writes, so its search is not shared."""
 
     def __init__(self, arm: VerbatimArm, kit: Kit) -> None:
         super().__init__(arm, kit)
@@ -61,37 +61,37 @@ class VerbatimSystem(BaselineSystem):
         self._roles = arm.roles
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Take in what is given."""
+        """Store memories that the loop provides."""
         self._search.write(self._kit.rows.of(memories))
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Lose what is gone."""
+        """Remove deleted memories."""
         self._search.remove(self._kit.rows.known(keys))
 
     def recall(self, ask: Ask) -> Recall:
-        """Search, fuse and inject."""
+        """Search, fuse and select."""
         started = time.perf_counter_ns()
-        found = self.found = self._search.retrieve(ask.text, ask.faults)
+        context = self.context = self._search.retrieve(ask.text, ask.faults)
         retrieved = time.perf_counter_ns() - started
-        recall = self.select(ask, found)
+        recall = self.select(ask, context)
         recall.timings["retrieve"] = retrieved
         return recall
 
     def observe(self, turn: Turn) -> Writes:
-        """Keep the turn as it was said."""
-        said = turn.said or turn.text
-        if not self._kit.captures or turn.role not in self._roles or not said.strip():
+        """Store the turn unchanged."""
+        text = turn.said or turn.text
+        if not self._kit.captures or turn.role not in self._roles or not text.strip():
             return NOTHING
         memory = Memory(
             f"{turn.key}#0",
-            said,
-            turn.index_text or said,
+            text,
+            turn.index_text or text,
             visible_from=turn.seq + 1,
             created_at=turn.time_ms,
             scope=turn.scope,
         )
         self._search.write(self._kit.rows.of([memory]))
-        return Writes(created=(Stored(memory.key, said, (turn.key,)),))
+        return Writes(created=(Stored(memory.key, text, (turn.key,)),))
 
     def close(self) -> None:
         """Close the search."""

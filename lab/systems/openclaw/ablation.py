@@ -1,4 +1,4 @@
-"""The steps from the old policy to all that the seeds ask for: each adds one thing to the one before."""
+"""The ablation from the old policy to the full engine of the seeds: each step adds one feature to the one before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.systems.openclaw.config.settings import EngineConfig, Phases
 
 
 class AblationStep(NamedTuple):
-    """A step: the name of its arm, what it adds, and how its configuration is made from the operator's."""
+    """A step: its arm, what it adds, and the function that derives its configuration from the operator's."""
 
     arm: str
     adds: str
@@ -19,27 +19,27 @@ class AblationStep(NamedTuple):
 
 def _flow(config: EngineConfig) -> EngineConfig:
     recall = replace(config.auto_recall, selection_mode="tier_quota_v1")
-    own = replace(config.phases, repeat=False, score=(), hard_rules=False)
-    return replace(config, auto_recall=recall, phases=own, working_set=replace(config.working_set, enabled=False))
+    phases = replace(config.phases, repeat=False, score=(), hard_rules=False)
+    return replace(config, auto_recall=recall, phases=phases, working_set=replace(config.working_set, enabled=False))
 
 
 def _repeat(config: EngineConfig) -> EngineConfig:
-    below = _flow(config)
-    return replace(below, phases=replace(below.phases, repeat=True))
+    previous = _flow(config)
+    return replace(previous, phases=replace(previous.phases, repeat=True))
 
 
-def _backbone(config: EngineConfig) -> EngineConfig:
+def _working_set(config: EngineConfig) -> EngineConfig:
     return replace(_repeat(config), working_set=replace(config.working_set, enabled=True))
 
 
 def _score(config: EngineConfig) -> EngineConfig:
-    below = _backbone(config)
-    return replace(below, phases=replace(below.phases, score=config.phases.score or Phases().score))
+    previous = _working_set(config)
+    return replace(previous, phases=replace(previous.phases, score=config.phases.score or Phases().score))
 
 
 def _full(config: EngineConfig) -> EngineConfig:
-    below = _score(config)
-    return replace(below, phases=replace(below.phases, hard_rules=True))
+    previous = _score(config)
+    return replace(previous, phases=replace(previous.phases, hard_rules=True))
 
 
 ABLATION = (
@@ -47,7 +47,7 @@ ABLATION = (
     AblationStep("tier_quota_v1", "quotas, selection alone", lambda config: config),
     AblationStep("quota_flow", "+ the flow: trivial prompts, TODO lifetime, budget", _flow),
     AblationStep("quota_repeat", "+ repeat suppression", _repeat),
-    AblationStep("quota_backbone", "+ backbone and its deduplication", _backbone),
+    AblationStep("quota_backbone", "+ Working Set and its deduplication", _working_set),
     AblationStep("quota_score", "+ final score", _score),
     AblationStep("seed_full", "+ hard rules", _full),
 )

@@ -1,4 +1,4 @@
-"""openclaw-mem-engine behind the seam: its selection policies alone, and the whole flow of a profile."""
+"""openclaw-mem-engine as memory systems: its selection policies alone, and the full flow of a profile."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.recordings.model import Memory
-from lab.retrieval.booking import Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Row
+from lab.retrieval.stage_timer import NoTimer, StageTimer
 from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.ablation import ABLATION_STEPS
@@ -24,7 +24,7 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
-from lab.systems.openclaw.explain import Told, explain_recall
+from lab.systems.openclaw.explain import RecallRecord, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
@@ -39,33 +39,33 @@ from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import js_json
 from lab.systems.spec import ArmSpec
 
-# The whole flow as the configuration says, nothing added and nothing taken away.
+# The full flow exactly as configured.
 ENGINE = "engine"
 
 
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
-    """The arm that was asked for; :class:`UnusableInput` for a configuration that the engine refuses."""
+    """Make an arm. Raise :class:`UnusableInput` for a configuration that the engine refuses."""
     config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
     if config.upstream and spec.system in (*ABLATION_STEPS, RECOMMENDED):
         raise UnusableInput(
-            f"arm {spec.name!r}: the public plugin has nothing of the kind; use profile seed, or the arm {ENGINE!r}"
+            f"arm {spec.name!r}: profile upstream does not support it; use profile seed, or the arm {ENGINE!r}"
         )
     if spec.system == RECOMMENDED:
-        # What was written is merged, and not what it came to: a default is no wish of the operator's.
-        own = locate(spec.config, spec.where)
-        config = resolve(recommended(own), spec.profile, max_items=spec.max_items, where=spec.where)
+        # Merge the configuration as written, not as resolved: defaults must not override recommended values.
+        written = locate(spec.config, spec.where)
+        config = resolve(recommended(written), spec.profile, max_items=spec.max_items, where=spec.where)
     elif spec.system in ABLATION_STEPS:
         config = ABLATION_STEPS[spec.system].config(config)
-    made = PolicyArm if spec.system in POLICIES else FlowArm
-    absent = missing(locate(spec.config, spec.where))
-    return made(spec.name, spec.system, config, spec.embedder or embedder_of(spec.raw), absent)
+    arm_class = PolicyArm if spec.system in POLICIES else FlowArm
+    unsupported = missing(locate(spec.config, spec.where))
+    return arm_class(spec.name, spec.system, config, spec.embedder or embedder_of(spec.raw), unsupported)
 
 
 @dataclass(frozen=True, slots=True)
 class _EngineArm(ABC):
-    """The engine under a configuration. ``embedder`` is the model that the configuration names, if it names one.
+    """The engine under a configuration. ``embedder`` is the model that the configuration names, if any.
 
-    ``missing`` are keys of what it asks for and nothing here reads.
+    ``missing`` are the configuration keys that the lab does not support.
     """
 
     name: str
@@ -75,7 +75,7 @@ class _EngineArm(ABC):
     missing: tuple[str, ...] = ()
 
     def describe(self) -> ArmInfo:
-        """Name and configuration."""
+        """Return name and configuration."""
         cutoff = self.config.max_items
         files = plan_ingest(self.config.docs).files if self.documented else ()
         return ArmInfo(
@@ -94,12 +94,12 @@ class _EngineArm(ABC):
 
     @property
     def retrieval(self) -> Retrieval:
-        """How the engine searches."""
+        """The search settings."""
         return Retrieval(self.config.text, self.config.embedding)
 
     @property
     def shares(self) -> bool:
-        """Not where the plugin writes its Working Set into the table that it searches."""
+        """Whether other arms may share its candidates."""
         return True
 
     @property
@@ -109,41 +109,41 @@ class _EngineArm(ABC):
 
     @property
     def stateful(self) -> bool:
-        """Whether it has a past, which the whole flow has."""
+        """Whether earlier turns change later answers, as in the full flow."""
         return False
 
     @property
     @abstractmethod
     def policy(self) -> str:
-        """The policy that selects."""
+        """The selection policy."""
 
     def group_key(self) -> Hashable | None:
-        """What arms share that are done at once (:mod:`lab.systems.openclaw.many`)."""
+        """Return what the arms of one batch share (:mod:`lab.systems.openclaw.many`)."""
         return group_of(self.config, self.policy, flow=self.stateful)
 
     def open_many(self, arms: Sequence[Arm], kit: Kit, memories: Sequence[Memory]) -> Many:
-        """One system in place of all arms of a group."""
+        """Return one system for all arms of a group."""
         configs = [arm.config for arm in arms if isinstance(arm, _EngineArm)]
         return Many(Group(configs, self.policy, self.stateful), kit, memories)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyArm(_EngineArm):
-    """A selection policy alone, in every profile: no repeat suppression, no working set, no budget."""
+    """A selection policy alone, in any profile: no repeat suppression, no Working Set, no budget."""
 
     def open(self, kit: Kit) -> PolicySystem:
-        """It has no past."""
+        """Open the system, which has no state."""
         return PolicySystem(self, kit)
 
     @property
     def policy(self) -> str:
-        """The policy that selects."""
+        """The selection policy."""
         return self.system
 
 
 @dataclass(frozen=True, slots=True)
 class FlowArm(_EngineArm):
-    """The whole flow of a profile."""
+    """The full flow of a profile."""
 
     @property
     def documented(self) -> bool:
@@ -152,83 +152,89 @@ class FlowArm(_EngineArm):
 
     @property
     def stateful(self) -> bool:
-        """Whether it has a past."""
+        """Whether earlier turns change later answers."""
         return True
 
     @property
     def shares(self) -> bool:
-        """Not where the plugin writes its Working Set into the table that it searches."""
+        """False if the plugin writes its Working Set into the table that it searches."""
         settings = self.config.working_set
         return not (self.config.upstream and settings.enabled and settings.persist)
 
     def prepare(self, workshop: Workshop) -> bytes | None:
-        """The index of the documents, where they are consulted."""
+        """Return the index of the documents, if they are consulted."""
         if not self.documented:
             return None
         lane = open_lane(self.config.docs, workshop)
         return lane.index.packed() if lane.index else None
 
     def open(self, kit: Kit) -> FlowSystem:
-        """The engine without a past."""
+        """Open a fresh engine."""
         return FlowSystem(self, kit)
 
     @property
     def policy(self) -> str:
-        """The policy that selects."""
+        """The selection policy."""
         return self.config.auto_recall.selection_mode
 
 
 class _Engine(MemorySystem):
-    """What both systems share: the candidates they look at, and how they explain themselves."""
+    """Base of both systems: how they retrieve candidates and explain a recall."""
 
     def __init__(self, arm: PolicyArm | FlowArm, kit: Kit) -> None:
         self.arm, self.config = arm, arm.config
         self.retrieval = arm.retrieval
         self.retrieval_key = arm.retrieval if arm.shares else None
         self.turn: Turn | None = None
-        # What was found last, where nobody else searches it.
-        self.found: Found | None = None
+        # The last candidates, if the search is not shared.
+        self.context: QueryContext | None = None
         self._kit = kit
 
     def open_retriever(self) -> Retriever:
-        """A search of the memories from outside."""
+        """Return a retriever over the memories that the loop provides."""
         return self._kit.retriever(self.retrieval)
 
     @abstractmethod
-    def select(self, ask: Ask, found: Found) -> Recall:
-        """Choose from what was found."""
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Select from the candidates."""
 
     def explain(
-        self, ask: Ask, found: Found | None, recall: Recall, wanted: Sequence[str], detail: Detail
+        self, ask: Ask, candidates: QueryContext | None, recall: Recall, relevant: Sequence[str], detail: Detail
     ) -> Explained:
-        """Why each memory has its place, or lost it (:mod:`lab.systems.openclaw.explain`)."""
-        told = Told(self.config, ask, recall, self.turn)
-        return explain_recall(told, _there(found or self.found), wanted, detail)
+        """Explain why each memory was injected or not (:mod:`lab.systems.openclaw.explain`)."""
+        record = RecallRecord(self.config, ask, recall, self.turn)
+        return explain_recall(record, _required(candidates or self.context), relevant, detail)
 
 
-def _there(found: Found | None) -> Found:
-    if found is None:
+def _required(candidates: QueryContext | None) -> QueryContext:
+    if candidates is None:
         raise ValueError("nothing was recalled yet")
-    return found
+    return candidates
 
 
 class PolicySystem(_Engine):
     """A selection policy over the tiers."""
 
-    def select(self, ask: Ask, found: Found) -> Recall:
-        """Choose, then build the injected block and the receipt."""
-        booking = Booking()
-        tiers = Tiers(found.view, found.rows, self.config.auto_recall.search_limit, found.shared, booking)
-        selection = booking.stage("select", lambda: self.choose(tiers, ask.scope))
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Select, then build the injected block and the receipt."""
+        timer = NoTimer() if ask.items_only else StageTimer()
+        tiers = Tiers(candidates.view, candidates.rows, self.config.auto_recall.search_limit, candidates.shared, timer)
+        selection = timer.stage("select", lambda: self.choose(tiers, ask.scope))
         recall = finish(
-            self.arm.system, ask, selection, lambda: tiers.told(RECEIPTS), found, self.config.max_items, booking
+            self.arm.system,
+            ask,
+            selection,
+            lambda: tiers.lane_summaries(RECEIPTS),
+            candidates,
+            self.config.max_items,
+            timer,
         )
         if self.config.upstream and not ask.items_only:
             return replace(recall, receipt_text=js_json(recall.receipt))
         return recall
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
-        """The selection alone (E-12): tiers are searched and fused as the policy asks for them."""
+        """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
         settings = self.config.auto_recall
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)
@@ -236,10 +242,10 @@ class PolicySystem(_Engine):
 
 
 class FlowSystem(_Engine):
-    """The flow, with its past. ``turn`` is the last turn as the flow left it.
+    """The flow with its state. ``turn`` is the last turn after the flow ran.
 
-    The plugin writes its Working Set into the table that it searches, which nobody else may search then: it is fed by
-    :meth:`remember`, and asked by :meth:`recall`.
+    If the plugin writes its Working Set into the table that it searches, the table is private: :meth:`remember` adds
+    to it and :meth:`recall` searches it.
     """
 
     def __init__(self, arm: FlowArm, kit: Kit) -> None:
@@ -248,63 +254,63 @@ class FlowSystem(_Engine):
         self._docs: DocsLane | None = None
         if arm.documented:
             self._docs = packed_lane(self.config.docs, kit.prepared, kit.embedder, kit.vectors)
-        self._own = None if arm.shares else kit.search(arm.retrieval)
+        self._table = None if arm.shares else kit.search(arm.retrieval)
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """List what is new, and search it where the table is the system's own."""
+        """Add new memories to the listing, and to the table if it is private."""
         self.note(self._kit.rows.of(memories))
 
     def note(self, rows: Sequence[Row]) -> None:
-        """The same of rows."""
+        """Add rows to the listing, and to the table if it is private."""
         self._listing.add(rows)
-        if self._own is not None:
-            self._own.add(rows)
+        if self._table is not None:
+            self._table.add(rows)
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Lose what is gone."""
+        """Remove deleted memories."""
         rows = self._kit.rows.known(keys)
         for row in rows:
             self._listing.remove(row)
-        if self._own is not None:
-            self._own.remove(rows)
+        if self._table is not None:
+            self._table.remove(rows)
 
     def recall(self, ask: Ask) -> Recall:
-        """Search the system's own table, then as :meth:`select`."""
-        assert self._own is not None  # noqa: S101 - only then is recall asked
+        """Search the private table, then run :meth:`select`."""
+        assert self._table is not None  # noqa: S101 - the loop calls recall only without a shared search
         started = time.perf_counter_ns()
-        found = self.found = self._own.retrieve(ask.text, ask.faults)
+        context = self.context = self._table.retrieve(ask.text, ask.faults)
         retrieved = time.perf_counter_ns() - started
-        answer = self.select(ask, found)
+        answer = self.select(ask, context)
         answer.timings["retrieve"] = retrieved
         return answer
 
-    def select(self, ask: Ask, found: Found) -> Recall:
-        """Run the flow; the items returned are those that stand whole in the block."""
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Run the flow and return the items that are whole in the block."""
         docs = self._docs
         if docs is not None and "docs_missing" in ask.faults:
             docs = DocsLane(docs.settings, None)
         memories = Memories(
-            found.view,
-            found.rows,
-            found.by_id,
+            candidates.view,
+            candidates.rows,
+            candidates.by_id,
             self._listing,
-            found.shared,
-            found.no_vector,
+            candidates.shared,
+            candidates.no_vector,
             docs,
-            self._write if self._own is not None else None,
-            found.gone,
+            self._write if self._table is not None else None,
+            candidates.gone,
         )
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = self.turn = recall(prompt, self.config, memories, self._state)
         if turn.error is not None:
-            # The plugin would go on without memories. Here it is a fault of this project's, which is no measurement.
+            # The plugin would continue without memories. Here the error is the lab's, so the recall must fail.
             raise turn.error
         kept = {slot.id for slot in turn.kept}
-        decided = turn.additions.get("decisions", {})
+        decisions = turn.additions.get("decisions", {})
         items = tuple(
-            item_of(one, found.by_id[one.candidate.id], decided.get(one.candidate.id, one.decision))
-            for one in turn.final
-            if one.candidate.id in kept
+            item_of(pick, candidates.by_id[pick.candidate.id], decisions.get(pick.candidate.id, pick.decision))
+            for pick in turn.final
+            if pick.candidate.id in kept
         )
         status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
         return Recall(
@@ -314,7 +320,7 @@ class FlowSystem(_Engine):
             turn.receipt or {},
             turn.timings,
             status,
-            tuple(found.by_id[identity].key for identity in turn.carried),
+            tuple(candidates.by_id[identity].key for identity in turn.carried),
             turn.duplicates(),
             log=tuple(text for _, text in turn.log),
             receipt_text=js_json(turn.receipt or {}) if self.config.upstream else None,
@@ -322,15 +328,15 @@ class FlowSystem(_Engine):
         )
 
     def _write(self, row: Row) -> None:
-        """Keep a row that recall itself wrote, in the place of the one before."""
-        if self._own is not None:
-            before = self._own.known(row.id)
+        """Store a row that recall itself wrote, replacing the earlier one."""
+        if self._table is not None:
+            before = self._table.known(row.id)
             if before is not None:
                 self._listing.remove(before)
-            self._own.write([row])
+            self._table.write([row])
             self._listing.add([row])
 
     def close(self) -> None:
-        """Close the table, where it is the system's own."""
-        if self._own is not None:
-            self._own.close()
+        """Close the table if it is private."""
+        if self._table is not None:
+            self._table.close()

@@ -1,4 +1,4 @@
-"""Why one memory has its place in one turn, or lost it: told from the tiers and from what the flow left."""
+"""Explain why a memory was injected in a turn or not, from the tiers and the state that the flow left."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
-from lab.systems.contract import Ask, Detail, Explained, Place, Recall
+from lab.systems.contract import Ask, Detail, Explained, Recall, Standing
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.explain_lines import (
     WIDTH,
@@ -29,8 +29,8 @@ from lab.systems.openclaw.select.tiers import recall_plans
 RUNNERS_UP = 3
 
 
-class Told(NamedTuple):
-    """One recall: the configuration, the question, the answer, and the turn that the flow left (None: selection)."""
+class RecallRecord(NamedTuple):
+    """One recall: configuration, query, answer, and the turn after the flow (None: selection only)."""
 
     config: EngineConfig
     ask: Ask
@@ -38,20 +38,20 @@ class Told(NamedTuple):
     turn: Turn | None
 
 
-def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Detail) -> Explained:
-    """Explain a recall; ``wanted`` are keys of memories that it should perhaps have injected."""
-    config, ask, recall, turn = told
+def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequence[str], detail: Detail) -> Explained:
+    """Explain a recall. ``relevant`` are the keys of the memories to explain if they were not injected."""
+    config, ask, recall, turn = record
     scope = turn.filter_scope if turn else ask.scope
-    by_key = {row.key: row for row in found.present if not row.id.startswith(PREFIX)}
-    tiers = Tiers(found.view, found.rows, config.auto_recall.search_limit, {})
-    places = _places(tiers, found, scope)
+    by_key = {row.key: row for row in context.present if not row.id.startswith(PREFIX)}
+    tiers = Tiers(context.view, context.rows, config.auto_recall.search_limit, {})
+    standings = _standings(tiers, context, scope)
     injected = {item.id for item in recall.items[: recall.injected]}
-    finals = {key: _final_score(turn, by_key[key], place) for key, place in places.items()}
-    # What the digest says is there already, and what the budget dropped had been taken.
-    taken = [*turn.digested, *turn.excluded, *(one.candidate.id for one in turn.final)] if turn else []
-    there = injected | {found.by_id[one].key for one in taken}
+    finals = {key: _final_score(turn, by_key[key], standing) for key, standing in standings.items()}
+    # Memories that the Working Set covers are present already, and those that the budget dropped were selected.
+    taken = [*turn.covered, *turn.excluded, *(pick.candidate.id for pick in turn.final)] if turn else []
+    present = injected | {context.by_id[identity].key for identity in taken}
     ranked = sorted(
-        (key for key, place in places.items() if place.score is not None),
+        (key for key, standing in standings.items() if standing.score is not None),
         key=lambda key: (-finals[key], by_key[key].id),
     )
     beyond = [item.id for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]
@@ -59,35 +59,38 @@ def explain_recall(told: Told, found: Found, wanted: Sequence[str], detail: Deta
     lower = {key: factor_line(turn, by_key[key]) for key in injected if turn and detail.full and key in by_key}
     return Explained(
         f"profile {config.profile}",
-        {key: place._replace(score=finals[key]) if place.rank else place for key, place in places.items()},
-        {key: _reason(by_key[key], places.get(key), told) for key in wanted if key not in injected},
-        tuple([key for key in ranked if key not in there][:RUNNERS_UP] if searched else beyond),
-        tuple(_head(told, detail)),
+        {
+            key: standing._replace(score=finals[key]) if standing.rank else standing
+            for key, standing in standings.items()
+        },
+        {key: _reason(by_key[key], standings.get(key), record) for key in relevant if key not in injected},
+        tuple([key for key in ranked if key not in present][:RUNNERS_UP] if searched else beyond),
+        tuple(_head(record, detail)),
         tuple(suppression_lines(turn, full=detail.full)) if turn else (),
-        tuple(candidate_lines(tiers, turn, found.by_id)) if detail.full and searched else (),
+        tuple(candidate_lines(tiers, turn, context.by_id)) if detail.full and searched else (),
         {key: line for key, line in lower.items() if line},
         {"flow": flow_json(turn)} if turn else {},
     )
 
 
-def _places(tiers: Tiers, found: Found, scope: str | None) -> dict[str, Place]:
-    """Where every memory in reach stood. A digest that is kept among the memories is none of them."""
-    places: dict[str, Place] = {}
-    known = {row.id: row.key for row in found.present if not row.id.startswith(PREFIX)}
+def _standings(tiers: Tiers, context: QueryContext, scope: str | None) -> dict[str, Standing]:
+    """Return the standing of every memory in scope, without Working Sets stored among the memories."""
+    standings: dict[str, Standing] = {}
+    known = {row.id: row.key for row in context.present if not row.id.startswith(PREFIX)}
     for plan in recall_plans():
-        whole = found.view.search(Filter(scope, plan.labels), len(found.rows))
-        fts = {found.rows[hit.row].id: rank for rank, hit in enumerate(whole.fts, 1)}
-        vec = {found.rows[hit.row].id: rank for rank, hit in enumerate(whole.vec, 1)}
-        fused = {one.id: (rank, one.score) for rank, one in enumerate(tiers.fused(plan, scope), 1)}
-        for identity in (one for one in {**fts, **vec} if one in known):
+        lanes = context.view.search(Filter(scope, plan.labels), len(context.rows))
+        fts = {context.rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)}
+        vec = {context.rows[hit.row].id: rank for rank, hit in enumerate(lanes.vec, 1)}
+        fused = {candidate.id: (rank, candidate.score) for rank, candidate in enumerate(tiers.fused(plan, scope), 1)}
+        for identity in (key for key in {**fts, **vec} if key in known):
             rank, score = fused.get(identity, (None, None))
-            places[known[identity]] = Place(plan.tier, rank, score, fts.get(identity), vec.get(identity))
-    return places
+            standings[known[identity]] = Standing(plan.tier, rank, score, fts.get(identity), vec.get(identity))
+    return standings
 
 
-def _head(told: Told, detail: Detail) -> list[str]:
-    """What the stages did, and how places were shared out."""
-    turn, receipt = told.turn, told.recall.receipt
+def _head(record: RecallRecord, detail: Detail) -> list[str]:
+    """Return lines on what the stages did and how slots were allocated."""
+    turn, receipt = record.turn, record.recall.receipt
     lines = [*stages_lines(turn), *working_set_lines(turn, full=detail.full, with_text=detail.texts)] if turn else []
     quota = receipt.get("quota")
     if quota:
@@ -98,68 +101,68 @@ def _head(told: Told, detail: Detail) -> list[str]:
     return lines
 
 
-def _final_score(turn: Turn | None, row: Row, place: Place | None) -> float:
+def _final_score(turn: Turn | None, row: Row, standing: Standing | None) -> float:
     if turn and row.id in turn.factors:
         return turn.factors[row.id].product
-    return (place.score if place else None) or 0.0
+    return (standing.score if standing else None) or 0.0
 
 
-def _reason(row: Row, place: Place | None, told: Told) -> str:
-    """Why a memory was not injected, in a sentence."""
-    config, ask, recall, turn = told
+def _reason(row: Row, standing: Standing | None, record: RecallRecord) -> str:
+    """Return the reason why a memory was not injected, as a sentence."""
+    config, ask, recall, turn = record
     if turn is not None:
-        said = _in_the_flow(turn, row)
-        if said:
-            return said
+        reason = _in_the_flow(turn, row)
+        if reason:
+            return reason
     if ask.scope is not None and row.scope != ask.scope:
-        return f"it is of scope {row.scope}, the turn of {ask.scope}"
+        return f"its scope is {row.scope}; the scope of the turn is {ask.scope}"
     ranked = next((rank for rank, item in enumerate(recall.items, 1) if item.id == row.key), None)
     if ranked is not None:
-        return f"ranked {ranked}, beyond the {recall.injected} that are injected"
+        return f"ranked {ranked}; only the first {recall.injected} are injected"
     searched = [count.tier for count in turn.selection.tier_counts] if turn else recall.receipt["tiersSearched"]
     if not searched:
         return f"not among the first {config.max_items} of this arm"
-    if place is None and ask.faults:
-        return f"no lane found it, under the faults of this turn: {', '.join(sorted(ask.faults))}"
-    if place is None or (place.tier == "unknown" and not config.auto_recall.include_unknown_fallback):
-        return f"its label is {row.importance_label}, which no tier of this arm holds"
-    lanes = f"text rank {place.fts or 'none'}, vector rank {place.vec or 'none'} in its tier"
-    if place.tier not in searched:
-        return f"tier {place.tier} was not searched: {searched[-1]} had filled all places; {lanes}"
-    if place.rank is None:
-        return f"not among the {config.auto_recall.search_limit} candidates of tier {place.tier}; {lanes}"
-    taken = sum(item.tier == place.tier for item in recall.items[: recall.injected])
-    where = f"candidate {place.rank} of tier {place.tier} ({place.score:.4f})"
+    if standing is None and ask.faults:
+        return f"no lane returned it, under the injected faults of this turn: {', '.join(sorted(ask.faults))}"
+    if standing is None or (standing.tier == "unknown" and not config.auto_recall.include_unknown_fallback):
+        return f"its label is {row.importance_label}, which no tier of this arm contains"
+    lanes = f"text rank {standing.fts or 'none'}, vector rank {standing.vec or 'none'} in its tier"
+    if standing.tier not in searched:
+        return f"tier {standing.tier} was not searched: {searched[-1]} had filled all slots; {lanes}"
+    if standing.rank is None:
+        return f"not among the {config.auto_recall.search_limit} candidates of tier {standing.tier}; {lanes}"
+    taken = sum(item.tier == standing.tier for item in recall.items[: recall.injected])
+    where = f"candidate {standing.rank} of tier {standing.tier} ({standing.score:.4f})"
     quota = config.auto_recall.quota
-    cap = {"must": quota.must_max, "unknown": quota.unknown_max}.get(place.tier or "")
+    cap = {"must": quota.must_max, "unknown": quota.unknown_max}.get(standing.tier or "")
     if recall.receipt.get("quota") and config.auto_recall.strict_caps and cap is not None and taken >= cap:
-        return f"{where}, but the cap of {cap} for that tier was full; {lanes}"
+        return f"{where}, but the tier's cap of {cap} was reached; {lanes}"
     wildcard = [item.score for item in recall.items[: recall.injected] if item.signals.decision == "wildcard"]
-    beyond = f", wildcards to scores from {min(wildcard):.4f}" if wildcard else ""
-    return f"{where}: {taken} places went to that tier{beyond}; {lanes}"
+    beyond = f", wildcards scored at least {min(wildcard):.4f}" if wildcard else ""
+    return f"{where}: {taken} slots went to that tier{beyond}; {lanes}"
 
 
 def _in_the_flow(turn: Turn, row: Row) -> str | None:
-    """What a stage of the flow did to a memory before or after selection, in a sentence; None if nothing."""
+    """Return what a stage of the flow did to a memory before or after selection, as a sentence; None if nothing."""
     if turn.skip_reason:
-        return f"the prompt was passed over: {turn.skip_reason}"
-    if row.id in turn.digested:
+        return f"the prompt was skipped: {turn.skip_reason}"
+    if row.id in turn.covered:
         cut = turn.config.working_set.max_item_chars
-        whole = row.id in turn.carried
+        is_whole = row.id in turn.carried
         return (
-            "it is in the Working Set, which speaks for it"
-            if whole
-            else (f"the Working Set holds its first {cut} characters, and so it is no item of its own")
+            "it is in the Working Set, so it is not an item"
+            if is_whole
+            else (f"its first {cut} characters are in the Working Set, so it is not an item")
         )
-    if any(one.candidate.id == row.id for one in turn.final):
+    if any(pick.candidate.id == row.id for pick in turn.final):
         cut = turn.packed is not None and any(slot.id == row.id for slot in turn.packed.kept)
         return f"it was selected, and the budget {'cut the block within it' if cut else 'dropped it'}"
     if turn.excluded.get(row.id):
-        return f"it says what the Working Set says already (same {turn.excluded[row.id]})"
+        return f"it duplicates the Working Set (same {turn.excluded[row.id]})"
     stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
     if stale:
         return f"it is a TODO older than {turn.config.todo_stale_ttl_days} days"
     factors = turn.factors.get(row.id)
     if factors and factors.repeat < 1.0:
-        return f"it was injected lately: its score was multiplied by {factors.repeat:.3f}"
+        return f"it was injected recently: its score was multiplied by {factors.repeat:.3f}"
     return None

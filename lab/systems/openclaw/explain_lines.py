@@ -1,4 +1,4 @@
-"""What the stages of the flow did to one turn: scope, digest, suppressions, documents, budget."""
+"""Lines that explain the stages of one turn: scope, Working Set, suppressions, documents, budget."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ LISTED = 3
 
 
 def stages_lines(turn: Turn) -> list[str]:
-    """The stages as they ran, in a line or two."""
-    said = [f"scope {turn.scope if turn.filter_scope else 'any'} ({_scope_mode(turn)})"]
+    """Summarise the stages in a line or two."""
+    parts = [f"scope {turn.scope if turn.filter_scope else 'any'} ({_scope_mode(turn)})"]
     if turn.skip_reason:
-        return wrap(f"stages: {'; '.join(said)}; passed over: {turn.skip_reason}", WIDTH)
-    said.append("not trivial")
-    said.append(f"no vector: {turn.memories.no_vector}" if turn.memories.no_vector else "text and vector lane asked")
+        return wrap(f"stages: {'; '.join(parts)}; skipped: {turn.skip_reason}", WIDTH)
+    parts.append("not trivial")
+    parts.append(
+        f"no vector: {turn.memories.no_vector}" if turn.memories.no_vector else "text and vector lane searched"
+    )
     fallback = turn.fallback or {}
     if fallback.get("consulted"):
-        said.append(f"fallback to {', '.join(fallback['consultedScopes'])} gave {fallback['contributed']}")
+        parts.append(f"fallback to {', '.join(fallback['consultedScopes'])} added {fallback['contributed']}")
     if turn.stale:
-        said.append(f"stale TODOs left out: {len(set(turn.stale))}")
+        parts.append(f"stale TODOs excluded: {len(set(turn.stale))}")
     if turn.cold_lane:
         problem = turn.cold_lane.get("error")
-        said.append(f"documents: {problem or turn.cold_lane['returned']}")
-    lines = wrap(f"stages: {'; '.join(said)}", WIDTH)
+        parts.append(f"documents: {problem or turn.cold_lane['returned']}")
+    lines = wrap(f"stages: {'; '.join(parts)}", WIDTH)
     lines += _listed("cited", [slot.id.removeprefix("docs:") for slot in turn.docs], full=True)
     rules = turn.memories.listing.hard_rules(turn.filter_scope)
     if rules and turn.config.active_phases.hard_rules:
@@ -39,57 +41,57 @@ def stages_lines(turn: Turn) -> list[str]:
 
 
 def working_set_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
-    """The Working Set: its sections, and the memories that it speaks for."""
+    """Describe the Working Set: its sections, and the memories that it contains."""
     receipt = turn.working_set or {}
     if not receipt.get("generated"):
         return ["pinned: nothing"] if receipt.get("enabled") else []
     parts = [f"{count} {name}" for name, count in receipt["sections"].items() if count and name != "goal"]
     lines = wrap(f"pinned {receipt['id']}, {receipt['chars']} characters: {', '.join(parts)}", WIDTH)
-    cut = set(turn.digested) - set(turn.carried)
-    spoken = [_key(turn, one) + (" (cut)" if one in cut else "") for one in turn.digested]
-    lines += _listed("speaks for", spoken, full=full)
+    cut = set(turn.covered) - set(turn.carried)
+    contained = [_key(turn, identity) + (" (cut)" if identity in cut else "") for identity in turn.covered]
+    lines += _listed("contains", contained, full=full)
     if receipt.get("suppressedRecallCount"):
-        lines.append(f"    selected and then left to it: {receipt['suppressedRecallCount']}")
+        lines.append(f"    selected, then removed as contained: {receipt['suppressedRecallCount']}")
     if with_text and full and turn.pinned:
-        kept = (turn.digest or turn.pinned).text
+        kept = (turn.working_set_slot or turn.pinned).text
         lines += [f"    | {line}" for line in kept.split("\n")]
     return lines
 
 
 def suppression_lines(turn: Turn, *, full: bool) -> list[str]:
-    """What repeat suppression and deduplication kept out, and what the budget dropped."""
+    """List what repeat suppression and deduplication excluded, and what the budget dropped."""
     receipt = turn.receipt or {}
     lines: list[str] = []
     repeated = receipt.get("suppressedByRepeat")
     if repeated and repeated["penalized"]:
         lines.append(
-            f"repeats: {repeated['penalized']} candidates penalised, {repeated['count']} of them lost their place"
+            f"repeats: {repeated['penalized']} candidates penalised, {repeated['count']} of them lost their slot"
         )
-        shown = [f"{_key(turn, one)} (x{turn.factors[one].repeat:.3f})" for one in repeated["ids"]]
+        shown = [f"{_key(turn, identity)} (x{turn.factors[identity].repeat:.3f})" for identity in repeated["ids"]]
         lines += _listed("lost", shown, full=full)
     if turn.exempt:
-        exempt = [f"{_key(turn, one)} ({rule})" for one, rule in turn.exempt.items()]
+        exempt = [f"{_key(turn, identity)} ({rule})" for identity, rule in turn.exempt.items()]
         if not (repeated and repeated["penalized"]):
             lines.append("repeats: no candidate penalised")
         lines += _listed("exempt, an exact hit", exempt, full=full)
-    doubled = receipt.get("excludedAsBackboneDuplicate")
-    if doubled and doubled["count"]:
-        shown = [f"{_key(turn, one)} (same {turn.excluded[one]})" for one in doubled["ids"]]
-        lines += _listed("left out, the digest says it", shown, full=full)
-    spent = receipt.get("budget") or {}
-    if spent.get("truncated"):
+    duplicates = receipt.get("excludedAsBackboneDuplicate")
+    if duplicates and duplicates["count"]:
+        shown = [f"{_key(turn, identity)} (same {turn.excluded[identity]})" for identity in duplicates["ids"]]
+        lines += _listed("excluded as duplicates of the Working Set", shown, full=full)
+    budget = receipt.get("budget") or {}
+    if budget.get("truncated"):
         lines.append(
-            f"budget: {spent['beforeChars']} characters cut to {spent['afterChars']} of {spent['maxChars']}, "
-            f"{spent['droppedCount']} dropped"
+            f"budget: {budget['beforeChars']} characters cut to {budget['afterChars']} of {budget['maxChars']}, "
+            f"{budget['droppedCount']} dropped"
         )
-        lines += _listed("dropped", [_key(turn, one) for one in spent["droppedIds"]], full=full)
-    elif spent:
-        lines.append(f"budget: {spent['afterChars']} of {spent['maxChars']} characters")
+        lines += _listed("dropped", [_key(turn, identity) for identity in budget["droppedIds"]], full=full)
+    elif budget:
+        lines.append(f"budget: {budget['afterChars']} of {budget['maxChars']} characters")
     return lines
 
 
 def factor_line(turn: Turn, row: Row) -> str | None:
-    """The factors of a memory's score that are not 1."""
+    """Return the factors of a memory's score that are not 1; None if there are none."""
     factors = turn.factors.get(row.id)
     if factors is None:
         return None
@@ -98,21 +100,21 @@ def factor_line(turn: Turn, row: Row) -> str | None:
 
 
 def candidate_lines(tiers: Tiers, turn: Turn | None, rows: Mapping[str, Row]) -> list[str]:
-    """Every candidate of every tier, with ranks, scores and factors. ``rows`` are the memories by id."""
+    """List every candidate of every tier with ranks, scores and factors. ``rows`` are the memories by id."""
     lines: list[str] = []
-    for where, found in zip(tiers.asked, tiers.searched, strict=True):
+    for where, result in zip(tiers.filters, tiers.results, strict=True):
         tier = "+".join(why_tier(label) for label in where.labels or ())
         scope = where.scope or "any scope"
-        lines += ["", f"tier {tier} in {scope}: {len(found.lanes.fts)} text, {len(found.lanes.vec)} vector hits"]
-        if found.fused:
+        lines += ["", f"tier {tier} in {scope}: {len(result.lanes.fts)} text, {len(result.lanes.vec)} vector hits"]
+        if result.fused:
             lines.append("   # fused   text  vec  final memory")
-        for rank, one in enumerate(found.fused, 1):
-            row = rows[one.id]
-            final = turn.factors.get(one.id, Factors(relevance=one.score)).product if turn else one.score
-            why = turn.excluded.get(one.id) if turn else None
-            note = f" (digest, same {why})" if why else " (stale)" if turn and one.id in turn.stale else ""
+        for rank, hit in enumerate(result.fused, 1):
+            row = rows[hit.id]
+            final = turn.factors.get(hit.id, Factors(relevance=hit.score)).product if turn else hit.score
+            why = turn.excluded.get(hit.id) if turn else None
+            note = f" (Working Set, same {why})" if why else " (stale)" if turn and hit.id in turn.stale else ""
             lines.append(
-                f"{rank:4} {one.score:6.4f} {_rank(one.fts_rank)} {_rank(one.vec_rank)} {final:6.4f} {row.key}{note}"
+                f"{rank:4} {hit.score:6.4f} {_rank(hit.fts_rank)} {_rank(hit.vec_rank)} {final:6.4f} {row.key}{note}"
             )
             line = factor_line(turn, row) if turn else None
             lines += [line] if line else []
@@ -120,25 +122,25 @@ def candidate_lines(tiers: Tiers, turn: Turn | None, rows: Mapping[str, Row]) ->
 
 
 def flow_json(turn: Turn) -> dict[str, Any]:
-    """What the stages found, as plain values."""
+    """Return the results of the stages as JSON values."""
     return {
         "skipped": turn.skip_reason,
         "scope": turn.scope,
         "scopeMode": turn.scope_mode,
-        "digested": [_key(turn, one) for one in turn.digested],
+        "digested": [_key(turn, identity) for identity in turn.covered],
         "hardRules": [row.key for row in turn.hard],
-        "stale": sorted({_key(turn, one) for one in turn.stale}),
-        "exempt": {_key(turn, one): rule for one, rule in turn.exempt.items()},
-        "excluded": {_key(turn, one): reason for one, reason in turn.excluded.items()},
-        "factors": {_key(turn, one): factors._asdict() for one, factors in turn.factors.items()},
+        "stale": sorted({_key(turn, identity) for identity in turn.stale}),
+        "exempt": {_key(turn, identity): rule for identity, rule in turn.exempt.items()},
+        "excluded": {_key(turn, identity): reason for identity, reason in turn.excluded.items()},
+        "factors": {_key(turn, identity): factors._asdict() for identity, factors in turn.factors.items()},
         "searched": [
             {
                 "scope": where.scope,
                 "labels": list(where.labels or ()),
-                "text": len(one.lanes.fts),
-                "vector": len(one.lanes.vec),
+                "text": len(result.lanes.fts),
+                "vector": len(result.lanes.vec),
             }
-            for where, one in zip(turn.tiers.asked, turn.tiers.searched, strict=True)
+            for where, result in zip(turn.tiers.filters, turn.tiers.results, strict=True)
         ],
         "documents": [slot.id for slot in turn.docs],
         "log": [text for _, text in turn.log],
@@ -157,7 +159,7 @@ def _key(turn: Turn, identity: str) -> str:
 
 
 def _listed(title: str, entries: Iterable[str], *, full: bool) -> list[str]:
-    """A list that stays short unless all of it is asked for."""
+    """Format a list of entries, of which only the first few are shown unless ``full``."""
     chosen = list(entries)
     shown = chosen if full else chosen[:LISTED]
     more = f" and {len(chosen) - len(shown)} more" if len(chosen) > len(shown) else ""

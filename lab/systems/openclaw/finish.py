@@ -1,4 +1,4 @@
-"""The last steps that arms of selection alone share: rows to items, the injected block, the receipt."""
+"""Build the recall of arms that only select: items, injected block, receipt."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab.recordings.model import GLOBAL
-from lab.retrieval.booking import SEARCH, Booking
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import Found
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
+from lab.retrieval.stage_timer import SEARCH, StageTimer
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.receipt import Final, Lane, lifecycle_receipt
-from lab.systems.openclaw.recall.receipt import Found as RawHit
+from lab.systems.openclaw.recall.receipt import Final, Lane, LaneHit, lifecycle_receipt
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.select.outcome import Picked, Selection
 
@@ -25,30 +24,33 @@ def finish(
     mode: str,
     ask: Ask,
     selection: Selection,
-    told: Callable[[], tuple[Lane | Sequence[RawHit], Lane | Sequence[RawHit]]],
-    found: Found,
+    lane_summaries: Callable[[], tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]]],
+    candidates: QueryContext,
     max_items: int,
-    booking: Booking,
+    timer: StageTimer,
 ) -> Recall:
-    """Build the recall of a selection, of which the first ``max_items`` are injected; ``told`` says what was found."""
-    injected = selection.picked[:max_items]
-    chosen = [found.by_id[one.candidate.id] for one in injected]
-    items = tuple(item_of(one, found.by_id[one.candidate.id], one.decision) for one in selection.picked)
+    """Build the recall of a selection, of which the first ``max_items`` are injected.
+
+    ``lane_summaries`` returns what the receipt lists of both lanes.
+    """
+    rows = [candidates.by_id[pick.candidate.id] for pick in selection.picked]
+    items = tuple([item_of(pick, row, pick.decision) for pick, row in zip(selection.picked, rows, strict=True)])
+    chosen = rows[:max_items]
     status: Status = "degraded" if ask.faults - HARMLESS else "ok"
     if ask.items_only:
-        return Recall(items, len(injected), timings=booking.timings, status=status)
-    context = booking.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = booking.stage("receipt", lambda: _receipt(mode, ask, selection, told(), found, chosen))
-    booking.timings.setdefault(SEARCH, 0)
-    return Recall(items, len(injected), context, receipt, booking.timings, status, evicted=0)
+        return Recall(items, len(chosen), timings=timer.timings, status=status)
+    context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
+    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), candidates, chosen))
+    timer.timings.setdefault(SEARCH, 0)
+    return Recall(items, len(chosen), context, receipt, timer.timings, status, evicted=0)
 
 
 def _receipt(
     mode: str,
     ask: Ask,
     selection: Selection,
-    lanes: tuple[Lane | Sequence[RawHit], Lane | Sequence[RawHit]],
-    found: Found,
+    lanes: tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]],
+    candidates: QueryContext,
     chosen: Sequence[Row],
 ) -> dict[str, Any]:
     scope = ask.scope or GLOBAL
@@ -62,14 +64,14 @@ def _receipt(
         fts=lanes[0],
         vec=lanes[1],
         final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
-        rejected=[*selection.rejected, *([found.no_vector] if found.no_vector else ())],
+        rejected=[*selection.rejected, *([candidates.no_vector] if candidates.no_vector else ())],
         injected=len(chosen),
     )
 
 
-def item_of(one: Picked, row: Row, decision: str) -> Item:
-    """A selected candidate as an item of a recall."""
-    found = one.candidate
-    # What Signals(…) and Item(…) do, at half their cost.
-    signals = _new(Signals, (row.id, row.importance_label, row.scope, found.fts_rank, found.vec_rank, decision))
-    return _new(Item, (row.key, row.text, (row.key,), found.score, signals, one.tier))
+def item_of(pick: Picked, row: Row, decision: str) -> Item:
+    """Return a selected candidate as an item of a recall."""
+    candidate = pick.candidate
+    # Does what Signals(…) and Item(…) do at half the cost.
+    signals = _new(Signals, (row.id, row.importance_label, row.scope, candidate.fts_rank, candidate.vec_rank, decision))
+    return _new(Item, (row.key, row.text, (row.key,), candidate.score, signals, pick.tier))

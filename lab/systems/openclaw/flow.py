@@ -11,10 +11,10 @@ FLOWS = {"seed": seed.recall, "upstream": upstream.recall}
 
 
 def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> Turn:
-    """Run the flow of the configuration's profile and return the turn as it left it.
+    """Run the flow of the configuration's profile and return the completed turn.
 
-    What is injected is ``context``; it is empty where the prompt was passed over, where nothing was found, and where a
-    stage failed, which never raises. ``state`` is changed: it remembers what was injected. Timings are nanoseconds by
-    stage, as :mod:`lab.retrieval.booking` books them.
+    Its ``context`` is the injected text; it is empty if the prompt was skipped, nothing was selected, or a stage
+    failed. Errors of stages are recorded, not raised. ``state`` is updated with what was injected. Timings are
+    nanoseconds by stage (:mod:`lab.retrieval.stage_timer`).
     """
     return FLOWS[config.profile](prompt, config, memories, state)

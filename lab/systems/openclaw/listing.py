@@ -1,4 +1,4 @@
-"""Rows by scope and category, newest first: what a Working Set is made from (E-27)."""
+"""Rows by scope and category, newest first: the source of a Working Set (E-27)."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ from itertools import islice
 from operator import itemgetter
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Places, Row
+from lab.retrieval.row import Row, TablePositions
 
 _Entry = tuple[tuple[float, str], int, Row]
 _Stored = tuple[tuple[int, int], Row]
 
 
 class Listing:
-    """An index that grows with the store. Rows keep the number of their place in it."""
+    """An index of rows by scope and category. A row keeps its number, its index in the order of adding."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str | None, str], list[_Entry]] = {}
         self._stored: dict[tuple[str | None, str], list[_Stored]] = {}
-        self._places = Places()
+        self._positions = TablePositions()
         self._hard: dict[str | None, list[Row]] = {}
         self._count = 0
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Take in rows in the order in which they become visible."""
+        """Add rows in the order in which they become visible."""
         entries = [((-row.created_at, id_order(row.id)), number, row) for number, row in enumerate(rows, self._count)]
         for _, number, row in entries:
-            stored = ((self._places.next(row), number), row)
+            stored = ((self._positions.next(row), number), row)
             for scope in (row.scope, None):
                 insort(self._stored.setdefault((scope, row.category), []), stored, key=itemgetter(0))
                 if row.hard_rule:
-                    insort(self._hard.setdefault(scope, []), row, key=lambda one: (one.created_at, id_order(one.id)))
-        # Newest first, so that each of many goes behind the one before, and none is moved for another.
+                    insort(self._hard.setdefault(scope, []), row, key=lambda rule: (rule.created_at, id_order(rule.id)))
+        # Insert newest first, so that each entry is inserted after the one before and none has to be moved.
         for entry in sorted(entries, key=itemgetter(0, 1)):
             for scope in (entry[2].scope, None):
                 insort(self._newest.setdefault((scope, entry[2].category), []), entry, key=itemgetter(0, 1))
         self._count += len(entries)
 
     def remove(self, row: Row) -> None:
-        """Forget a row that was replaced."""
+        """Remove a row that was deleted or replaced."""
         for scope in (row.scope, None):
             key = (scope, row.category)
-            self._newest[key] = [one for one in self._newest[key] if one[2].id != row.id]
-            self._stored[key] = [one for one in self._stored[key] if one[1].id != row.id]
-            self._hard[scope] = [one for one in self._hard.get(scope, ()) if one.id != row.id]
+            self._newest[key] = [entry for entry in self._newest[key] if entry[2].id != row.id]
+            self._stored[key] = [entry for entry in self._stored[key] if entry[1].id != row.id]
+            self._hard[scope] = [rule for rule in self._hard.get(scope, ()) if rule.id != row.id]
 
     def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
-        """The newest rows of a scope (None: of any): newest first, then id."""
+        """Return the newest rows of a scope (None: any): newest first, then by id."""
         lists = [self._newest.get((scope, category), []) for category in categories]
         return [row for _, _, row in islice(merge(*lists, key=itemgetter(0, 1)), limit)]
 
     def recent_of_first(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
-        """As the public plugin lists: without an order, so that only the first ``4 * limit`` rows stored are seen."""
+        """List as the public plugin does: it reads unsorted, so it sees only the first ``4 * limit`` stored rows."""
         lists = [self._stored.get((scope, category), []) for category in categories]
         read = [row for _, row in islice(merge(*lists, key=itemgetter(0)), min(1024, 4 * limit))]
         return sorted(read, key=lambda row: (-row.created_at, id_order(row.id)))[:limit]
 
     def hard_rules(self, scope: str | None) -> list[Row]:
-        """Every hard rule of a scope (None: of any): oldest first, then id."""
+        """Return every hard rule of a scope (None: any): oldest first, then by id."""
         return list(self._hard.get(scope, ()))

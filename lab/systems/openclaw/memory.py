@@ -22,60 +22,59 @@ _ALIASES = {
     "trivial": IGNORE,
 }
 _SPACES = re.compile(f"[{WHITESPACE}-]+")
-# A namespace of the project's own: the same key gives the same id in every run and on every machine.
+# The project's own namespace: a key has the same id in every run and on every machine.
 _NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _HARD_TAG = re.compile(r"\s*\[(?:HARD|ALWAYS_PIN)\]")
 
 
-# A replay asks for each several times: who looks for kept candidates, who reads them, who searches.
+# Cached because a replay needs each id several times.
 @lru_cache(maxsize=1 << 16)
 def engine_id(key: str) -> str:
-    """The engine's id of a memory key.
+    """Return the engine's id of a memory key, a UUIDv5 of the key.
 
-    A UUIDv5, so that it is a function of the key; a key that is a UUID is the id of a row that was stored already, and
-    stays as it is.
+    A key that is a UUID is the id of a stored row and is returned unchanged.
     """
     return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
 
 
 def importance_score(value: object) -> float | None:
-    """A finite number, or a string that JavaScript reads as one, clamped to 0..1; anything else is no score.
+    """Return a finite number, or a string that JavaScript reads as one, clamped to 0..1; None for anything else.
 
-    A blank string counts as 0, as in JavaScript.
+    A blank string is 0, as in JavaScript.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     number = js_number(value) if isinstance(value, str) else value
     try:
         finite = number is not None and math.isfinite(number)
-    except OverflowError:  # a whole number beyond every double: Infinity, in JavaScript
+    except OverflowError:  # an integer too large for a double is Infinity in JavaScript
         finite = False
     return float(min(1, max(0, number))) if number is not None and finite else None
 
 
 def label_of_score(score: float | None) -> str:
-    """0.8 and more must_remember, 0.5 and more nice_to_have, less ignore; no score unknown."""
+    """Return the label of a score: must_remember from 0.8, nice_to_have from 0.5, else ignore; unknown for None."""
     if score is None:
         return UNKNOWN
     return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
 
 
 def normal_label(value: object) -> str | None:
-    """A label or one of its aliases, however it is cased and spaced; None for anything else."""
+    """Return the label that a value or alias names, ignoring case and spacing; None for anything else."""
     if not isinstance(value, str):
         return None
-    # Stored labels are spelt out: the rest is for what people write.
+    # Stored labels match exactly; the second lookup is for labels that people write.
     return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
 
 
 def resolve_label(label: object, score: object = None) -> str:
-    """A recognised label beats the score; else the score decides."""
+    """Return the recognised label, else the label of the score."""
     return normal_label(label) or label_of_score(importance_score(score))
 
 
 def normal_category(value: object) -> str:
-    """A known category, trimmed and lower-cased; unknown ones become ``other``."""
+    """Return a known category, trimmed and lower-cased; unknown ones become ``other``."""
     category = value.strip(WHITESPACE).lower() if isinstance(value, str) else ""
     return category if category in CATEGORIES else "other"
 
@@ -92,12 +91,12 @@ def normal_row(
     importance: object = None,
     trust: object = "user",
     hard_rule: bool = False,
-    place: int | None = None,
+    position: int | None = None,
     embedded: bool = True,
 ) -> Row:
-    """A row with every field normalised as E-1 and E-2 say.
+    """Return a row with every field normalised (E-1, E-2).
 
-    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is a hard rule, too (E-58).
+    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is also a hard rule (E-58).
     """
     score = importance_score(importance)
     return Row(
@@ -112,7 +111,7 @@ def normal_row(
         trust if isinstance(trust, str) and trust else "unknown",
         score,
         hard_rule or is_hard_rule(text),
-        place,
+        position,
         embedded,
     )
 
@@ -123,7 +122,7 @@ def is_hard_rule(text: str) -> bool:
 
 
 def row_of(memory: Memory) -> Row:
-    """The row of a memory from outside."""
+    """Return the row of a memory of the recording."""
     return normal_row(
         memory.key,
         memory.text,
@@ -134,6 +133,6 @@ def row_of(memory: Memory) -> Row:
         scope=memory.scope,
         trust=memory.trust,
         hard_rule=memory.hard_rule,
-        place=memory.place,
+        position=memory.place,
         embedded=memory.embedded,
     )

@@ -1,6 +1,6 @@
-"""The configuration that the lab's own sweeps lead to: as good as search without tiers, and it repeats itself less.
+"""The configuration recommended by the lab's sweeps: as good as search without tiers, with a lower repeat rate.
 
-What it was held against, and what it was found to keep, stands in docs/settings.md.
+docs/settings.md has the comparisons and results.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ ARM = "recommended"
 CONFIG: dict[str, Any] = {
     "autoRecall": {
         "selectionMode": "tier_quota_v1",
-        # One nice memory is sure of a place; all others are won by relevance, whatever the label.
+        # One slot is reserved for a nice memory; relevance decides the others, whatever the label.
         "quotas": {"mustMax": 0, "niceMin": 1, "unknownMax": 0, "caps": "reservation"},
         "repeatPenalty": 0.2,
         "repeatWindowTurns": 6,
     },
-    # Hard rules stand in the digest, and the digest takes no place from a memory.
+    # Hard rules go into the Working Set, which takes no slot from a memory.
     "workingSet": {"enabled": True},
     "budget": {"maxChars": 12_000},
     "lab": {
         "phases": {
-            # The best of a weak tier must not count as much as the best of a strong one.
+            # The best of a weak tier must not count as much as that of a strong one.
             "relevanceOver": "pool",
-            # On the scale of rank fusion a penalty is a ban; on this one it is a knob.
+            # With rank fusion any repeat penalty excludes a memory; with similarity it has a gradual effect.
             "relevance": "similarity",
             "score": {"scopeMatch": False, "recency": False, "importancePrior": False, "relevance": True},
             "hardRules": True,
@@ -37,6 +37,6 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def recommended(own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The recommended configuration; where an operator's says something else, that holds."""
-    return deep_merge(CONFIG, only_here(own or {}))
+def recommended(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the recommended configuration, overridden by the operator's ``config``."""
+    return deep_merge(CONFIG, only_here(config or {}))

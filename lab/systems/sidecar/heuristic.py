@@ -1,7 +1,7 @@
-"""heuristic-v1 (E-52): an observation graded by the words in it.
+"""heuristic-v1 (E-52): grade an observation by its words.
 
-Keywords are looked for as substrings ("rule" is found in "ruler") unless a rule says otherwise. Deltas are added in the
-order of the rules, because the sum is compared with the thresholds unrounded.
+Keywords match as substrings ("rule" matches "ruler") unless a rule says otherwise. Deltas are added in the order of
+the rules, because the unrounded sum is compared with the thresholds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 BASELINE = 0.30
 NOTHING = "Heuristic grade."
-# The sentences are the public scorer's own output, so that grades can be compared word for word.
-SECRET = "Secret-like content; down-ranked for safety."  # noqa: S105 - a sentence, no secret
+# These sentences equal the public scorer's output, so that grades can be compared word for word.
+SECRET = "Secret-like content; down-ranked for safety."  # noqa: S105 - a sentence, not a secret
 POLICY = "Durable preference/policy that affects future behavior."
 DECISION = "Captures a decision that should be consistent over time."
 IDENTIFIERS = "Contains stable identifiers useful for future lookup/automation."
@@ -63,7 +63,7 @@ _TIME = re.compile(r"\b\d{1,2}[ap]m\b|\b\d{1,2}:\d{2}\b")
 
 
 class Grade(NamedTuple):
-    """What a text is worth, 0 to 1, and why: reasons raised it, penalties lowered it."""
+    """The score of a text, 0 to 1, with the reasons that raised it and the penalties that lowered it."""
 
     score: float
     label: str
@@ -73,13 +73,13 @@ class Grade(NamedTuple):
 
 
 def grade_observation(observation: Mapping[str, Any]) -> Grade:
-    """Grade an observation by its ``kind``, ``tool_name`` (or ``tool``) and ``summary``; none of them is needed."""
+    """Grade an observation by its ``kind``, ``tool_name`` (or ``tool``) and ``summary``, all optional."""
     kind, tool = _text(observation.get("kind")), _text(observation.get("tool_name") or observation.get("tool"))
     summary = _text(observation.get("summary"))
     text = f"{tool}: {summary}" if tool and summary else tool or summary
     lower = text.lower()
     task = _is_task(kind, text)
-    identifiers = _has(lower, _COMMANDS) or any(one.search(text) for one in _PATTERNS)
+    identifiers = _has(lower, _COMMANDS) or any(pattern.search(text) for pattern in _PATTERNS)
     error = _has(lower, _ERROR)
     plain = not (identifiers or error or task)
     decided = _has(lower, _DECISION) or (_has(lower, _SET_UP) and _has(lower, _OF_LASTING))
@@ -108,7 +108,7 @@ def grade_observation(observation: Mapping[str, Any]) -> Grade:
 
 
 def _is_task(kind: str, text: str) -> bool:
-    """Its kind says so, or a marker at the start of the text or behind its first colon, where a tool is named."""
+    """Whether the kind is task, or a marker is at the start of the text or after its first colon (a tool name)."""
     text = unicodedata.normalize("NFKC", text).strip()
     _, _, after = text.partition(":")
     return (

@@ -1,7 +1,7 @@
-"""Whether a text announces a task: a marker at its start, behind what Markdown puts before it (E-52, rule F).
+"""Detect task markers at the start of a text, after Markdown prefixes (E-52, rule F).
 
-All of it is read after NFKC, so that full-width signs count as plain ones. A prefix is taken off where a space follows
-it, or where something follows that is a marker or another prefix: "1.TODO" loses its number, "1.5 TODO" keeps it.
+Texts are normalised with NFKC, so that full-width characters count as plain ones. A prefix is removed if a space, a
+marker or another prefix follows it: "1.TODO" loses its number, "1.5 TODO" keeps it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 
 
 def strip_task_prefix(text: str) -> str:
-    """A text (NFKC) without the quote signs, bullets, boxes and list numbers at its start."""
+    """Return a text (NFKC) without the quote signs, bullets, boxes and list numbers at its start."""
     rest = unicodedata.normalize("NFKC", text).lstrip()
     while True:
         before = rest
@@ -31,13 +31,13 @@ def strip_task_prefix(text: str) -> str:
 
 
 def has_task_marker(text: str) -> bool:
-    """Whether a text begins with TODO, TASK or REMINDER, set apart by a separator, a space, its end or brackets."""
+    """Whether a text begins with TODO, TASK or REMINDER in brackets, or before a separator, a space or its end."""
     plain = unicodedata.normalize("NFKC", text).lstrip()
     return _is_marked(plain) or _is_marked(strip_task_prefix(plain))
 
 
 def _without(text: str, length: int) -> str:
-    """The text without a prefix of this length, if what follows lets it go; 0: there is none."""
+    """Return the text without a prefix of this length (0: none), if what follows allows removing it."""
     rest = text[length:]
     if not length or not rest:
         return text
@@ -47,7 +47,7 @@ def _without(text: str, length: int) -> str:
 
 
 def _begins_with_prefix(text: str) -> bool:
-    """Whether a prefix right before this text is one: before a marker, or before a further prefix."""
+    """Whether the text begins with a marker or a further prefix, so that a prefix before it can be removed."""
     return (
         _is_marked(text)
         or text[0] == ">"
@@ -82,7 +82,7 @@ def _box(text: str) -> int:
 
 
 def _list_number(text: str) -> int:
-    """The length of a list number with its sign: digits, a letter or a roman number, ``1.``, ``b)`` or ``(iv)``."""
+    """Return the length of a list number with its sign: digits, a letter or a roman number, as in ``(iv)``."""
     opened = text[:1] == "("
     start = 1 if opened else 0
     end = start

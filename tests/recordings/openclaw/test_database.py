@@ -78,6 +78,7 @@ def test_database_reads_as_its_json_lines(tmp_path: Path, talk: Any, make_databa
     assert sorted(child.name for child in tmp_path.iterdir()) == ["a.jsonl", NAME]
 
 
+@pytest.mark.process
 def test_database_is_read_while_another_process_writes(
     tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase
 ) -> None:
@@ -114,6 +115,7 @@ while True:
         assert {child.name for child in tmp_path.iterdir()} == before
 
 
+@pytest.mark.process
 def test_log_that_a_killed_process_left_is_read_and_stays(
     tmp_path: Path, talk: Any, make_database: MakeDatabase
 ) -> None:
@@ -138,6 +140,7 @@ time.sleep(60)
     assert contents(tmp_path) == held
 
 
+@pytest.mark.process
 def test_write_that_was_killed_is_rolled_back_in_a_copy(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     code = """
@@ -167,6 +170,7 @@ def test_database_without_a_log_leaves_nothing_beside_it(
     assert sorted(child.name for child in tmp_path.iterdir()) == [NAME]
 
 
+@pytest.mark.process
 def test_locked_database_is_told(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     with (

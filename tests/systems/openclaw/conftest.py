@@ -1,4 +1,4 @@
-"""Conversations through the recall flow over small real stores, strategies that make such stores, and vectors."""
+"""Conversations run through the recall flow over small real stores, strategies for such stores, and vectors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = 1_772_000_000_000
 DAY = 86_400_000
 MUST, NICE, UNKNOWN, IGNORE = LABELS = ("must_remember", "nice_to_have", "unknown", "ignore")
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
-# Apart from one another no piece makes a path, a name or a long number, and two of them seldom say the same.
+# Alone, no piece forms a path, a name or a long number, and two of them are rarely duplicates.
 ENGLISH = (
     *("deploy the gateway", "never on a friday", "must be signed", "keep tabs", "the queue is slow"),
     *("ask Mira first", "backups run at dawn", "rotate the token", "avoid raw loops", "staging is shared"),
@@ -46,7 +46,7 @@ def row(key: str, text: str, label: str = NICE, *, days: float = 1.0, category: 
 
 
 def changed(config: EngineConfig, **changes: Any) -> EngineConfig:
-    """A configuration with other values.
+    """Return a configuration with other values.
 
     ``recall``, ``scopes``, ``phases``, ``working_set``, ``budget``, ``receipts`` and ``docs`` take fields of those
     sections, or a whole section.
@@ -63,12 +63,12 @@ def changed(config: EngineConfig, **changes: Any) -> EngineConfig:
 
 
 def flow(**changes: Any) -> EngineConfig:
-    """A configuration of profile seed under the new policy, with the changes of :func:`changed`."""
+    """Return a configuration of profile seed under the new policy, with the changes of :func:`changed`."""
     return changed(changed(EngineConfig(), recall={"selection_mode": "tier_quota_v1"}), **changes)
 
 
 class Talk:
-    """One conversation of one arm, over an exact store that holds all its rows from the start."""
+    """One conversation of one arm, over an exact store that contains all rows from the start."""
 
     def __init__(self, rows: Iterable[Row], config: EngineConfig, **memories: Any) -> None:
         self.rows = list(rows)
@@ -77,14 +77,14 @@ class Talk:
         self.listing = Listing()
         self.listing.add(self.rows)
         self._embed, self._more = HashingEmbedder(), memories
-        self._by_id = {one.id: one for one in self.rows}
+        self._by_id = {row.id: row for row in self.rows}
         self._store = ExactStore(self._embed.dimension)
         if self.rows:
-            texts = [one.index_text for one in self.rows]
+            texts = [row.index_text for row in self.rows]
             self._store.add(self.rows, self._embed.encode([self._words(text) for text in texts]), [*map(words, texts)])
 
     def say(self, text: str, *, config: EngineConfig | None = None, at: int = NOW, **prompt: Any) -> Turn:
-        """Recall for a prompt in scope ``global`` of session ``s1``, unless the fields of :class:`Prompt` say else."""
+        """Recall for a prompt in scope ``global`` and session ``s1``, unless :class:`Prompt` fields say otherwise."""
         vector = None if self._more.get("no_vector") else self._embed.encode([self._words(text)])[0]
         view = self._store.view(Query(text, words(text), vector))
         memories = Memories(view, self._store.rows, self._by_id, self.listing, **self._more)
@@ -92,12 +92,12 @@ class Talk:
         return recall(Prompt(text, at, **given), config or self.config, memories, self.state)
 
     def keys(self, turn: Turn) -> list[str]:
-        """Keys of the memories that are injected as items, in order."""
+        """Keys of the memories injected as items, in order."""
         return [self._by_id[slot.id].key for slot in turn.kept if slot.id in self._by_id]
 
     def hot(self, turn: Turn) -> list[str]:
-        """Keys of the memories that were selected, hard rules and the digest apart."""
-        return [self._by_id[one.candidate.id].key for one in turn.hits]
+        """Keys of the selected memories, without hard rules and the Working Set."""
+        return [self._by_id[pick.candidate.id].key for pick in turn.hits]
 
     @staticmethod
     def _words(text: str) -> str:
@@ -105,17 +105,17 @@ class Talk:
 
 
 def words(text: str) -> list[str]:
-    """Words of a text as the stores of these tests see them; Chinese gives pairs of characters."""
+    """Return the words of a text as the stores of these tests see them; Chinese gives pairs of characters."""
     return sorted(words_of(text))
 
 
 def texts(least: int = 1, most: int = 5) -> st.SearchStrategy[str]:
-    """A few pieces in one or both languages."""
+    """Texts of a few pieces in one or both languages."""
     return st.lists(st.sampled_from(PIECES), min_size=least, max_size=most, unique=True).map("; ".join)
 
 
 def pool(count: int, label: str, start: int = 0, **fields: Any) -> list[Row]:
-    """Rows of one label whose texts all differ and share a word with every prompt about the gateway."""
+    """Rows of one label with distinct texts that share a word with every prompt about the gateway."""
     made = []
     for number in range(start, start + count):
         one, other = PIECES[number % len(PIECES)], PIECES[number * 7 % 23]
@@ -133,7 +133,7 @@ def stores(
     hard: int = 2,
     least: int = 0,
 ) -> list[Row]:
-    """Rows of all labels, categories, trusts and ages, ``hard`` rules among them at most."""
+    """Rows of all labels, categories, trust tiers and ages, with at most ``hard`` hard rules."""
     body = texts() if body is None else body
     shapes = draw(
         st.lists(
@@ -152,7 +152,7 @@ def stores(
     )
     made: list[Row] = []
     for number, (text, label, category, scope, trust, days, rule) in enumerate(shapes):
-        rule = rule and sum(one.hard_rule for one in made) < hard
+        rule = rule and sum(earlier.hard_rule for earlier in made) < hard
         fields = {"category": category, "scope": scope, "trust_tier": trust, "hard_rule": rule}
         made.append(row(f"k{number}", text, label, days=days, **fields))
     return made
@@ -160,7 +160,7 @@ def stores(
 
 @st.composite
 def knobs(draw: st.DrawFn) -> EngineConfig:
-    """A configuration of profile seed under the new policy, with every knob of the seeds' phases drawn."""
+    """A configuration of profile seed under the new policy, with every key of the seeds' phases drawn."""
     factors = ("relevance", "scope_match", "recency", "importance_prior", "novelty")
     phases = Phases(
         repeat=draw(st.booleans()),
@@ -198,7 +198,7 @@ def knobs(draw: st.DrawFn) -> EngineConfig:
 
 
 class Kit:
-    """What the tests of recall are made with."""
+    """The helpers of the recall tests."""
 
     NOW, DAY = NOW, DAY
     MUST, NICE, UNKNOWN, IGNORE = LABELS
@@ -214,13 +214,13 @@ class Kit:
 
 @pytest.fixture(scope="session")
 def kit() -> type[Kit]:
-    """Rows, configurations, conversations and strategies."""
+    """Return rows, configurations, conversations and strategies."""
     return Kit
 
 
 @pytest.fixture(scope="session")
 def observed(shared: Callable[..., Path]) -> Callable[[str], list[dict[str, Any]]]:
-    """The records of one file of vectors; the test is skipped where the file is absent."""
+    """Return the records of one file of vectors; skip the test if the file is missing."""
 
     def read(name: str) -> list[dict[str, Any]]:
         lines = shared("parity", "visible", name).read_text(encoding="utf-8").split("\n")

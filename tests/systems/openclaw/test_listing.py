@@ -1,4 +1,4 @@
-"""Listing rows by scope and category: newest first, whatever the order in which they were stored."""
+"""Listing rows by scope and category: newest first, whatever the order of storage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def listed(*rows: Row) -> Listing:
 
 
 def ids(rows: Sequence[Row]) -> list[str]:
-    return [one.id for one in rows]
+    return [row.id for row in rows]
 
 
 @st.composite
@@ -39,23 +39,21 @@ def stored(draw: st.DrawFn) -> list[Row]:
 
 @given(stored(), st.sampled_from((*SCOPES, None, "nowhere")), st.sets(st.sampled_from(CATEGORIES)), st.integers(0, 9))
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_listings_are_those_of_a_full_sort(
-    rows: list[Row], scope: str | None, categories: set[str], limit: int
-) -> None:
+def test_listing_equals_a_full_sort(rows: list[Row], scope: str | None, categories: set[str], limit: int) -> None:
     listing = listed(*rows)
-    within = [one for one in rows if scope in (None, one.scope)]
-    chosen = [one for one in within if one.category in categories]
+    within = [row for row in rows if scope in (None, row.scope)]
+    chosen = [row for row in within if row.category in categories]
     newest = sorted(chosen, key=lambda one: (-one.created_at, one.id))
     assert listing.recent(scope, sorted(categories), limit) == newest[:limit]
     first = sorted(chosen[: 4 * limit], key=lambda one: (-one.created_at, one.id))
     assert listing.recent_of_first(scope, sorted(categories), limit) == first[:limit]
-    rules = sorted((one for one in within if one.hard_rule), key=lambda one: (one.created_at, one.id))
+    rules = sorted((row for row in within if row.hard_rule), key=lambda row: (row.created_at, row.id))
     assert listing.hard_rules(scope) == rules
 
 
 @given(stored(), st.data())
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_the_order_of_adding_changes_no_listing_by_age(rows: list[Row], data: st.DataObject) -> None:
+def test_listing_by_age_does_not_depend_on_the_order_of_adding(rows: list[Row], data: st.DataObject) -> None:
     listing, other = listed(*rows), Listing()
     for one in data.draw(st.permutations(rows)):
         other.add([one])
@@ -64,7 +62,7 @@ def test_the_order_of_adding_changes_no_listing_by_age(rows: list[Row], data: st
         assert listing.hard_rules(scope) == other.hard_rules(scope)
 
 
-def test_the_public_plugin_sees_only_what_was_stored_first() -> None:
+def test_recent_of_first_sees_only_the_rows_stored_first() -> None:
     listing = listed(*(row(f"{at:02d}", at) for at in range(20)))
     assert ids(listing.recent_of_first("global", CATEGORIES, 2)) == ["07", "06"]
     assert ids(listing.recent("global", CATEGORIES, 2)) == ["19", "18"]
@@ -72,12 +70,12 @@ def test_the_public_plugin_sees_only_what_was_stored_first() -> None:
     assert ids(many.recent_of_first("global", CATEGORIES, 300))[0] == "1023"
 
 
-def test_ids_of_one_age_stand_in_the_order_of_ids() -> None:
-    # Digits before letters, small ones before capitals.
+def test_listing_sorts_equal_ages_by_id() -> None:
+    # Digits before letters, lower case before capitals.
     assert ids(listed(row("B"), row("b"), row("a"), row("2")).recent(None, CATEGORIES, 9)) == ["2", "a", "b", "B"]
 
 
-def test_a_removed_row_is_in_no_listing() -> None:
+def test_removed_row_is_in_no_listing() -> None:
     listing = listed(row("a", 1, hard=True), row("b", 2), row("w", 3, scope="work", hard=True))
     listing.remove(row("a", 1, hard=True))
     assert ids(listing.recent(None, CATEGORIES, 9)) == ["w", "b"]
@@ -87,7 +85,7 @@ def test_a_removed_row_is_in_no_listing() -> None:
     assert ids(listing.recent("global", CATEGORIES, 9)) == ["a", "b"]
 
 
-def test_a_list_that_was_handed_out_is_the_callers_own() -> None:
+def test_returned_list_is_a_copy() -> None:
     listing = listed(row("a", hard=True))
     listing.hard_rules("global").clear()
     listing.recent("global", CATEGORIES, 9).clear()

@@ -1,4 +1,4 @@
-"""The fields of a memory and how they are normalised."""
+"""The fields of a memory and their normalisation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SPECIAL = {"undefined": None, "NaN": float("nan"), "Infinity": float("inf"), "-I
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON cannot hold, from how the vectors write it."""
+    """Return a value that JSON cannot represent from its notation in the vectors."""
     return SPECIAL[value["$js"]] if isinstance(value, dict) and "$js" in value else value
 
 
-def test_the_public_engine_normalises_importance_alike(observed: Callable[[str], list[dict[str, Any]]]) -> None:
-    """Left out are labels that the public engine finds on JavaScript's Object ("constructor"): no labels at all."""
+def test_importance_agrees_with_the_public_engine(observed: Callable[[str], list[dict[str, Any]]]) -> None:
+    """Excluded are labels that the public engine finds on JavaScript's Object ("constructor"), which are no labels."""
     functions: dict[str, Callable[[dict[str, Any]], Any]] = {
         "normalizeImportance": lambda given: importance_score(given["value"]),
         "importanceLabel": lambda given: label_of_score(given["score"]),
@@ -75,7 +75,7 @@ def test_the_public_engine_normalises_importance_alike(observed: Callable[[str],
         ([0.9], None),
     ],
 )
-def test_a_score_is_a_finite_number_or_a_string_that_is_wholly_one(value: Any, score: float | None) -> None:
+def test_importance_score_accepts_finite_numbers_and_numeric_strings(value: Any, score: float | None) -> None:
     assert importance_score(value) == score
 
 
@@ -91,7 +91,7 @@ def test_a_score_is_a_finite_number_or_a_string_that_is_wholly_one(value: Any, s
         (None, "unknown"),
     ],
 )
-def test_a_score_decides_the_label_at_its_thresholds(score: float | None, label: str) -> None:
+def test_label_of_score_at_its_thresholds(score: float | None, label: str) -> None:
     assert label_of_score(score) == label
 
 
@@ -113,7 +113,7 @@ def test_a_score_decides_the_label_at_its_thresholds(score: float | None, label:
         (5, None),
     ],
 )
-def test_labels_and_their_aliases(text: Any, label: str | None) -> None:
+def test_normal_label_accepts_labels_and_aliases(text: Any, label: str | None) -> None:
     assert normal_label(text) == label
 
 
@@ -128,43 +128,49 @@ def test_labels_and_their_aliases(text: Any, label: str | None) -> None:
         ("", "", "ignore"),
     ],
 )
-def test_a_recognised_label_beats_the_score(label: Any, score: Any, expected: str) -> None:
+def test_resolve_label_prefers_a_recognised_label_to_the_score(label: Any, score: Any, expected: str) -> None:
     assert resolve_label(label, score) == expected
 
 
 @pytest.mark.parametrize(
     ("value", "category"),
-    [*((one, one) for one in CATEGORIES), (" Decision\n", "decision"), ("plan", "other"), ("", "other"), (3, "other")],
+    [
+        *((category, category) for category in CATEGORIES),
+        (" Decision\n", "decision"),
+        ("plan", "other"),
+        ("", "other"),
+        (3, "other"),
+    ],
 )
-def test_an_unknown_category_becomes_other(value: Any, category: str) -> None:
+def test_normal_category_of_an_unknown_one_is_other(value: Any, category: str) -> None:
     assert normal_category(value) == category
 
 
-def test_an_engine_id_is_a_name_based_uuid_of_its_key() -> None:
+def test_engine_id_is_a_name_based_uuid_of_its_key() -> None:
     keys = ["a/s1#0", "a/s1#1", "a/s1/t2#0", "甲/s1#0"]
-    found = [engine_id(key) for key in keys]
-    assert [uuid.UUID(one).version for one in found] == [5] * 4
-    assert len(set(found)) == 4
-    assert found == [engine_id(key) for key in keys]
-    # The namespace is part of every receipt: it must not change from one version to the next.
+    ids = [engine_id(key) for key in keys]
+    assert [uuid.UUID(identity).version for identity in ids] == [5] * 4
+    assert len(set(ids)) == 4
+    assert ids == [engine_id(key) for key in keys]
+    # The namespace affects every receipt, so it must not change between versions.
     assert engine_id("a/s1#0") == str(uuid.uuid5(uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10"), "a/s1#0"))
 
 
-def test_a_row_is_normalised_in_every_field() -> None:
-    found = normal_row("a/s#0", "text ", "index", 7, category=" TODO", label="High", scope="work", importance="0.1")
-    assert found == Row(engine_id("a/s#0"), "a/s#0", "text ", "index", 7, "todo", "must_remember", "work", "user", 0.1)
+def test_normal_row_normalises_every_field() -> None:
+    row = normal_row("a/s#0", "text ", "index", 7, category=" TODO", label="High", scope="work", importance="0.1")
+    assert row == Row(engine_id("a/s#0"), "a/s#0", "text ", "index", 7, "todo", "must_remember", "work", "user", 0.1)
 
 
 @pytest.mark.parametrize("scope", ["", None, 4])
-def test_a_row_without_a_scope_is_global_and_without_a_grade_unknown(scope: Any) -> None:
-    found = normal_row("k", "t", "i", 0, category=None, label=None, scope=scope)
-    assert found == Row(engine_id("k"), "k", "t", "i", 0, "other", "unknown", "global", "user", None)
+def test_normal_row_without_scope_is_global_and_without_label_unknown(scope: Any) -> None:
+    row = normal_row("k", "t", "i", 0, category=None, label=None, scope=scope)
+    assert row == Row(engine_id("k"), "k", "t", "i", 0, "other", "unknown", "global", "user", None)
 
 
 @pytest.mark.parametrize("trust", ["", None, 4])
-def test_a_row_without_a_trust_tier_is_of_unknown_trust(trust: Any) -> None:
-    found = normal_row("k", "t", "i", 0, category=None, label=None, scope=None, trust=trust)
-    assert found.trust_tier == "unknown"
+def test_normal_row_without_trust_tier_is_of_unknown_trust(trust: Any) -> None:
+    row = normal_row("k", "t", "i", 0, category=None, label=None, scope=None, trust=trust)
+    assert row.trust_tier == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +184,6 @@ def test_a_row_without_a_trust_tier_is_of_unknown_trust(trust: Any) -> None:
         ("[hard] never push", False, False),
     ],
 )
-def test_a_hard_rule_is_flagged_or_tagged_at_its_start(text: str, flag: bool, hard: bool) -> None:
-    found = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
-    assert found.hard_rule is hard
+def test_hard_rule_is_flagged_or_tagged_at_its_start(text: str, flag: bool, hard: bool) -> None:
+    row = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
+    assert row.hard_rule is hard

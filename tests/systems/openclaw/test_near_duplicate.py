@@ -1,4 +1,4 @@
-"""When two texts say the same (E-34, E-59): equal words, one within the other, or most words shared."""
+"""Near-duplicates (E-34, E-59): equal words, one text in the other, or most words shared."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ PIECES = (
         ("", "", set()),
     ],
 )
-def test_a_text_in_normal_form(text: str, normal: str, words: set[str]) -> None:
-    found = normal_text(text)
-    assert (found.text, found.words, found.length) == (normal, words, len(normal))
+def test_normal_text_gives_text_and_words(text: str, normal: str, words: set[str]) -> None:
+    normalised = normal_text(text)
+    assert (normalised.text, normalised.words, normalised.length) == (normal, words, len(normal))
     assert words_of(text) == words
 
 
@@ -51,7 +51,7 @@ def test_a_text_in_normal_form(text: str, normal: str, words: set[str]) -> None:
     ("one", "other", "same"),
     [
         ("Never push to main.", "never push to MAIN", True),
-        # One within the other: from twelve units on.
+        # One text in the other: from twelve units on.
         ("use two spaces", "We use two spaces in every file of the shop", True),
         ("two spaces", "We use two spaces in every file of the shop", False),
         ("abcdefghijkl", "xx abcdefghijklm", True),
@@ -68,12 +68,12 @@ def test_a_text_in_normal_form(text: str, normal: str, words: set[str]) -> None:
         ("", "something", False),
     ],
 )
-def test_what_says_the_same(one: str, other: str, same: bool) -> None:
+def test_says_the_same_by_equality_containment_or_overlap(one: str, other: str, same: bool) -> None:
     assert says_the_same(one, other) is same
     assert says_the_same(other, one) is same
 
 
-def test_the_thresholds_can_be_chosen() -> None:
+def test_says_the_same_with_other_thresholds() -> None:
     assert not says_the_same("a b c d", "d c b a e", jaccard=0.92)
     assert says_the_same("a b c f", "d c b a", jaccard=0.6)
     assert says_the_same("two spaces", "use two spaces here always please", contained=10)
@@ -85,7 +85,7 @@ def test_the_thresholds_can_be_chosen() -> None:
     st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join),
 )
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_likeness_goes_both_ways_and_counts_as_the_book_does(one: str, other: str) -> None:
+def test_says_the_same_is_symmetric_and_equals_the_definition(one: str, other: str) -> None:
     first, second = normal_text(one), normal_text(other)
     assert alike(first, second) == alike(second, first)
     assert alike(first, first) == bool(first.text)

@@ -1,4 +1,4 @@
-"""heuristic-v1: what each rule adds, in which order, and how importance and task markers are read."""
+"""heuristic-v1: the deltas of the rules, their order, and parsing of importance and task markers."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
         ("plain words", 0.3, "ignore"),
     ],
 )
-def test_the_examples_of_the_specification(summary: str, score: float, label: str) -> None:
+def test_grade_reproduces_the_examples_of_the_specification(summary: str, score: float, label: str) -> None:
     grade = grade_observation({"summary": summary})
     assert (grade.score, grade.label) == (pytest.approx(score), label)
 
 
-def test_the_sum_is_not_rounded() -> None:
+def test_grade_sum_is_not_rounded() -> None:
     assert grade_observation({"summary": "TODO: must finish by 2026-01-02"}).score == 0.9999999999999999
 
 
-def test_the_reason_is_two_that_raise_and_one_that_lowers() -> None:
+def test_grade_rationale_has_two_reasons_and_one_penalty() -> None:
     grade = grade_observation({"kind": "task", "summary": "always today, thanks"})
     assert (grade.reasons, grade.penalties) == ((POLICY, TASK, DEADLINE), (CHAT,))
     assert grade.rationale == f"{POLICY} {TASK} {CHAT}"
@@ -73,14 +73,14 @@ def test_the_reason_is_two_that_raise_and_one_that_lowers() -> None:
         ({"summary": "log：[✅] TODO paint"}, (TASK,)),
     ],
 )
-def test_what_fires(observation: dict[str, str], reasons: tuple[str, ...]) -> None:
+def test_grade_rules_that_apply(observation: dict[str, str], reasons: tuple[str, ...]) -> None:
     assert grade_observation(observation).reasons == reasons
 
 
 @pytest.mark.parametrize(
     ("summary", "lowered"), [("call at 14:30", (CALENDAR,)), ("call", ()), ("TODO call 3pm", ()), ("call 3 pm", ())]
 )
-def test_a_meeting_needs_a_time_and_nothing_of_worth(summary: str, lowered: tuple[str, ...]) -> None:
+def test_grade_meeting_needs_a_time_and_nothing_valuable(summary: str, lowered: tuple[str, ...]) -> None:
     assert grade_observation({"summary": summary}).penalties == lowered
 
 
@@ -100,7 +100,7 @@ def test_a_meeting_needs_a_time_and_nothing_of_worth(summary: str, lowered: tupl
         ({"label": "low"}, 0.0),
     ],
 )
-def test_an_importance_is_read_however_it_is_written(value: object, score: float) -> None:
+def test_parse_importance_accepts_every_notation(value: object, score: float) -> None:
     assert (parse_importance(value), is_importance(value)) == (pytest.approx(score), True)
 
 
@@ -108,11 +108,11 @@ def test_an_importance_is_read_however_it_is_written(value: object, score: float
     "value",
     [None, True, "", "high", "1/0", "5/", "5/inf", float("nan"), 10**400, [], {"label": "x"}, {"score": {"score": 1}}],
 )
-def test_what_is_no_importance_counts_nothing(value: object) -> None:
+def test_parse_importance_of_an_invalid_value_is_0(value: object) -> None:
     assert (parse_importance(value), is_importance(value)) == (0.0, False)
 
 
-def test_labels_have_aliases() -> None:
+def test_sidecar_label_accepts_aliases() -> None:
     assert [
         sidecar_label(one) for one in ("MUST remember", "medium", "ＬＯＷ", "must  remember", "nice to-have", 3)
     ] == [
@@ -137,7 +137,7 @@ def test_labels_have_aliases() -> None:
         *("[✅] TODO", "[☒]todo", "1.TODO", "-TODO", "(iv)(a)task", "IV. task", "٣) task", "1.5-TODO"),
     ],
 )
-def test_a_marker_is_found_behind_prefixes(text: str) -> None:
+def test_has_task_marker_after_prefixes(text: str) -> None:
     assert has_task_marker(text)
 
 
@@ -148,11 +148,11 @@ def test_a_marker_is_found_behind_prefixes(text: str) -> None:
         *("1.5 TODO", "[✗] TODO", "ab) TODO", "iiii. task", "-x TODO"),
     ],
 )
-def test_a_word_elsewhere_is_no_marker(text: str) -> None:
+def test_has_task_marker_ignores_words_elsewhere(text: str) -> None:
     assert not has_task_marker(text)
 
 
-def test_a_list_number_is_taken_off_once() -> None:
+def test_strip_task_prefix_removes_a_list_number_once() -> None:
     assert strip_task_prefix("2026-01-01 TODO") == "01-01 TODO"
     assert strip_task_prefix("1.5 TODO") == "1.5 TODO"
     assert strip_task_prefix(" > - 1. [ ] a)") == "a)"

@@ -1,10 +1,10 @@
-"""What kind of memory a sentence is (E-36): a TODO, a decision, a preference, or none of them."""
+"""Detect the category of a sentence (E-36): a TODO, a decision, a preference, or none of them."""
 
 from __future__ import annotations
 
 import re
 
-# In the order in which they are tried: words of English, then of Chinese.
+# Tried in this order. Each entry has English and Chinese patterns.
 _WORDS = {
     "todo": (
         r"todo|to-do|to do|remember to|remind me",
@@ -19,7 +19,8 @@ _WORDS = {
         "偏好|我喜歡|我討厭|我比較想|我不要",
     ),
 }
-# Word boundaries are for English: around Chinese words, where the public plugin has them too, they almost never match.
+# Word boundaries apply to English only: the public plugin also puts them around Chinese words, where they almost never
+# match.
 _PATTERNS = {
     kind: re.compile(rf"\b(?:{english})\b|{chinese}", re.IGNORECASE | re.ASCII)
     for kind, (english, chinese) in _WORDS.items()
@@ -27,5 +28,5 @@ _PATTERNS = {
 
 
 def detect_category(text: str) -> str | None:
-    """``todo``, ``decision`` or ``preference``, in this order; None for a sentence that is none of them."""
+    """Return ``todo``, ``decision`` or ``preference``, tried in this order; None if none applies."""
     return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(text)), None)

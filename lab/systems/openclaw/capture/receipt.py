@@ -1,4 +1,4 @@
-"""The receipt of a capture ``openclaw-mem-engine.autoCapture.receipt.v1`` (E-43): counts alone."""
+"""The receipt of a capture, ``openclaw-mem-engine.autoCapture.receipt.v1`` (E-43): counts only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def capture_receipt(
     stored: float,
     scanned: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The receipt, keys in the plugin's order. What was not counted counts as 0."""
+    """Return the receipt with its keys in the plugin's order. Missing counts are 0."""
     seen = scanned or {}
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""What this lab refuses in a configuration, key by key: names it does not know, and values of another type."""
+"""Check a configuration key by key: the lab refuses unknown keys and values of another type."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from collections.abc import Iterator, Mapping
 
 from lab.shape import json_type
-from lab.systems.openclaw.config.settle import finite
 from lab.systems.openclaw.config.table import SEED, Knob, Section
+from lab.systems.openclaw.config.values import finite
 from lab.utf16 import WHITESPACE
 
 MOST_SHOWN = 60
 
 
 def complaints(section: Section, raw: object, path: str, profile: str) -> Iterator[tuple[str, str]]:
-    """Path and complaint of everything that cannot be taken in a section. The value of a secret is never repeated."""
+    """Yield path and complaint of everything invalid in a section. Secret values are never repeated."""
     if raw is None or (isinstance(raw, bool) and section.boolean):
         return
     if not isinstance(raw, Mapping):
         words = ["true", "false"] if section.boolean else list(section.presets)
         expected = f"{', '.join(words)} or an object" if words else "an object"
-        # A string in place of a section is not repeated: it may be a provider's key.
+        # Do not repeat a string in place of a section: it may be a provider's key.
         yield path, f"expected {expected}, found {in_short(raw) if section.presets else json_type(raw)}"
         return
     known = sorted(key for key, entry in section.keys.items() if profile == SEED or not entry.only_seed)
@@ -29,15 +29,15 @@ def complaints(section: Section, raw: object, path: str, profile: str) -> Iterat
         if entry is None:
             yield at, f"unknown key; known: {', '.join(known)}"
         elif key not in known:
-            yield at, f"unknown key in profile {profile!r}; profile {SEED!r} knows it"
+            yield at, f"unknown key in profile {profile!r}; it exists in profile {SEED!r} only"
         elif isinstance(entry, Section):
             yield from complaints(entry, value, at, profile)
-        elif what := _complaint(entry, value):
-            yield at, what
+        elif complaint := _complaint(entry, value):
+            yield at, complaint
 
 
 def _complaint(knob: Knob, value: object) -> str | None:
-    """Why a value cannot be taken; None: it can."""
+    """Return why a value is invalid; None if it is valid."""
     if knob.kind == "flag":
         return None if isinstance(value, bool) else f"expected true or false, found {in_short(value)}"
     if knob.kind in ("whole", "number"):
@@ -45,7 +45,7 @@ def _complaint(knob: Knob, value: object) -> str | None:
     if knob.kind == "positive":
         return f"expected a number from 1, found {in_short(value)}" if (finite(value) or 0) < 1 else None
     if knob.kind in ("choice", "word"):
-        return None if value in knob.choices else f"{in_short(value)} is none of {', '.join(knob.choices)}"
+        return None if value in knob.choices else f"expected one of {', '.join(knob.choices)}, found {in_short(value)}"
     if knob.kind == "map":
         if not isinstance(value, Mapping):
             return f"expected an object of lists, found {in_short(value)}"
@@ -54,15 +54,15 @@ def _complaint(knob: Knob, value: object) -> str | None:
     if knob.kind in ("texts", "args", "scopes"):
         if not isinstance(value, list):
             return f"expected a list of strings, found {in_short(value)}"
-        wrong = ((place, _complaint(Knob("text"), item)) for place, item in enumerate(value, 1))
-        return next((f"item {place}: {what}" for place, what in wrong if what), None)
+        wrong = ((number, _complaint(Knob("text"), item)) for number, item in enumerate(value, 1))
+        return next((f"item {number}: {what}" for number, what in wrong if what), None)
     if not isinstance(value, str):
         return f"expected a string, found {json_type(value) if knob.kind == 'secret' else in_short(value)}"
     return None if value.strip(WHITESPACE) else "is blank"
 
 
 def in_short(value: object) -> str:
-    """What was found, in the words of JSON and in one short line."""
+    """Return a value as JSON on one short line."""
     if isinstance(value, Mapping | list):
         return json_type(value)
     text = repr(value) if isinstance(value, str) else json.dumps(value)

@@ -1,8 +1,8 @@
-"""What a configuration asks for and the lab does not have (docs/engine.md, "Not implemented here").
+"""Configuration keys that the lab does not implement (docs/engine.md, "Not implemented here").
 
-A live engine's file holds much that recall never reads: what it captures, mirrors or draws. Such keys are told and
-otherwise passed over. Two things are refused: a value that asks for another recall than the lab has, wherever it
-stands; and any of these keys in a configuration that is for the lab alone, where nobody but the lab could heed it.
+A live engine's file contains many keys that recall never reads, such as those of capture and mirroring. They are
+reported and otherwise ignored. Two cases are refused: a value that changes recall in a way that the lab does not
+implement; and any of these keys in a configuration written for the lab, where nothing else would read them.
 """
 
 from __future__ import annotations
@@ -10,83 +10,83 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.systems.openclaw.config.settle import settled
 from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, SEED, Knob, Section
+from lab.systems.openclaw.config.values import section_values
 
 NOT_HERE = "not implemented here"
 _ALL = Section(PLUGIN, boolean=False)
 
 
 def missing(config: object) -> tuple[str, ...]:
-    """Paths of what a plugin's configuration asks for and nothing here reads; what is switched off asks for nothing."""
-    return tuple(_asked(_ALL, config, ""))
+    """Return the paths of keys that are set and not implemented here, except in features that are switched off."""
+    return tuple(_missing(_ALL, config, ""))
 
 
 def refused(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Path and complaint of what is refused, as the module says."""
-    yield from _absent(_ALL, config, "")
-    if LAB_KEY in config or _says_more(_ALL, config):
+    """Yield path and complaint of everything that is refused (see the module's docstring)."""
+    yield from _unsupported_values(_ALL, config, "")
+    if LAB_KEY in config or _has_lab_keys(_ALL, config):
         for path in missing(config):
-            yield path, f"{NOT_HERE}; leave it out of a configuration that is for the lab alone"
+            yield path, f"{NOT_HERE}; leave it out of a configuration that is for the lab only"
 
 
 def only_here(config: object, section: Section = _ALL) -> Any:
-    """A configuration without what nothing here reads."""
+    """Return a configuration without the keys that are not implemented here."""
     if not isinstance(config, Mapping):
         return config
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for key, value in config.items():
         entry = section.keys.get(key)
         if isinstance(entry, Section):
             inner = only_here(value, entry) if entry.here or isinstance(value, Mapping) else {}
             if entry.here or inner:
-                found[key] = inner
+                kept[key] = inner
         elif entry is None or _is_here(entry, section):
-            found[key] = value
-    return found
+            kept[key] = value
+    return kept
 
 
 def _is_here(knob: Knob, section: Section) -> bool:
     return section.here if knob.here is None else knob.here
 
 
-def _asked(section: Section, given: object, path: str) -> Iterator[str]:
+def _missing(section: Section, given: object, path: str) -> Iterator[str]:
     for value, at, entry in _entries(section, given, path):
         if isinstance(entry, Section) and entry.here:
-            yield from _asked(entry, value, at)
-        elif _asks(entry, value) if isinstance(entry, Section) else not _is_here(entry, section):
+            yield from _missing(entry, value, at)
+        elif _is_requested(entry, value) if isinstance(entry, Section) else not _is_here(entry, section):
             yield at
 
 
-def _asks(section: Section, given: object) -> bool:
-    """Whether a section of a feature that is not here is on, and says anything that is not read all the same."""
-    if settled("", section, given, SEED).get("enabled") is False:
+def _is_requested(section: Section, given: object) -> bool:
+    """Whether a section of a missing feature is switched on and sets any key that is not read."""
+    if section_values("", section, given, SEED).get("enabled") is False:
         return False
     return given is True or any(
-        _asks(entry, value) if isinstance(entry, Section) else not _is_here(entry, section)
+        _is_requested(entry, value) if isinstance(entry, Section) else not _is_here(entry, section)
         for value, _, entry in _entries(section, given, "")
     )
 
 
-def _absent(section: Section, given: object, path: str) -> Iterator[tuple[str, str]]:
+def _unsupported_values(section: Section, given: object, path: str) -> Iterator[tuple[str, str]]:
     for value, at, entry in _entries(section, given, path):
         if isinstance(entry, Section):
-            yield from _absent(entry, value, at)
+            yield from _unsupported_values(entry, value, at)
         elif value in entry.absent:
-            told = value if isinstance(value, str) else str(value).lower()
-            yield at, f"{told} is {NOT_HERE}; leave it out to replay the rest"
+            shown = value if isinstance(value, str) else str(value).lower()
+            yield at, f"{shown} is {NOT_HERE}; leave it out to replay the rest"
 
 
-def _says_more(section: Section, given: object) -> bool:
-    """Whether any key is there that the plugin does not know."""
+def _has_lab_keys(section: Section, given: object) -> bool:
+    """Whether any key is set that the plugin does not know."""
     return any(
-        entry.only_seed or (isinstance(entry, Section) and _says_more(entry, value))
+        entry.only_seed or (isinstance(entry, Section) and _has_lab_keys(entry, value))
         for value, _, entry in _entries(section, given, "")
     )
 
 
 def _entries(section: Section, given: object, path: str) -> Iterator[tuple[Any, str, Knob | Section]]:
-    """Value, path and entry of the known keys that say something."""
+    """Yield value, path and entry of the known keys that have a value."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
         if key in section.keys and value is not None:
             yield value, f"{path}.{key}" if path else key, section.keys[key]

@@ -1,8 +1,8 @@
-"""What a resolved configuration holds: every value decided, whoever decided it.
+"""The records of a resolved configuration.
 
-The sections carry the names of the plugin's own JSON in snake case. :class:`Phases` is this project's: what the seeds
-ask for, or the specification leaves open, and the plugin has no key for. :mod:`lab.systems.openclaw.config.resolve`
-makes these from JSON.
+Sections have the names of the plugin's JSON in snake case. :class:`Phases` belongs to this project: features that the
+seeds require or the specification leaves open, and that the plugin has no key for. They are built from JSON by
+:mod:`lab.systems.openclaw.config.resolve`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class AutoRecall:
 
     @property
     def search_limit(self) -> int:
-        """How deep each lane of each tier is searched (E-20)."""
+        """The search depth of each lane of each tier (E-20)."""
         return max(self.max_items, min(50, self.max_items * max(1, self.tier_search_multiplier)))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingSetSettings:
-    """``workingSet`` (E-26). Sizes are UTF-16 units and lines; the profile decides which variant is built."""
+    """``workingSet`` (E-26). Sizes are UTF-16 units and lines; the profile selects the variant."""
 
     enabled: bool = False
     persist: bool = True
@@ -56,7 +56,7 @@ class WorkingSetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSettings:
-    """``receipts`` (E-40): how much they say, and how many items a list of theirs holds."""
+    """``receipts`` (E-40): their verbosity, and the maximum length of their lists."""
 
     enabled: bool = True
     verbosity: str = "low"
@@ -86,14 +86,14 @@ class DocsSettings:
 class Phases:
     """The switches of the seeds' phases 2 and 3 and of the open decisions (E-54); the JSON key ``lab.phases``.
 
-    ``repeat``: repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
-    ``repeat_history``: counted per session or over the whole conversation. ``repeat_counts``: recall_turns or
-    all_user_turns. ``relevance``: the scale that factors multiply, rrf (k = 60, flat), reciprocal (k = 0) or
-    similarity. ``relevance_over``: ranks are those within a tier, or those in the whole pool. ``score``: the factors of
-    the final score that are on (16.3). ``trust``: off or soft (16.7). ``min_relevance``: cosine below which a hit
-    without a text match is dropped, 0 for none (20.16). ``recency_window_days``: hits older than that are dropped, 0
-    for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a place of maxItems (inside) or comes on
-    top (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    ``repeat``: whether repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
+    ``repeat_history``: count per session or over the whole conversation. ``repeat_counts``: recall_turns or
+    all_user_turns. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0) or
+    similarity. ``relevance_over``: use ranks within a tier, or ranks in the whole pool. ``score``: the enabled factors
+    of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits without a text match and with a
+    lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits are dropped, 0 for none.
+    ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
+    (extra). ``tier_mode``: live, or loop_v0 (3.5).
     """
 
     repeat: bool = True
@@ -111,13 +111,13 @@ class Phases:
     tier_mode: str = "live"
 
 
-# The seeds' phases are off: under the old policy, so that switching back is one line, and in the plugin.
+# All phases off: in the plugin, and under the old policy, so that one line of configuration rolls back.
 NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """A resolved configuration: what recall reads, and nothing else."""
+    """A resolved configuration: only what recall reads."""
 
     profile: str = "seed"
     auto_recall: AutoRecall = field(default_factory=AutoRecall)
@@ -134,26 +134,26 @@ class EngineConfig:
 
     @property
     def upstream(self) -> bool:
-        """Whether the public plugin's ways are asked for."""
+        """Whether the profile is that of the public plugin."""
         return self.profile == "upstream"
 
     @property
     def phased(self) -> bool:
-        """Whether the seeds' phases act: not under the old policy, so that switching back switches them off."""
+        """Whether the seeds' phases are active. They are off under the old policy, so that switching back is enough."""
         return self.auto_recall.selection_mode != "tier_first_v1"
 
     @property
     def active_phases(self) -> Phases:
-        """The phases as they act."""
+        """The phases in effect."""
         return self.phases if self.phased else NO_PHASES
 
     @property
     def max_items(self) -> int:
-        """Items injected at most."""
+        """The maximum number of injected items."""
         return self.auto_recall.max_items
 
     def describe(self) -> dict[str, Any]:
-        """The configuration in the plugin's camelCase JSON, for manifests and hashes."""
+        """Return the configuration in the plugin's camelCase JSON, for manifests and hashes."""
         from lab.systems.openclaw.config.resolve import describe
 
         return describe(self)

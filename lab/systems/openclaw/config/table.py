@@ -1,8 +1,8 @@
-"""Every knob of the engine, once: its kind, its default in each profile, its range (E-5).
+"""The table of the engine's configuration keys: type, default in each profile, and range (E-5).
 
-:mod:`lab.systems.openclaw.upstream.plugin` reads the table as the public plugin reads its configuration, forgivingly;
-:mod:`lab.systems.openclaw.config.resolve` as this lab does, with an error for whatever the plugin would pass over. The
-key ``lab`` is this project's own: what the plugin does not know.
+:mod:`lab.systems.openclaw.upstream.plugin` applies the table as the public plugin does, ignoring invalid input;
+:mod:`lab.systems.openclaw.config.resolve` as the lab does, with an error for invalid input. The key ``lab`` belongs to
+this project; the plugin does not know it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from lab.systems.openclaw.select.policies import POLICIES
 
 SEED, UPSTREAM = PROFILES = ("seed", "upstream")
-# The section of a configuration that is this project's own.
+# The section of a configuration that belongs to this project.
 LAB_KEY = "lab"
 Kind = Literal[
     "flag",
@@ -35,18 +35,18 @@ Kind = Literal[
     "time",
 ]
 
-# Scopes that may be searched after the primary one.
+# The maximum number of fallback scopes.
 MOST_FALLBACKS = 6
 
 
 class Knob(NamedTuple):
-    """One key that holds a value.
+    """One key with a value.
 
-    ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` where they differ.
-    Of lists ``high`` is the most items. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
-    no such key. ``manifest``: the range in the plugin's manifest, by which a host refuses, where it is another one.
-    ``here``: whether anything of the lab reads it, by default as its section; ``absent`` are values that ask for a
-    recall which the lab does not have.
+    ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` if they differ. For
+    lists, ``high`` is the maximum length. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
+    no such key. ``manifest``: the range in the plugin's manifest, which hosts enforce, if it differs. ``here``: whether
+    the lab reads the key (None: as its section); ``absent``: values that require a recall which the lab does not
+    implement.
     """
 
     kind: Kind
@@ -63,22 +63,22 @@ class Knob(NamedTuple):
     absent: tuple[Any, ...] = ()
 
     def default_in(self, profile: str) -> Any:
-        """What holds where nothing is said; None: nothing."""
+        """Return the default in a profile; None if there is none."""
         return self.seed if profile == SEED and self.seed is not None else self.default
 
     def high_in(self, profile: str) -> float:
-        """The largest value, or the most items."""
+        """Return the largest value, or the maximum length of a list."""
         return self.seed_high if profile == SEED and self.seed_high is not None else self.high
 
 
 class Section(NamedTuple):
-    """A key that holds an object.
+    """A key with an object.
 
-    ``wrong`` is what the plugin says of another type, with ``{}`` for the path; empty: it says nothing and takes the
-    defaults. ``boolean``: true and false stand for the section, where false switches it off and true leaves the
-    defaults, or switches it on as well (``true_is_on``); ``only_object``: the plugin's manifest takes no boolean there.
-    ``closed``: the plugin refuses unknown keys. ``presets`` are words that stand for an object. ``here`` is False for
-    a feature that the lab does not have.
+    ``wrong``: the plugin's error message for another type, with ``{}`` for the path; if empty, the plugin uses the
+    defaults. ``boolean``: a boolean is accepted: false switches the section off, true means the defaults, or also
+    switches it on (``true_is_on``). ``only_object``: the plugin's manifest accepts no boolean. ``closed``: the plugin
+    refuses unknown keys. ``presets``: names that stand for an object. ``here``: False for a feature that the lab does
+    not implement.
     """
 
     keys: Mapping[str, Knob | Section]
@@ -114,7 +114,7 @@ def _number(default: float, low: float, high: float, *, only_seed: bool = False)
 
 
 def _choice(*choices: str, seed: str | None = None, only_seed: bool = False) -> Knob:
-    """One word of several; the first is the default."""
+    """Return a key with a fixed set of values, the first of which is the default."""
     return Knob("choice", choices[0], choices=choices, seed=seed, only_seed=only_seed)
 
 
@@ -127,7 +127,7 @@ def _texts(*default: str, most: int = 64, refill: bool = False) -> Knob:
 
 
 _KIB = 1024
-# The seeds ask for up to 6 items, which the plugin's manifest allows and the plugin clamps at 5 (E-6).
+# The seeds require up to 6 items. The plugin's manifest allows 6, but the plugin clamps to 5 (E-6).
 MAX_ITEMS = _whole(4, 1, 5, seed=6, seed_high=6, manifest=(1, 6))
 _BUFFER = _whole(512 * _KIB, 64 * _KIB, 2048 * _KIB)
 QUOTAS = Section(
@@ -135,7 +135,7 @@ QUOTAS = Section(
         "mustMax": _whole(2, 0, 5),
         "niceMin": _whole(2, 0, 5),
         "unknownMax": _whole(1, 0, 5),
-        # Seed 000: "mustMax is a cap, not a target". The plugin takes both maxima as reservations (E-15).
+        # Seed 000: "mustMax is a cap, not a target". The plugin treats both maxima as reservations (E-15).
         "caps": _choice("strict", "reservation", only_seed=True),
     },
     wrong="{} must be an object",
@@ -161,7 +161,7 @@ _CANVAS_PATTERNS = (
     *("handoff", "closeout", "closure", "checkpoint", "receipt", "verifier", "subagent", "inter-session message"),
     *("queued announce", "工程規格", "刀舞", "non-stop", "交接", "收尾", "驗證", "完成", "實作", "測試"),
 )
-# Sections stand in the order in which the plugin reads them: its first complaint is the one that is heard.
+# Sections are in the order in which the plugin reads them, because it reports only its first complaint.
 PLUGIN: dict[str, Knob | Section] = {
     "embedding": Section(
         {
@@ -342,7 +342,7 @@ PLUGIN: dict[str, Knob | Section] = {
     "readOnly": _flag(False),
 }
 
-# The final score of seed 000 (E-56). Repetition has a switch of its own.
+# The final score of seed 000 (E-56). Repetition has a separate switch.
 _RRF_ONLY = {"relevance": True, "scopeMatch": False, "recency": False, "importancePrior": False, "novelty": False}
 _V1_FULL = _RRF_ONLY | {"scopeMatch": True, "recency": True, "importancePrior": True}
 _SCORE = Section(

@@ -1,4 +1,4 @@
-"""A Markdown file as chunks that can be cited (E-48): sections, their ids and hashes, and what is left out.
+"""Split a Markdown file into citable chunks (E-48): sections with ids and hashes, without private parts.
 
 Sizes are characters (code points), as the sidecar counts them.
 """
@@ -39,7 +39,7 @@ _SECRETS = (
 
 
 class Chunk(NamedTuple):
-    """A piece of a document. ``heading_path`` names its section and those around it, joined by `` / ``."""
+    """A piece of a document. ``heading_path`` is the path of headings to its section, joined by `` / ``."""
 
     chunk_id: str
     title: str
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
     @property
     def content_hash(self) -> str:
-        """sha1 over heading path, title and text, each trimmed: what a chunk is compared and embedded by."""
+        """The sha1 of heading path, title and text, each trimmed, by which chunks are compared and embedded."""
         parts = (self.heading_path, self.title, self.text)
         return hashlib.sha1("\n".join(part.strip() for part in parts).encode(), usedforsecurity=False).hexdigest()
 
@@ -59,10 +59,10 @@ class _Section(NamedTuple):
 
 
 def chunk_markdown(text: str, name: str, max_chars: int = DEFAULT_CHUNK_CHARS) -> tuple[list[Chunk], int]:
-    """The chunks of a document in order, and how many were left out as private or secret-like.
+    """Return the chunks of a document in order, and how many were left out as private or secret-like.
 
-    The title is the first heading of level 1, else ``name``. An id is the slug of the heading path, ``~n`` for its
-    n-th repetition in the document, and the chunk's ordinal in its section.
+    The title is the first heading of level 1, else ``name``. An id consists of the slug of the heading path, ``~n`` for
+    its n-th repetition in the document, and the chunk's ordinal in its section.
     """
     limit = max(MIN_CHUNK_CHARS, max_chars)
     sections, title = _sections(text)
@@ -84,7 +84,7 @@ def chunk_markdown(text: str, name: str, max_chars: int = DEFAULT_CHUNK_CHARS) -
 
 
 def _sections(text: str) -> tuple[list[_Section], str]:
-    """The sections whose body is not blank, and the first heading of level 1."""
+    """Return the sections with a non-blank body, and the first heading of level 1."""
     sections: list[_Section] = []
     stack: list[tuple[int, str]] = []
     body: list[str] = []
@@ -92,9 +92,9 @@ def _sections(text: str) -> tuple[list[_Section], str]:
     fenced = False
 
     def close() -> None:
-        whole = "\n".join(body).strip()
-        if whole:
-            sections.append(_Section(" / ".join(name for _, name in stack), whole))
+        content = "\n".join(body).strip()
+        if content:
+            sections.append(_Section(" / ".join(name for _, name in stack), content))
         body.clear()
 
     for line in text.split("\n"):
@@ -115,10 +115,10 @@ def _sections(text: str) -> tuple[list[_Section], str]:
 
 
 def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
-    """A section's body in pieces of at most ``limit`` characters, each with the whole text that it was taken from.
+    """Yield a section's body in pieces of at most ``limit`` characters, each with the full text it was cut from.
 
-    A paragraph that is cut is judged as a whole: a tag at its start, or a key that the cut falls into, must leave out
-    every part.
+    The privacy check needs the full paragraph: a tag at its start, or a key that is cut in two, must exclude every
+    piece.
     """
     if len(body) <= limit:
         yield body, body
@@ -141,42 +141,42 @@ def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
 
 
 def slug(text: str) -> str:
-    """ASCII letters and digits of a text in lower case, everything else one hyphen; empty for a Chinese heading."""
+    """Return a text's ASCII letters and digits in lower case, with hyphens between; empty for a Chinese heading."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub("[^a-z0-9]+", "-", ascii_text).strip("-")
 
 
 def doc_kind(path: str) -> str:
-    """What a document is by its path: decision, log, spec, roadmap or doc, the first that fits."""
-    whole = f"/{path.lower()}"
-    name = PurePosixPath(whole).name
-    if "/decisions/" in whole or name.startswith("decision"):
+    """Return the kind of a document by its path: decision, log, spec, roadmap or doc, the first that matches."""
+    path_text = f"/{path.lower()}"
+    name = PurePosixPath(path_text).name
+    if "/decisions/" in path_text or name.startswith("decision"):
         return "decision"
-    if "captain-log" in whole or "/logs/" in whole:
+    if "captain-log" in path_text or "/logs/" in path_text:
         return "log"
-    if "/specs/" in whole or "spec" in name or "prd" in name:
+    if "/specs/" in path_text or "spec" in name or "prd" in name:
         return "spec"
-    return "roadmap" if "roadmap" in whole else "doc"
+    return "roadmap" if "roadmap" in path_text else "doc"
 
 
 def ts_hint(text: str, path: str) -> str | None:
-    """The day that a document speaks of, ``YYYY-MM-DD``: ``date:`` in its front matter, else a date in its path."""
+    """Return a document's date, ``YYYY-MM-DD``: ``date:`` in its front matter, else a date in its path, else None."""
     lines = text.split("\n")[:FRONT_MATTER_LINES]
     if lines[0].rstrip() == "---":
         for line in lines[1:]:
             if line.rstrip() == "---":
                 break
-            if found := _DATE.match(line.strip()):
-                return found[1]
-    dated = _PATH_DATE.search(path)
-    return "-".join(dated.groups()) if dated else None
+            if match := _DATE.match(line.strip()):
+                return match[1]
+    match_in_path = _PATH_DATE.search(path)
+    return "-".join(match_in_path.groups()) if match_in_path else None
 
 
 def is_private(text: str) -> bool:
-    """Whether a text must not be stored: tagged by its author, or shaped like a secret (E-35, E-48)."""
+    """Whether a text must not be stored: its author tagged it, or it looks like a secret (E-35, E-48)."""
     return bool(_PRIVATE_TAG.search(text)) or looks_secret(text)
 
 
 def looks_secret(text: str) -> bool:
-    """Whether a key, a token or an assigned password stands anywhere in a text (E-35)."""
+    """Whether a text contains a key, a token or an assigned password (E-35)."""
     return any(pattern.search(text) for pattern in _SECRETS)

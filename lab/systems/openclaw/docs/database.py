@@ -1,4 +1,4 @@
-"""The SQLite file below the documents' index: its tables, how it is opened, and its transactions (E-48)."""
+"""The SQLite file of the document index: its tables, opening it, and transactions (E-48)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import UnusableInput
 
-# How long a file that another process has locked is waited for, in seconds.
+# How long to wait for a file locked by another process, in seconds.
 BUSY_SECONDS = 2.0
 _APPLICATION, _VERSION = 0x6C616264, 1
 _SCHEMA = """
@@ -38,24 +38,24 @@ END;
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it with empty tables; a file that holds something else is :class:`UnusableInput`."""
+    """Open the file, or create it with empty tables. Raise :class:`UnusableInput` if it contains something else."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            # It holds the documents' text. SQLite gives the files that it puts beside it the same rights.
+            # It contains the documents' text. SQLite gives its companion files the same permissions.
             path.touch(mode=0o600)
         db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
-        raise UnusableInput(f"{path}: cannot be opened as a documents index: {error}") from None
+        raise UnusableInput(f"{path}: cannot be opened as a document index: {error}") from None
     try:
         if not _is_ours(db):
             with transaction(db):
-                # Another process may have made them since.
+                # Another process may have created them in the meantime.
                 if not _is_ours(db):
                     _make_tables(db, path)
     except sqlite3.Error as error:
         db.close()
-        raise UnusableInput(f"{path}: cannot be used as a documents index ({error}); name another file") from None
+        raise UnusableInput(f"{path}: cannot be used as a document index ({error}); name another file") from None
     except UnusableInput:
         db.close()
         raise
@@ -63,26 +63,26 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def unpacked(data: bytes) -> sqlite3.Connection:
-    """A database in memory with what ``Connection.serialize`` gave."""
+    """Return an in-memory database from the result of ``Connection.serialize``."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.deserialize(data)
     return db
 
 
 def number(db: sqlite3.Connection, sql: str) -> int:
-    """The single number that a statement answers with."""
+    """Return the single number that a statement selects."""
     return int(db.execute(sql).fetchone()[0])
 
 
 @contextmanager
 def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """All of what is done inside, or nothing of it, whatever ends it."""
+    """Run the block in a transaction; roll back on any exception."""
     db.execute(f"BEGIN {mode}")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # Some faults of the disk have rolled back already.
+        # Some disk errors have already rolled back.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -94,7 +94,7 @@ def _is_ours(db: sqlite3.Connection) -> bool:
 
 def _make_tables(db: sqlite3.Connection, path: Path) -> None:
     if number(db, "PRAGMA user_version") or number(db, "SELECT count(*) FROM sqlite_master"):
-        raise UnusableInput(f"{path}: holds another database, or an index of another version; name another file")
+        raise UnusableInput(f"{path}: contains another database, or an index of another version; name another file")
     # executescript would commit first.
     statement = ""
     for line in _SCHEMA.strip().split("\n"):

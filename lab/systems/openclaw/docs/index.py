@@ -1,7 +1,7 @@
-"""The documents' index: one SQLite file with chunks, an FTS5 table over them, and their vectors (E-48).
+"""The document index: one SQLite file with chunks, an FTS5 table over them, and their vectors (E-48).
 
-Search results depend on what is stored, not on the order in which it came there: ties stand by document and by place
-in it, which is the order of ids in an index that was made at once.
+Search results do not depend on the order of insertion: ties are sorted by document and by position in it, which is
+the order of ids in an index built in one go.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_CJK_TERMS = 16
-# SQLite asks whether to give up after so many steps of its machine.
-STEPS_BETWEEN_QUESTIONS = 1000
+# SQLite virtual machine steps between two checks of the timeout.
+STEPS_BETWEEN_CHECKS = 1000
 _FTS = """
 SELECT c.id, bm25(chunks_fts) FROM chunks_fts JOIN chunks c ON c.id = chunks_fts.rowid
 WHERE chunks_fts MATCH :query AND (:everywhere OR c.repo_key IN (SELECT value FROM json_each(:repos)))
@@ -45,11 +45,11 @@ WHERE v.model = ? AND v.dimension = ? ORDER BY c.doc_id, c.place
 
 
 class SearchTimeout(Exception):
-    """The search took longer than it was allowed to."""
+    """The search exceeded its time limit."""
 
 
 class DocRow(NamedTuple):
-    """A chunk that was found. ``match`` names the lanes that found it, of ``fts`` and ``vector``."""
+    """A chunk in a search result. ``match`` names the lanes that returned it: ``fts``, ``vector`` or both."""
 
     record_ref: str
     repo: str
@@ -63,10 +63,10 @@ class DocRow(NamedTuple):
 
 
 class DocsSearch(NamedTuple):
-    """Rows by fused score, and what became of the vector lane.
+    """Rows by fused score, and the status of the vector lane.
 
-    ``vector_status``: ``ok``, ``missing_api_key`` (there is no embedder), ``no_embeddings`` (none are stored that the
-    embedder's can be compared with) or ``embedding_failed``.
+    ``vector_status``: ``ok``, ``missing_api_key`` (there is no embedder), ``no_embeddings`` (no comparable vectors are
+    stored) or ``embedding_failed``.
     """
 
     rows: tuple[DocRow, ...]
@@ -77,12 +77,12 @@ Lane = list[tuple[int, float]]
 
 
 class DocsIndex:
-    """An index in a file. ``embed`` gives float32 ``[n, d]``; None: no vector lane. ``model`` names the embedder.
+    """An index in a file. ``embed`` returns float32 ``[n, d]``; None: no vector lane. ``model`` names the embedder.
 
-    ``ask`` embeds queries, where they are embedded otherwise than what is searched. Vectors are kept by content and
-    model: text that moves is not embedded again, and another model's vectors are never compared with. A file that holds
-    something else is :class:`UnusableInput`. ``packed`` is what :meth:`packed` of another index gave: then the index is
-    a copy of that one, in memory, and no file is touched.
+    ``ask`` embeds queries if they are embedded differently from documents. Vectors are stored by content and model:
+    text that moves is not embedded again, and vectors of another model are never used. A file with other content
+    raises :class:`UnusableInput`. With ``packed``, the result of another index's :meth:`packed`, the index is an
+    in-memory copy of that one and no file is touched.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class DocsIndex:
         self._db = open_database(path) if packed is None else unpacked(packed)
 
     def packed(self) -> bytes:
-        """The whole index as it is now, to be opened by another process."""
+        """Return a copy of the index that another process can open."""
         return self._db.serialize()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def __enter__(self) -> DocsIndex:
@@ -120,7 +120,7 @@ class DocsIndex:
     def ingest(
         self, plan: IngestPlan, *, max_chunk_chars: int = DEFAULT_CHUNK_CHARS, with_vectors: bool = True
     ) -> dict[str, Any]:
-        """Make the index hold the plan's files as they are now: see :func:`lab.systems.openclaw.docs.ingest.ingest`."""
+        """Update the index to the plan's files; see :func:`lab.systems.openclaw.docs.ingest.ingest`."""
         embed = self._embed if with_vectors else None
         self.last_ingest = ingest(self._db, plan, embed, model=self._model, max_chunk_chars=max_chunk_chars)
         self._ingests += 1
@@ -137,25 +137,25 @@ class DocsIndex:
         repos: Sequence[str] = (),
         expired: Callable[[], bool] | None = None,
     ) -> DocsSearch:
-        """The best ``limit`` chunks by reciprocal rank fusion; ``repos`` limits both lanes, whatever its case.
+        """Return the best ``limit`` chunks by reciprocal rank fusion; ``repos`` limits both lanes, ignoring case.
 
-        ``expired`` is asked now and then whether to give up, with :class:`SearchTimeout`.
+        ``expired`` is called periodically; if it returns True, raise :class:`SearchTimeout`.
         """
-        # A lone surrogate is no UTF-8, and so stands nowhere in the index.
+        # A lone surrogate is not valid UTF-8, so the index cannot contain it.
         query = query.encode("utf-8", "replace").decode()
         allowed = frozenset(repo.lower() for repo in repos)
-        asked, status = self._embedded_query(query)
+        vector, status = self._embedded_query(query)
         if expired and expired():
             raise SearchTimeout
-        self._db.set_progress_handler((lambda: int(expired())) if expired else None, STEPS_BETWEEN_QUESTIONS)
+        self._db.set_progress_handler((lambda: int(expired())) if expired else None, STEPS_BETWEEN_CHECKS)
         try:
             with transaction(self._db, "DEFERRED"):
                 fts = self._text_lane(query, allowed, fts_k)
                 vec: Lane = []
-                if asked is not None:
-                    matrix = self._stored_vectors(len(asked))
+                if vector is not None:
+                    matrix = self._stored_vectors(len(vector))
                     status = "ok" if matrix.ids else "no_embeddings"
-                    vec = nearest(matrix, asked, allowed, vec_k)
+                    vec = nearest(matrix, vector, allowed, vec_k)
                 rows = self._fuse({"fts": fts, "vector": vec}, rrf_k)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
@@ -174,28 +174,28 @@ class DocsIndex:
             return None, "embedding_failed"
 
     def _text_lane(self, query: str, allowed: frozenset[str], depth: int) -> Lane:
-        """The query as FTS5 reads it, bm25 ascending; if that finds nothing, chunks that hold its CJK terms."""
-        given = {"repos": json.dumps(sorted(allowed)), "everywhere": not allowed, "depth": depth}
-        found = self._match(query, given)
-        if found is None and "-" in query:
-            found = self._match('"' + query.replace('"', '""') + '"', given)
-        terms = [] if found else cjk_terms(query)
+        """Search with the query as an FTS5 expression, bm25 ascending; without a match, search its CJK terms."""
+        parameters = {"repos": json.dumps(sorted(allowed)), "everywhere": not allowed, "depth": depth}
+        hits = self._match(query, parameters)
+        if hits is None and "-" in query:
+            hits = self._match('"' + query.replace('"', '""') + '"', parameters)
+        terms = [] if hits else cjk_terms(query)
         if terms:
-            return self._db.execute(_CJK, {**given, "terms": json.dumps(terms)}).fetchall()
-        return found or []
+            return self._db.execute(_CJK, {**parameters, "terms": json.dumps(terms)}).fetchall()
+        return hits or []
 
-    def _match(self, query: str, given: dict[str, Any]) -> Lane | None:
-        """None where the query is no FTS5 expression."""
+    def _match(self, query: str, parameters: dict[str, Any]) -> Lane | None:
+        """Return the matches; None if the query is not a valid FTS5 expression."""
         try:
-            return self._db.execute(_FTS, {**given, "query": query}).fetchall()
+            return self._db.execute(_FTS, {**parameters, "query": query}).fetchall()
         except sqlite3.OperationalError as error:
-            # Locked, interrupted and damaged have codes of their own.
+            # A locked, interrupted or damaged database has another code.
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise
             return None
 
     def _stored_vectors(self, dimension: int) -> Matrix:
-        """The vectors that can be compared with one of this dimension, read anew when the file changed."""
+        """Return the vectors of this dimension, read again if the file changed."""
         state = (number(self._db, "PRAGMA data_version"), self._ingests, dimension)
         if self._matrix is None or self._matrix[0] != state:
             rows = self._db.execute(_VECTORS, (self._model, dimension)).fetchall()
@@ -203,25 +203,25 @@ class DocsIndex:
         return self._matrix[1]
 
     def _fuse(self, lanes: dict[str, Lane], rrf_k: int) -> list[DocRow]:
-        """The chunks of both lanes, by the sum of their reciprocal ranks; ties by document and by place in it."""
+        """Return the chunks of both lanes by the sum of their reciprocal ranks; ties by document and position in it."""
         ranks: dict[int, dict[str, int]] = {}
         for name, lane in lanes.items():
             for rank, (identity, _) in enumerate(lane, 1):
                 ranks.setdefault(identity, {})[name] = rank
-        found = self._db.execute(
+        chunks = self._db.execute(
             "SELECT id, doc_id, place, record_ref, repo, path, doc_kind, title, heading_path, text FROM chunks"
             " WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(sorted(ranks)),),
         )
         fused = []
-        for identity, doc_id, place, *columns in found:
+        for identity, doc_id, position, *columns in chunks:
             score = sum(1.0 / (rrf_k + rank) for rank in ranks[identity].values())
-            fused.append((-score, doc_id, place, (*columns, score, tuple(ranks[identity]))))
-        return [DocRow(*one) for *_, one in sorted(fused)]
+            fused.append((-score, doc_id, position, (*columns, score, tuple(ranks[identity]))))
+        return [DocRow(*values) for *_, values in sorted(fused)]
 
 
 def cjk_terms(query: str) -> list[str]:
-    """The runs of two and more CJK characters in a query, each with its pairs, without repetition; 16 at most."""
+    """Return the runs of at least two CJK characters in a query with their pairs, without repetition; at most 16."""
     terms: dict[str, None] = {}
     for run in CJK_RUN.findall(query):
         if len(run) > 1:

@@ -1,6 +1,6 @@
-"""Files into the index (E-48): only what changed is written and embedded, in one transaction.
+"""Ingest files into the index (E-48): write and embed only what changed, in one transaction.
 
-Reading and embedding come first, so that whatever ends an ingest leaves the old state.
+Reading and embedding come before the transaction, so that an aborted ingest leaves the old state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.systems.openclaw.docs.database import transaction
 from lab.systems.openclaw.docs.globs import IngestPlan, SourceFile
 from lab.systems.openclaw.docs.vectors import Embed, embedded
 
-# Files that are read and embedded together, and errors that a receipt lists.
+# Files read and embedded together; errors listed in a receipt.
 BATCH, MAX_ERRORS = 120, 3
 _WRITE = """
 INSERT INTO chunks (record_ref, doc_id, place, repo, repo_key, path, doc_kind, title, heading_path, text, ts_hint,
@@ -39,7 +39,7 @@ class _Document(NamedTuple):
 
 
 class _Reader:
-    """Reads files one by one and counts what could not be used."""
+    """Reads files one by one and counts those that cannot be used."""
 
     def __init__(self, max_chars: int) -> None:
         self.max_chars = max_chars
@@ -50,17 +50,17 @@ class _Reader:
         try:
             text = source.file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         except OSError as error:
-            self._fault("files_unreadable", f"{_doc_id(source)}: cannot be read: {error.strerror}")
+            self._count_error("files_unreadable", f"{_doc_id(source)}: cannot be read: {error.strerror}")
             return None
         except UnicodeDecodeError:
-            self._fault("files_not_utf8", f"{_doc_id(source)}: not UTF-8")
+            self._count_error("files_not_utf8", f"{_doc_id(source)}: not UTF-8")
             return None
         chunks, excluded = chunk_markdown(text, source.file.stem, self.max_chars)
         self.counts["files_ingested"] += 1
         self.counts["chunks_excluded"] += excluded
         return _Document(source, doc_kind(source.path), ts_hint(text, source.path), chunks)
 
-    def _fault(self, counter: str, error: str) -> None:
+    def _count_error(self, counter: str, error: str) -> None:
         self.counts[counter] += 1
         self.errors.append(error)
 
@@ -68,26 +68,27 @@ class _Reader:
 def ingest(
     db: sqlite3.Connection, plan: IngestPlan, embed: Embed | None, *, model: str, max_chunk_chars: int
 ) -> dict[str, Any]:
-    """Make the index hold the plan's files as they are now, and return the receipt.
+    """Update the index to the current content of the plan's files, and return the receipt.
 
-    A file that cannot be read or is not UTF-8 is counted, and leaves nothing in the index. An embedder that fails
-    costs vectors alone, and is asked for them again the next time. Errors name places, never text.
+    A file that cannot be read or is not UTF-8 is counted and removed from the index. If the embedder fails, only
+    vectors are missing, and the next ingest requests them again. Errors name files, never text.
     """
     reader = _Reader(max_chunk_chars)
     documents: list[_Document] = []
     vectors: dict[str, bytes] = {}
     for start in range(0, len(plan.files), BATCH):
-        batch = [one for source in plan.files[start : start + BATCH] if (one := reader.read(source)) is not None]
+        sources = plan.files[start : start + BATCH]
+        batch = [document for source in sources if (document := reader.read(source)) is not None]
         documents += batch
         if embed is None:
             continue
         missing = _missing(db, model, batch, vectors)
         try:
-            found = embedded(embed, list(missing.values())) if missing else ()
+            new_vectors = embedded(embed, list(missing.values())) if missing else ()
         except Exception as error:
             reader.errors.append(f"embedding failed: {type(error).__name__}")
         else:
-            vectors |= {key: row.tobytes() for key, row in zip(missing, found, strict=True)}
+            vectors |= {key: row.tobytes() for key, row in zip(missing, new_vectors, strict=True)}
     with transaction(db):
         changes = _write(db, documents, plan)
         db.executemany(
@@ -113,26 +114,26 @@ def ingest(
 
 
 def _missing(
-    db: sqlite3.Connection, model: str, documents: Sequence[_Document], known: dict[str, bytes]
+    db: sqlite3.Connection, model: str, documents: Sequence[_Document], pending: dict[str, bytes]
 ) -> dict[str, str]:
-    """Text to embed by content hash, for chunks that have no vector of this model yet."""
-    wanted = {
+    """Return the texts to embed, by content hash, of chunks without a vector of this model."""
+    texts = {
         chunk.content_hash: f"{chunk.heading_path or chunk.title}\n{chunk.text}"
         for document in documents
         for chunk in document.chunks
     }
     stored = db.execute(
         "SELECT content_hash FROM vectors WHERE model = ? AND content_hash IN (SELECT value FROM json_each(?))",
-        (model, json.dumps(list(wanted))),
+        (model, json.dumps(list(texts))),
     )
-    have = known.keys() | {key for (key,) in stored}
-    return {key: text for key, text in wanted.items() if key not in have}
+    existing = pending.keys() | {key for (key,) in stored}
+    return {key: text for key, text in texts.items() if key not in existing}
 
 
 def _write(db: sqlite3.Connection, documents: Sequence[_Document], plan: IngestPlan) -> dict[str, int]:
     old = {
-        ref: (content, place, hint, doc_id)
-        for ref, content, place, hint, doc_id in db.execute(
+        ref: (content, position, hint, doc_id)
+        for ref, content, position, hint, doc_id in db.execute(
             "SELECT record_ref, content_hash, place, ts_hint, doc_id FROM chunks"
         )
     }
@@ -141,23 +142,23 @@ def _write(db: sqlite3.Connection, documents: Sequence[_Document], plan: IngestP
     kept: set[str] = set()
     for document in documents:
         source, hint = document.source, document.hint
-        for place, chunk in enumerate(document.chunks):
+        for position, chunk in enumerate(document.chunks):
             ref = f"doc:{document.id}#{chunk.chunk_id}"
             kept.add(ref)
-            before = old.get(ref)
+            previous = old.get(ref)
             content = chunk.content_hash
-            if before is None or before[0] != content:
-                counts["chunks_updated" if before else "chunks_inserted"] += 1
-                citation = (ref, document.id, place, source.repo, source.repo.lower(), source.path, document.kind)
+            if previous is None or previous[0] != content:
+                counts["chunks_updated" if previous else "chunks_inserted"] += 1
+                citation = (ref, document.id, position, source.repo, source.repo.lower(), source.path, document.kind)
                 db.execute(_WRITE, (*citation, chunk.title, chunk.heading_path, chunk.text, hint, content))
                 continue
             counts["chunks_unchanged"] += 1
-            if before[1:3] != (place, hint):
-                # Not covered by the hash, and nothing that the full-text table has to hear of.
-                db.execute("UPDATE chunks SET place = ?, ts_hint = ? WHERE record_ref = ?", (place, hint, ref))
-    gone = [(ref,) for ref, (*_, doc_id) in old.items() if ref not in kept and (plan.whole or doc_id in listed)]
-    db.executemany("DELETE FROM chunks WHERE record_ref = ?", gone)
-    return {"chunks_total": len(kept), **counts, "chunks_deleted": len(gone)}
+            if previous[1:3] != (position, hint):
+                # The hash does not cover these, and the full-text table does not contain them.
+                db.execute("UPDATE chunks SET place = ?, ts_hint = ? WHERE record_ref = ?", (position, hint, ref))
+    deleted = [(ref,) for ref, (*_, doc_id) in old.items() if ref not in kept and (plan.complete or doc_id in listed)]
+    db.executemany("DELETE FROM chunks WHERE record_ref = ?", deleted)
+    return {"chunks_total": len(kept), **counts, "chunks_deleted": len(deleted)}
 
 
 def _doc_id(source: SourceFile) -> str:

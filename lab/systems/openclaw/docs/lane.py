@@ -1,4 +1,4 @@
-"""The docs cold lane (E-47): bounded citations from the operator's documents where the hot lane is thin."""
+"""The docs cold lane (E-47): a few citations from the operator's documents if the hot lane has too few items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.systems.openclaw.docs.vectors import Embed
 from lab.utf16 import WHITESPACE, js_length, js_slice
 
 MAX_OVERFETCH = 50
-# A turn waits no longer for documents (E-49).
+# The longest time that a turn waits for documents (E-49).
 TIMEOUT_NS = 2_000_000_000
 MIN_SNIPPET_CHARS, MAX_SNIPPET_CHARS = 80, 1200
 INDEX_NAME = "docs.sqlite"
@@ -24,7 +24,7 @@ _SPACES = re.compile(f"[{WHITESPACE}]+")
 
 
 class DocHit(NamedTuple):
-    """A citation. ``text`` is a snippet; ``match`` names the lanes that found it, of ``fts`` and ``vector``."""
+    """A citation. ``text`` is a snippet; ``match`` names the lanes that returned it: ``fts``, ``vector`` or both."""
 
     record_ref: str
     doc_kind: str
@@ -38,17 +38,17 @@ class DocHit(NamedTuple):
 
 
 class DocsFound(NamedTuple):
-    """The hits in order, and the receipt, which holds no text."""
+    """The hits in order, and the receipt, which contains no text."""
 
     hits: tuple[DocHit, ...]
     receipt: dict[str, Any]
 
 
 class DocsLane:
-    """Consults an index under the settings of ``docsColdLane``.
+    """Searches an index with the settings of ``docsColdLane``.
 
-    ``clock`` gives nanoseconds of any origin; with one, a search is given up after two seconds. A replay hands none:
-    what it finds must not depend on how fast the machine is.
+    ``clock`` returns nanoseconds from any origin; with a clock, searches time out after two seconds. A replay passes
+    none, because results must not depend on the speed of the machine.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class DocsLane:
         self._clock = clock
 
     def needed(self, hot: int) -> bool:
-        """Whether so few hot items make the lane worth asking."""
+        """Whether there are too few hot items, so that the lane is consulted."""
         return self.settings.enabled and hot < self.settings.min_hot_items
 
     def consult(self, query: str, scope: str, requested: int, *, trigger: str) -> DocsFound:
-        """The best documents for a query within a scope. Whatever goes wrong becomes ``error`` in the receipt.
+        """Return the best documents for a query within a scope. Failures are reported as ``error`` in the receipt.
 
-        ``trigger`` is ``insufficient_hot`` or ``manual``; a lane that is off says ``disabled`` instead. At most
-        ``maxItems`` are returned, and at least one is asked for. In a scope more are searched than returned, for the
-        check afterwards may drop some.
+        ``trigger`` is ``insufficient_hot`` or ``manual``; the receipt of a disabled lane says ``disabled``. At least
+        one document is requested and at most ``maxItems`` are returned. Within a scope the search requests more than
+        it returns, because the scope check may drop some.
         """
         settings = self.settings
         receipt = self._receipt(scope, requested, trigger if settings.enabled else "disabled")
@@ -86,13 +86,13 @@ class DocsLane:
         except SearchTimeout:
             return DocsFound((), receipt | {"error": "docs_search_timeout"})
         except Exception:
-            # A turn goes on without documents, whatever happened to them.
+            # Whatever fails here, the turn continues without documents.
             return DocsFound((), receipt | {"error": "docs_search_failed"})
         counts = {"rawCandidates": len(rows), "scopedCandidates": len(kept)}
         return DocsFound(hits, receipt | {"returned": len(hits), "filteredByScope": len(rows) - len(kept)} | counts)
 
     def _receipt(self, scope: str, requested: int, trigger: str) -> dict[str, Any]:
-        """The receipt of a search that found nothing."""
+        """Return the receipt of a search without results."""
         return {
             "enabled": self.settings.enabled,
             "consulted": self.settings.enabled,
@@ -129,23 +129,23 @@ class DocsLane:
 
     def _hit(self, row: DocRow) -> DocHit:
         text = snippet(row.text, self.settings.max_snippet_chars)
-        place = (row.title, row.heading_path, row.path, row.repo)
-        return DocHit(row.record_ref, row.doc_kind, text, *place, row.score, row.match)
+        citation = (row.title, row.heading_path, row.path, row.repo)
+        return DocHit(row.record_ref, row.doc_kind, text, *citation, row.score, row.match)
 
 
 def overfetch(limit: int, settings: DocsSettings) -> int:
-    """How many rows a scoped search asks for, so that the check of the scope does not starve it."""
+    """Return how many rows a scoped search requests, so that enough remain after the scope check."""
     return max(limit, min(MAX_OVERFETCH, max(5 * limit, settings.search_fts_k, settings.search_vec_k)))
 
 
 def snippet(text: str, max_chars: int) -> str:
-    """White space collapsed, cut to ``max_chars`` UTF-16 units (80 to 1200) and then an ellipsis."""
-    bare = _SPACES.sub(" ", text).strip(WHITESPACE)
+    """Collapse white space and cut a text to ``max_chars`` UTF-16 units (80 to 1200) plus an ellipsis."""
+    collapsed = _SPACES.sub(" ", text).strip(WHITESPACE)
     limit = max(MIN_SNIPPET_CHARS, min(MAX_SNIPPET_CHARS, max_chars))
-    if js_length(bare) <= limit:
-        return bare
-    # Half a character at the end is none.
-    return js_slice(bare, limit).encode("utf-8", "ignore").decode() + "…"
+    if js_length(collapsed) <= limit:
+        return collapsed
+    # Drop half a surrogate pair at the end.
+    return js_slice(collapsed, limit).encode("utf-8", "ignore").decode() + "…"
 
 
 def open_docs(
@@ -156,14 +156,15 @@ def open_docs(
     model: str = "",
     ask: Embed | None = None,
 ) -> DocsIndex:
-    """Bring the index of the configured roots up to date, and open it.
+    """Update the index of the configured roots and open it.
 
-    What is unchanged is neither written nor embedded again. The place is a file (``.sqlite``, ``.sqlite3``, ``.db``) or
-    a folder for one. Without roots the index stays as it is. The receipt of the ingest is the index's ``last_ingest``.
-    ``model`` names the embedder: vectors that another one made are not used. ``ask`` embeds queries, if not ``embed``.
+    Unchanged content is neither written nor embedded again. ``folder_or_sqlite`` is a file (``.sqlite``, ``.sqlite3``,
+    ``.db``) or a folder for one. Without roots the index stays unchanged. The receipt of the ingest is the index's
+    ``last_ingest``. ``model`` names the embedder: vectors of another one are not used. ``ask`` embeds queries (default:
+    ``embed``).
     """
-    named = folder_or_sqlite.suffix.lower() in INDEX_SUFFIXES and not folder_or_sqlite.is_dir()
-    index = DocsIndex(folder_or_sqlite if named else folder_or_sqlite / INDEX_NAME, embed, model, ask=ask)
+    is_file = folder_or_sqlite.suffix.lower() in INDEX_SUFFIXES and not folder_or_sqlite.is_dir()
+    index = DocsIndex(folder_or_sqlite if is_file else folder_or_sqlite / INDEX_NAME, embed, model, ask=ask)
     try:
         index.ingest(
             plan_ingest(settings), max_chunk_chars=settings.max_chunk_chars, with_vectors=settings.embed_on_ingest

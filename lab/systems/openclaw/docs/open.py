@@ -1,4 +1,4 @@
-"""Opening the documents of a replay: the index is brought up to date once, and every worker has a copy of it."""
+"""Open the documents of a replay: update the index once and give every worker a copy."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
-    """Bring the index in the cache up to date, and say how many documents it holds."""
+    """Update the index in the cache and announce how many documents it contains."""
     roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
     model = role_key(workshop.embedder, DOCUMENT)
-    place = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
-    with suppress(OSError):  # what cannot be made is told where it is opened
-        private_folder(place.parent)
+    path = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    with suppress(OSError):  # opening the index reports the error
+        private_folder(path.parent)
     embed, failures = _embed_with(workshop.vectors, DOCUMENT), list[LabError]()
 
-    def heard(texts: Sequence[str]) -> np.ndarray:
+    def embed_noting_failures(texts: Sequence[str]) -> np.ndarray:
         try:
             return embed(texts)
         except LabError as error:
@@ -40,33 +40,33 @@ def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
             raise
 
     try:
-        index = open_docs(settings, place, heard, model=model, ask=_embed_with(workshop.vectors, QUERY))
+        index = open_docs(settings, path, embed_noting_failures, model=model, ask=_embed_with(workshop.vectors, QUERY))
     except sqlite3.Error as error:
-        raise CannotMeasure(f"{place}: the documents index cannot be brought up to date: {error}") from None
+        raise CannotMeasure(f"{path}: the document index cannot be updated: {error}") from None
     if failures:
-        # The engine goes on without vectors; a measurement would be of another engine.
+        # The engine would continue without vectors, but the replay would then measure another engine.
         raise failures[0]
     lane = DocsLane(settings, index)
-    workshop.announce(_told(lane))
+    workshop.announce(_summary(lane))
     return lane
 
 
 def packed_lane(settings: DocsSettings, packed: bytes | None, embedder: Embedder, vectors: VectorsOf) -> DocsLane:
-    """The same from a copy; nothing is embedded but questions."""
+    """Open a lane from a copy of an index; only queries are embedded."""
     if packed is None:
         return DocsLane(settings, None)
     embed, ask = _embed_with(vectors, DOCUMENT), _embed_with(vectors, QUERY)
     return DocsLane(settings, DocsIndex(Path(":memory:"), embed, role_key(embedder, DOCUMENT), packed=packed, ask=ask))
 
 
-def _told(lane: DocsLane) -> str:
-    """How many documents a lane may cite, or why none."""
-    found = lane.index.last_ingest if lane.index else {}
-    if found.get("skipReason"):
-        return f"documents: none ({found['skipReason']}); docsColdLane.sourceRoots are paths from the current folder"
-    missing = found.get("missingRoots") or ()
-    absent = f"; no such source root: {', '.join(missing)}" if missing else ""
-    return f"documents: {found.get('filesMatched', 0)} files{absent}"
+def _summary(lane: DocsLane) -> str:
+    """Return a sentence on how many documents a lane may cite, or why there are none."""
+    ingest = lane.index.last_ingest if lane.index else {}
+    if ingest.get("skipReason"):
+        return f"documents: none ({ingest['skipReason']}); docsColdLane.sourceRoots are relative to the current folder"
+    missing = ingest.get("missingRoots") or ()
+    absent = f"; missing source roots: {', '.join(missing)}" if missing else ""
+    return f"documents: {ingest.get('filesMatched', 0)} files{absent}"
 
 
 def _embed_with(vectors: VectorsOf, role: Role) -> Embed:

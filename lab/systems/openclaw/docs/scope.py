@@ -1,4 +1,4 @@
-"""Which documents a scope may see (E-47): the scope's token, the repos asked for, the check afterwards."""
+"""Match documents with scopes (E-47): the scope's token, the repos searched, and the check of the results."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _REMNANT = re.compile(r"\A\[?(?:iso|scope):")
 
 
 def scope_token(scope: str) -> str:
-    """A scope in lower case, without what a tag left on it: ``[scope:`` in front, slashes, a bracket behind."""
-    bare = _REMNANT.sub("", scope.strip(WHITESPACE).lower())
-    return bare.lstrip("/").rstrip("]").strip(WHITESPACE)
+    """Return a scope in lower case without remnants of a tag: a leading ``[scope:``, slashes, a closing bracket."""
+    token = _REMNANT.sub("", scope.strip(WHITESPACE).lower())
+    return token.lstrip("/").rstrip("]").strip(WHITESPACE)
 
 
 def is_scoped(scope: str) -> bool:
-    """Whether a scope narrows the search at all: neither empty nor ``global``."""
+    """Whether a scope narrows the search: it is neither empty nor ``global``."""
     return scope_token(scope) not in ("", GLOBAL)
 
 
 def short_key(token: str) -> str:
-    """The first segment of a scope token, split at ``/`` and ``:``; the whole token where that is empty.
+    """Return the first segment of a scope token, split at ``/`` and ``:``; the full token if that is empty.
 
-    The plugin takes remnants of a tag off once more: ``scope:iso:a`` has the token ``iso:a`` and the segment ``a``.
+    The plugin removes remnants of a tag again: ``scope:iso:a`` has the token ``iso:a`` and the segment ``a``.
     """
     token = scope_token(token)
     return re.split("[/:]", token, maxsplit=1)[0] or token
 
 
 def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
-    """Repos that the search itself is limited to; empty means all of them.
+    """Return the repos that the search is limited to; empty means all.
 
     ``repo_prefix``: the scope's first segment. ``map``: the entries mapped to the scope, then those of its first
-    segment, that name no folder; unique whatever their case. Any other strategy asks for nothing.
+    segment, except folders; unique ignoring case. Other strategies set no limit.
     """
     if not is_scoped(scope):
         return []
@@ -54,8 +54,8 @@ def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
 def matches_scope(repo: str, path: str, scope: str, strategy: str, scope_map: ScopeMap) -> bool:
     """Whether a document belongs to a scope. Case is ignored.
 
-    Without a scope, and under ``none`` or a strategy of another name, everything does. Under ``map`` a scope that is
-    mapped to nothing matches nothing.
+    Without a scope, and under ``none`` or an unknown strategy, every document does. Under ``map``, an unmapped scope
+    matches nothing.
     """
     if not is_scoped(scope):
         return True
@@ -77,6 +77,6 @@ def _inside(repo: str, path: str, name: str) -> bool:
 
 
 def _mapped(token: str, scope_map: ScopeMap) -> list[str]:
-    """The entries of a scope, then those of its first segment, without the slashes in front."""
+    """Return the entries of a scope, then those of its first segment, without leading slashes."""
     entries = [*scope_map.get(token, ()), *scope_map.get(short_key(token), ())]
-    return [bare for entry in entries if (bare := entry.strip(WHITESPACE).lstrip("/"))]
+    return [path for entry in entries if (path := entry.strip(WHITESPACE).lstrip("/"))]

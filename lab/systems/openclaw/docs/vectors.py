@@ -1,4 +1,4 @@
-"""Vectors of chunks: what an embedder may answer with, and the nearest by cosine (E-48)."""
+"""Vectors of chunks: validation of an embedder's output, and nearest neighbours by cosine (E-48)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Embed = Callable[[Sequence[str]], "np.ndarray"]
 
 
 class Matrix(NamedTuple):
-    """Unit rows, float64 ``[n, d]``, each with the id of its chunk and the repo (in lower case) of its document."""
+    """Unit vectors, float64 ``[n, d]``, with the chunk id and the lower-case repo of each row."""
 
     ids: tuple[int, ...]
     repos: tuple[str, ...]
@@ -21,28 +21,28 @@ class Matrix(NamedTuple):
 
 
 def embedded(embed: Embed, texts: Sequence[str]) -> np.ndarray:
-    """Little-endian float32 ``[len(texts), d]``; ValueError for an answer of another shape, or one not finite."""
+    """Embed texts: little-endian float32 ``[len(texts), d]``. ValueError for other shapes and non-finite values."""
     import numpy as np
 
-    found = np.ascontiguousarray(embed(texts), "<f4")
-    if found.ndim != 2 or len(found) != len(texts) or not found.shape[1] or not np.isfinite(found).all():
-        raise ValueError(f"expected finite vectors [{len(texts)}, d], found shape {found.shape}")
-    return found
+    vectors = np.ascontiguousarray(embed(texts), "<f4")
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1] or not np.isfinite(vectors).all():
+        raise ValueError(f"expected finite vectors [{len(texts)}, d], found shape {vectors.shape}")
+    return vectors
 
 
 def matrix_of(rows: Sequence[tuple[int, str, bytes]], dimension: int) -> Matrix:
-    """Rows of id, repo and stored bytes, in the order in which ties are to stand."""
+    """Build the matrix from rows of chunk id, repo and stored bytes, given in the order that breaks ties."""
     import numpy as np
 
     stacked = np.frombuffer(b"".join(vector for *_, vector in rows), "<f4").reshape(len(rows), dimension)
     return Matrix(tuple(row[0] for row in rows), tuple(row[1] for row in rows), _unit(stacked))
 
 
-def nearest(matrix: Matrix, asked: np.ndarray, repos: Collection[str], depth: int) -> list[tuple[int, float]]:
-    """The first ``depth`` chunks of ``repos`` (empty: of all) by cosine, rounded to 1e-6; ties in order of rows."""
+def nearest(matrix: Matrix, query: np.ndarray, repos: Collection[str], depth: int) -> list[tuple[int, float]]:
+    """Return the first ``depth`` chunks of ``repos`` (empty: all) by cosine rounded to 1e-6; ties in row order."""
     import numpy as np
 
-    cosines = np.round(matrix.unit @ _unit(asked), 6)
+    cosines = np.round(matrix.unit @ _unit(query), 6)
     hits = (row for row in np.argsort(-cosines, kind="stable").tolist() if not repos or matrix.repos[row] in repos)
     return [(matrix.ids[row], float(cosines[row])) for row in islice(hits, depth)]
 

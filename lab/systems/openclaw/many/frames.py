@@ -1,6 +1,6 @@
-"""What one moment offers to every configuration of a group alike: candidates, their scores apart from repeats, rules.
+"""What all configurations of a group share at a recall point: candidates, scores before repeat suppression, hard rules.
 
-The engine's own stages say it: nothing of a rule stands here a second time.
+It is computed by the engine's own stages, so that no rule is implemented twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.stages import built_working_set
+from lab.systems.openclaw.seed.stages import add_working_set
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Known:
-    """The memories of a conversation as arrays over row numbers; one more place, the last, stands for none."""
+    """The memories of a conversation as arrays over row numbers. The last index, ``none``, means no memory."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         import numpy as np
@@ -36,20 +36,20 @@ class Known:
         self.none = len(rows)
         self.number = {row.id: number for number, row in enumerate(rows)}
         ids = [id_order(row.id) for row in rows]
-        newest = sorted(range(len(rows)), key=lambda one: (-rows[one].created_at, ids[one]))
-        oldest = sorted(range(len(rows)), key=lambda one: (rows[one].created_at, ids[one]))
-        # Places in two orders, newest and oldest first; ids decide between equal times in both.
+        newest = sorted(range(len(rows)), key=lambda number: (-rows[number].created_at, ids[number]))
+        oldest = sorted(range(len(rows)), key=lambda number: (rows[number].created_at, ids[number]))
+        # Ranks in two orders, newest first and oldest first; ids break ties in both.
         self.newest, self.oldest = np.zeros(len(rows) + 1, np.int32), np.zeros(len(rows) + 1, np.int32)
         self.newest[newest] = self.oldest[oldest] = np.arange(len(rows))
 
 
 @dataclass(slots=True)
 class Frame:
-    """One moment: candidates in the order that decides between equal scores, and hard rules.
+    """One recall point: candidates in the order that breaks ties, and hard rules.
 
-    ``rows`` int32 ``[n]``, ``base`` float64 ``[n]``, ``tiers`` int8 ``[n]`` (places in
-    :data:`lab.systems.openclaw.many.selection.TIERS`), ``fused`` int32
-    ``[n]``: the place in the tier as it was fused.
+    ``rows`` int32 ``[n]``, ``base`` float64 ``[n]`` (scores before repeat suppression), ``tiers`` int8 ``[n]`` (indices
+    into :data:`lab.systems.openclaw.many.selection.TIERS`), ``fused`` int32 ``[n]`` (ranks in the tier after fusion,
+    from 0).
     """
 
     skipped: bool
@@ -62,53 +62,53 @@ class Frame:
     _lane: HotLane | None = None
     _exempt: dict[int, bool] = field(default_factory=dict)
 
-    def exempt(self, place: int) -> bool:
-        """Whether repeats of the candidate at a place are never suppressed."""
+    def exempt(self, candidate: int) -> bool:
+        """Whether the candidate with this index is exempt from repeat suppression."""
         if self._lane is None:
             return True
-        if place not in self._exempt:
-            self._exempt[place] = self._lane.exempt(*self._candidates[place])
-        return self._exempt[place]
+        if candidate not in self._exempt:
+            self._exempt[candidate] = self._lane.exempt(*self._candidates[candidate])
+        return self._exempt[candidate]
 
 
 class Framer:
-    """Makes the frames of one group in one conversation, as ``config``, any of its configurations, sees the moments.
+    """Creates the frames of one group in one conversation. ``config`` is any configuration of the group.
 
-    ``flow``: the whole flow runs, and not selection alone.
+    ``flow``: run the full flow, not only the selection.
     """
 
     def __init__(self, config: EngineConfig, known: Known, *, flow: bool) -> None:
         self.config, self.known, self.flow = config, known, flow
-        # Whether tiers are ordered by a final score.
+        # Whether tiers are sorted by a final score.
         self.rescored = flow and is_rescored(config)
-        # Whether what was injected before changes anything.
+        # Whether earlier injections change the selection.
         self.repeats = flow and config.active_phases.repeat
 
     def frame(self, ask: Ask, memories: Memories) -> Frame:
-        """The frame of a moment."""
+        """Return the frame of a recall point."""
         config = self.config
         tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
         plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
         if not self.flow:
-            found = [(at, one, one.score) for at, plan in enumerate(plans) for one in tiers.fused(plan, ask.scope)]
-            return self._made(found, memories)
+            hits = [(tier, hit, hit.score) for tier, plan in enumerate(plans) for hit in tiers.fused(plan, ask.scope)]
+            return self._build(hits, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
-        for stage in (stages.scope, stages.trivial, stages.embedding, built_working_set):
+        for stage in (stages.scope, stages.trivial, stages.embedding, add_working_set):
             stage(turn)
             if turn.done:
-                return self._made([], memories, skipped=True)
+                return self._build([], memories, skipped=True)
         lane = HotLane(turn, Counter())
-        found = [
-            (at, one.candidate, one.score if lane.rescored else one.candidate.score)
-            for at, plan in enumerate(plans)
-            for one in lane.entries(turn.filter_scope, plan, turn.tiers)
+        hits = [
+            (tier, entry.candidate, entry.score if lane.rescored else entry.candidate.score)
+            for tier, plan in enumerate(plans)
+            for entry in lane.entries(turn.filter_scope, plan, turn.tiers)
         ]
-        return self._made(found, memories, lane, hard=[row.id for row in turn.hard])
+        return self._build(hits, memories, lane, hard=[row.id for row in turn.hard])
 
-    def _made(
+    def _build(
         self,
-        found: list[tuple[int, Candidate, float]],
+        hits: list[tuple[int, Candidate, float]],
         memories: Memories,
         lane: HotLane | None = None,
         hard: Sequence[str] = (),
@@ -118,22 +118,22 @@ class Framer:
         import numpy as np
 
         number = self.known.number
-        rows = np.asarray([number[one.id] for _, one, _ in found], np.int32)
-        tiers = np.asarray([tier for tier, _, _ in found], np.int8)
-        places = Counter[int]()
-        fused = np.zeros(len(found), np.int32)
-        for at, (tier, _, _) in enumerate(found):
-            fused[at] = places[tier]
-            places[tier] += 1
+        rows = np.asarray([number[candidate.id] for _, candidate, _ in hits], np.int32)
+        tiers = np.asarray([tier for tier, _, _ in hits], np.int8)
+        counts = Counter[int]()
+        fused = np.zeros(len(hits), np.int32)
+        for at, (tier, _, _) in enumerate(hits):
+            fused[at] = counts[tier]
+            counts[tier] += 1
         order = np.argsort(self.known.newest[rows], kind="stable")
-        base = np.asarray([score for _, _, score in found], np.float64)
+        base = np.asarray([score for _, _, score in hits], np.float64)
         return Frame(
             skipped,
             rows[order],
             base[order],
             tiers[order],
             fused[order],
-            tuple(number[one] for one in hard),
-            [(found[at][1], memories.by_id[found[at][1].id]) for at in order.tolist()],
+            tuple(number[identity] for identity in hard),
+            [(hits[at][1], memories.by_id[hits[at][1].id]) for at in order.tolist()],
             lane,
         )

@@ -1,7 +1,6 @@
-"""Selecting for many configurations at once: what differs within a group, what each injected before, who goes where.
+"""Select for many configurations at once: ``c`` configurations choose from ``n`` candidates in one step.
 
-The rules are those of ``lab/systems/openclaw/select`` and ``lab/systems/openclaw/seed/repeat.py``, which stay the
-truth. Here ``c`` configurations choose from ``n`` candidates in one step.
+``lab/systems/openclaw/select`` and ``lab/systems/openclaw/seed/repeat.py`` define the rules.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def knobs_of(configs: Sequence[EngineConfig]) -> Knobs:
-    """The knobs of configurations."""
+    """Return the settings that may differ between the configurations of a group, as arrays."""
     import numpy as np
 
-    recalls = [one.auto_recall for one in configs]
-    most = max(one.repeat_window_turns for one in recalls)
+    recalls = [config.auto_recall for config in configs]
+    most = max(recall.repeat_window_turns for recall in recalls)
     factors = np.ones((len(configs), most + 1))
     for at, (config, recall) in enumerate(zip(configs, recalls, strict=True)):
         window, decay = recall.repeat_window_turns, config.phases.repeat_decay
         for times in range(1, window + 1):
             factors[at, times] = repeat_factor(times, recall.repeat_penalty, window, decay)
     return Knobs(
-        np.asarray([one.quota[:3] for one in recalls], np.int64),
-        np.asarray([one.strict_caps for one in recalls], bool),
-        np.asarray([one.repeat_window_turns for one in recalls], np.int64),
+        np.asarray([recall.quota[:3] for recall in recalls], np.int64),
+        np.asarray([recall.strict_caps for recall in recalls], bool),
+        np.asarray([recall.repeat_window_turns for recall in recalls], np.int64),
         factors,
     )
 
@@ -50,13 +49,13 @@ class Histories:
         self._turns: deque[np.ndarray] = deque(maxlen=int(windows.max()) + 1)
 
     def times(self, rows: np.ndarray) -> np.ndarray:
-        """int16 ``[c, n]``: in how many turns of its window a configuration injected each row."""
-        found: np.ndarray = self._counts[:, rows]
-        return found
+        """Return in how many turns of its window each configuration injected each row, int16 ``[c, n]``."""
+        counts: np.ndarray = self._counts[:, rows]
+        return counts
 
     def remember(self, injected: np.ndarray) -> None:
-        """Note a turn: rows ``[c, k]``, the last number standing for none."""
-        # Within a turn a row stands once; only the place for none comes twice, and nobody reads it.
+        """Record a turn: rows ``[c, k]``; the last row number means none."""
+        # A row occurs once per turn; only the number for none repeats, and its count is never read.
         self._counts[self._all, injected] += 1
         self._turns.append(injected)
         for window, which in self._windows:
@@ -65,22 +64,22 @@ class Histories:
 
 
 def select_many(
-    frame: Frame, knobs: Knobs, arrange: Arrange, places: int, times: np.ndarray | None, none: int, *, rescored: bool
+    frame: Frame, knobs: Knobs, arrange: Arrange, slots: int, times: np.ndarray | None, none: int, *, rescored: bool
 ) -> np.ndarray:
-    """Rows ``[c, places]`` in the order of injection, ``none`` where a place stays empty.
+    """Return the selected rows ``[c, slots]`` in the order of injection, ``none`` in empty slots.
 
-    ``times`` ``[c, n]`` are earlier injections, where repeats are suppressed. ``rescored``: a tier is ordered by score,
-    then age, as the wildcards are; else it is as it was fused.
+    ``times`` ``[c, n]`` counts earlier injections (None: repeats are not suppressed). ``rescored``: tiers are sorted by
+    score, then age, like the wildcards; otherwise they keep the order of fusion.
     """
     import numpy as np
 
     count, n = len(knobs.strict), len(frame.rows)
-    chosen = np.full((count, places), none, np.int32)
-    if not n or not places:
+    chosen = np.full((count, slots), none, np.int32)
+    if not n or not slots:
         return chosen
     every = np.arange(count)[:, None]
     if times is None or not times.any():
-        # Nothing tells the configurations apart yet: one order serves all.
+        # The configurations do not differ yet, so they share one order.
         order = np.argsort(-frame.base, kind="stable")[None].repeat(count, 0)
     else:
         factors = knobs.factors[every, times]
@@ -92,7 +91,7 @@ def select_many(
     members: list[np.ndarray] = [tiers == tier for tier in range(3)]
     rank = counted(members) if rescored else frame.fused[order]
     sizes = [int((frame.tiers == tier).sum()) for tier in range(3)]
-    place = arrange(Offered(knobs, places, sizes, tiers, members, rank))
-    which, at = np.nonzero(place < places)
-    chosen[which, place[which, at]] = frame.rows[order[which, at]]
+    slot = arrange(Offered(knobs, slots, sizes, tiers, members, rank))
+    which, at = np.nonzero(slot < slots)
+    chosen[which, slot[which, at]] = frame.rows[order[which, at]]
     return chosen

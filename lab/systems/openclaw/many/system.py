@@ -1,7 +1,7 @@
-"""Configurations of one group as one system: each moment is framed once, and every configuration selects from it.
+"""Run the configurations of one group as one system: one frame per recall point, from which all of them select.
 
-Configurations are of one group where they differ in nothing but what :mod:`lab.systems.openclaw.many.select` takes as
-an array: quotas, caps, penalty, window, decay.
+Configurations belong to one group if they differ only in what :mod:`lab.systems.openclaw.many.select` takes as arrays:
+quotas, caps, penalty, window, decay.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lab.recordings.model import Memory
-from lab.retrieval.query_context import Found, Retrieval
+from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | None:
-    """What the configurations of a group share; None for one that is not done together with others.
+    """Return a key that the configurations of a group share; None for one that cannot be batched.
 
-    These are a policy that brings no fast path and, of flows, a digest, documents, fallback scopes, gated trust,
-    novelty, receipts inside the prompt, a policy loop, and the plugin's own flow.
+    Not batched are policies without a vectorised function and, in flows: Working Set, documents, fallback scopes, soft
+    trust, novelty, receipts inside the prompt, the policy loop, and the plugin's flow.
     """
     if many_of(policy) is None:
         return None
-    beyond = flow and (
+    unsupported = flow and (
         config.upstream
         or config.working_set.enabled
         or config.docs.enabled
@@ -45,9 +45,9 @@ def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | Non
         or (config.receipts.enabled and config.receipts.verbosity == "high")
         or not config.auto_recall.enabled
     )
-    if beyond:
+    if unsupported:
         return None
-    # What may differ within a group is made equal.
+    # Set what may differ within a group to one value.
     recall = replace(
         config.auto_recall, quota=DEFAULT_QUOTA, strict_caps=True, repeat_penalty=0.0, repeat_window_turns=0
     )
@@ -57,7 +57,7 @@ def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | Non
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Configurations with one :func:`group_of`."""
+    """Configurations with the same :func:`group_of`."""
 
     configs: Sequence[EngineConfig]
     policy: str
@@ -85,43 +85,43 @@ class Many(ManySystem):
         self._histories: dict[str, Histories] = {}
 
     def open_retriever(self) -> Retriever:
-        """A search of the memories from outside."""
+        """Return a retriever over the memories that the loop provides."""
         return self._kit.retriever(self._retrieval)
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """List what is new."""
+        """Add new memories to the listing."""
         self._listing.add(self._kit.rows.of(memories))
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Lose what is gone."""
+        """Remove deleted memories."""
         for row in self._kit.rows.known(keys):
             self._listing.remove(row)
 
-    def select_many(self, ask: Ask, found: Found) -> ManyRecalls:
+    def select_many(self, ask: Ask, candidates: QueryContext) -> ManyRecalls:
         """Select for every configuration."""
         import numpy as np
 
         framer, known, arrange = self._framer, self._known, self._arrange
-        assert arrange is not None  # noqa: S101 - else there is no group
+        assert arrange is not None  # noqa: S101 - otherwise there is no group
         memories = Memories(
-            found.view,
-            found.rows,
-            found.by_id,
+            candidates.view,
+            candidates.rows,
+            candidates.by_id,
             self._listing,
-            found.shared,
-            found.no_vector,
-            gone=found.gone,
+            candidates.shared,
+            candidates.no_vector,
+            gone=candidates.gone,
         )
         frame = framer.frame(ask, memories)
-        places = max(0, self.config.max_items - len(frame.hard))
+        slots = max(0, self.config.max_items - len(frame.hard))
         history = self._history(ask) if framer.repeats else None
         times = history.times(frame.rows) if history else None
-        chosen = select_many(frame, self._knobs, arrange, places, times, known.none, rescored=framer.rescored)
+        chosen = select_many(frame, self._knobs, arrange, slots, times, known.none, rescored=framer.rescored)
         injected, chars, cut = self._packer.pack(frame.hard, chosen)
         if history and not ask.probe and (not frame.skipped or self._counts_all):
             hits = np.where(np.isin(injected, frame.hard), known.none, injected) if frame.hard else injected
             history.remember(hits)
-        # A text is cut where nothing but it is left; a rule that is cut is no rule.
+        # A text is only cut if it is the last one left, and a hard rule that is cut does not count.
         rules: np.ndarray = np.where(cut > 0, 0, self._hard[injected].sum(1))
         return ManyRecalls(injected, chars, rules, "skipped" if frame.skipped else "ok")
 
@@ -133,7 +133,7 @@ class Many(ManySystem):
         if ask.session is None:
             return None
         key = ask.session if self.config.phases.repeat_history == "session" else ""
-        found = self._histories.get(key)
-        if found is None:
-            found = self._histories[key] = Histories(self._knobs.windows, self._known.none)
-        return found
+        history = self._histories.get(key)
+        if history is None:
+            history = self._histories[key] = Histories(self._knobs.windows, self._known.none)
+        return history

@@ -1,4 +1,4 @@
-"""The hard ceiling on what is put before a prompt (E-32): slots, their block, and which of them go first."""
+"""The budget of the injected text (E-32): slots, their block, and the order in which slots are dropped."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Budget(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The text that is injected, the slots that were not dropped, and the receipt of what had to go.
+    """The injected text, the slots that were not dropped, and the receipt of what was dropped or cut.
 
-    ``intact`` are the slots whose lines stand whole in the text. Where the plugin had to cut it, they are fewer than
-    ``kept``, which is what the plugin's receipt counts.
+    ``intact`` are the slots whose lines are complete in the text. If the plugin cut the text, they are fewer than
+    ``kept``, which the plugin's receipt counts.
     """
 
     context: str
@@ -44,18 +44,18 @@ class Packed(NamedTuple):
 
 
 def compose(slots: Sequence[Slot], comment: str = "") -> str:
-    """The receipt comment, if there is one, and the block of the slots."""
+    """Return the receipt comment, if any, followed by the block of the slots."""
     block = wrap([(slot.category, slot.label, slot.text) for slot in slots], empty=True)
     return f"{comment}\n{block}" if comment else block
 
 
 def most_recent(slots: Sequence[Slot], count: int) -> set[str]:
-    """Ids of the most recent slots, which are protected."""
+    """Return the ids of the ``count`` most recent slots, which are protected."""
     return {slot.id for slot in sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))[:count]}
 
 
-def order_of_going(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
-    """The slots as the overflow action drops them; none under an action that is not known."""
+def drop_order(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
+    """Return the slots in the order in which the overflow action drops them; none for an unknown action."""
     if budget.overflow_action == "truncate_oldest":
         return sorted(slots, key=lambda slot: (slot.created_at, id_order(slot.id)))
     return list(reversed(slots)) if budget.overflow_action == "truncate_tail" else []
@@ -64,7 +64,7 @@ def order_of_going(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
 def budget_receipt(
     budget: Budget, recent: int, before: int, after: int, dropped: Sequence[str] = (), cut: int = 0
 ) -> dict[str, Any]:
-    """What had to go: lengths before and after, the slots dropped, and the units ``cut`` off the text."""
+    """Return the receipt: lengths before and after, dropped slots, and the UTF-16 units ``cut`` off the text."""
     return {
         "enabled": budget.enabled,
         "maxChars": budget.max_chars,

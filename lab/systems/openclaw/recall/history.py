@@ -1,7 +1,4 @@
-"""What was injected in earlier turns. It belongs to one arm in one conversation.
-
-It is what that arm itself injected, so two policies never see each other's past.
-"""
+"""The injections of earlier turns, of one arm in one conversation, so that arms never see each other's history."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ class History:
         self._lifetime: Counter[str] = Counter()
 
     def recent(self, session: str, window: int) -> Counter[str]:
-        """In how many of the session's last ``window`` recall turns each id was injected."""
+        """Return in how many of the session's last ``window`` recall turns each id was injected."""
         turns = self._turns.get(session, ())
         return Counter(identity for turn in turns[-window:] for identity in turn) if window > 0 else Counter()
 
     def times(self, identity: str) -> int:
-        """How many recall turns of any session injected an id."""
+        """Return how many recall turns of any session injected an id."""
         return self._lifetime[identity]
 
     def remember(self, session: str, ids: Iterable[str]) -> None:
-        """Note a recall turn: the ids of the memories that were kept in the injected block."""
+        """Record a recall turn: the ids of the memories kept in the injected block."""
         turn = frozenset(ids)
         self._turns.setdefault(session, []).append(turn)
         self._lifetime.update(turn)

@@ -1,4 +1,4 @@
-"""The last step of a turn (E-22): slots are packed, and the receipt is written, whose own length counts."""
+"""The last step of a turn (E-22): pack the slots and write the receipt, whose own length counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pack = Callable[[list[Slot], str], Packed]
 
 
 def memory_slot(row: Row) -> Slot:
-    """A memory as it is injected."""
+    """Return the slot of a memory."""
     return Slot(row.id, row.created_at, row.category, resolve_label(row.importance_label, row.importance), row.text)
 
 
@@ -30,39 +30,39 @@ def inject(turn: Turn, pack: Pack) -> None:
     if not receipts.enabled:
         turn.packed = pack(turn.slots, "")
         return
-    turn.packed, turn.receipt = _settled(turn, pack)
-    spent = turn.packed.receipt
-    if spent["truncated"] and spent["enabled"]:
+    turn.packed, turn.receipt = _packed_with_receipt(turn, pack)
+    budget = turn.packed.receipt
+    if budget["truncated"] and budget["enabled"]:
         names = ("beforeChars", "afterChars", "droppedIds", "droppedCount", "truncatedChars")
-        turn.log.append(("info", marker("contextBudget", {name: spent[name] for name in names})))
+        turn.log.append(("info", marker("contextBudget", {name: budget[name] for name in names})))
 
 
-def _settled(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]]:
-    """Pack again with the receipt of the last packing, until two passes agree."""
+def _packed_with_receipt(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]]:
+    """Pack repeatedly with the receipt of the previous packing, until two passes agree."""
     receipts = turn.config.receipts
     if receipts.verbosity != "high":
-        # Without a comment the receipt has no length, and one packing is all.
+        # Without a comment the receipt takes no space, so one packing is enough.
         packed = pack(turn.slots, "")
         return packed, _receipt(turn, len(packed.kept), packed.receipt)
     receipt = _receipt(turn, len(turn.slots), None)
     packed = pack(turn.slots, prompt_comment(receipts, receipt))
     for _ in range(MAX_PASSES):
         receipt = _receipt(turn, len(packed.kept), packed.receipt)
-        before, packed = packed, pack(turn.slots, prompt_comment(receipts, receipt))
-        if (len(before.kept), before.receipt["afterChars"]) == (len(packed.kept), packed.receipt["afterChars"]):
+        previous, packed = packed, pack(turn.slots, prompt_comment(receipts, receipt))
+        if (len(previous.kept), previous.receipt["afterChars"]) == (len(packed.kept), packed.receipt["afterChars"]):
             break
     return packed, receipt
 
 
 def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[str, Any]:
-    fts, vec = turn.tiers.told(turn.config.receipts)
+    fts, vec = turn.tiers.lane_summaries(turn.config.receipts)
     parts: dict[str, Any] = {"fallback": turn.fallback}
     if budget is not None:
         parts["budget"] = budget
     if turn.cold_lane is not None:
         parts["coldLane"] = turn.cold_lane
     parts["workingSet"] = turn.working_set
-    final = (turn.memories.by_id[one.candidate.id] for one in turn.final)
+    final = (turn.memories.by_id[pick.candidate.id] for pick in turn.final)
     return lifecycle_receipt(
         turn.config.receipts,
         scope=turn.scope,

@@ -1,7 +1,7 @@
 """Receipts of a recall (E-40): ids and scores, never text.
 
-:func:`lifecycle_receipt` is ``openclaw-mem-engine.recall.receipt.v1``; :func:`prompt_comment` its short form inside the
-prompt.
+:func:`lifecycle_receipt` returns ``openclaw-mem-engine.recall.receipt.v1``, :func:`prompt_comment` its short form
+inside the prompt.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORKING_SET = (
 )
 
 
-class Found(NamedTuple):
+class LaneHit(NamedTuple):
     """A raw hit of one lane."""
 
     id: str
@@ -54,14 +54,14 @@ class Found(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What a receipt says of one lane over a whole run: the ids that it returned, and its best hits."""
+    """A receipt's summary of one lane over all searches of a recall: the ids that it returned, and its best hits."""
 
     ids: Set[str]
-    top: list[Found]
+    top: list[LaneHit]
 
 
 class Final(NamedTuple):
-    """A row of the final list. Label and scope are as stored; None or blank where there is none."""
+    """A row of the final list. Label and scope are as stored, None or blank if there is none."""
 
     id: str
     label: str | None
@@ -78,26 +78,26 @@ def lifecycle_receipt(
     mode: str | None = None,
     quota: Quota | None = None,
     tier_counts: Sequence[TierCount] = (),
-    fts: Sequence[Found] | Lane = (),
-    vec: Sequence[Found] | Lane = (),
+    fts: Sequence[LaneHit] | Lane = (),
+    vec: Sequence[LaneHit] | Lane = (),
     final: Sequence[Final] = (),
     injected: float = 0,
     parts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The receipt, keys in the plugin's order.
+    """Return the receipt with its keys in the plugin's order.
 
-    ``fts`` and ``vec`` are all raw hits of the run, or what a receipt says of them. ``parts`` are the receipts of other
-    stages, by their key; they come last.
+    ``fts`` and ``vec`` are all raw hits of the recall, or their summaries. ``parts`` are receipts of other stages by
+    key; they come last.
     """
     listed = most_listed(settings)
-    fts, vec = (one if isinstance(one, Lane) else lane_of(one, listed) for one in (fts, vec))
-    found = set(rejected)
+    fts, vec = (lane if isinstance(lane, Lane) else lane_of(lane, listed) for lane in (fts, vec))
+    reasons = set(rejected)
     receipt: dict[str, Any] = {
         "schema": SCHEMA,
         "verbosity": settings.verbosity,
         "skipped": skip_reason is not None,
         "skipReason": skip_reason,
-        "rejected": [reason for reason in REASONS if reason in found],
+        "rejected": [reason for reason in REASONS if reason in reasons],
         "scope": scope,
         "scopeMode": scope_mode,
     }
@@ -117,7 +117,7 @@ def lifecycle_receipt(
 
 
 def _searched(counts: Sequence[TierCount], fts: Lane, vec: Lane, *, labels: bool) -> dict[str, Any]:
-    """What was searched, tier by tier, and the best hits of each lane; ``labels``: the tiers are told with theirs."""
+    """Return the searches by tier and the best hits of each lane. ``labels``: list the labels of each tier."""
     shown = counts[:MAX_TIERS]
     return {
         "tiersSearched": [count.tier for count in shown],
@@ -130,17 +130,17 @@ def _searched(counts: Sequence[TierCount], fts: Lane, vec: Lane, *, labels: bool
             }
             for count in shown
         ],
-        "ftsTop": [{"id": one.id, "score": one.score} for one in fts.top],
-        "vecTop": [{"id": one.id, "score": one.score, "distance": one.distance} for one in vec.top],
+        "ftsTop": [{"id": hit.id, "score": hit.score} for hit in fts.top],
+        "vecTop": [{"id": hit.id, "score": hit.score, "distance": hit.distance} for hit in vec.top],
     }
 
 
 def _why(final: Sequence[Final], scope: str, fts: Lane, vec: Lane, listed: int) -> dict[str, Any]:
-    """Which tier, scope and lanes the final rows come from. A row without an id cannot be explained."""
+    """Return which tier, scope and lanes the final rows come from. Rows without an id are left out."""
     named = [row for row in final if row.id]
-    homes = [(row.scope or "").strip(WHITESPACE) or GLOBAL for row in named]
+    scopes = [(row.scope or "").strip(WHITESPACE) or GLOBAL for row in named]
     tiers = [why_tier(row.label) for row in named]
-    primary = homes.count(scope)
+    primary = scopes.count(scope)
     return {
         "whySummary": {
             "byTier": {tier: tiers.count(tier) for tier in ("must", "nice", "unknown", "ignore")},
@@ -151,22 +151,22 @@ def _why(final: Sequence[Final], scope: str, fts: Lane, vec: Lane, listed: int) 
             {
                 "id": row.id,
                 "tier": tier,
-                "scope": home,
-                "origin": "primary" if home == scope else "fallback",
+                "scope": row_scope,
+                "origin": "primary" if row_scope == scope else "fallback",
                 "signals": [lane for lane, ids in (("fts", fts.ids), ("vec", vec.ids)) if row.id in ids],
             }
-            for row, home, tier in list(zip(named, homes, tiers, strict=True))[:listed]
+            for row, row_scope, tier in list(zip(named, scopes, tiers, strict=True))[:listed]
         ],
     }
 
 
 def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str:
-    """The comment that precedes the block (E-42): only where receipts are on and say much."""
+    """Return the comment that precedes the block (E-42); empty unless receipts are on with high verbosity."""
     if not settings.enabled or settings.verbosity != "high":
         return ""
     value = {name: receipt[name] for name in _IN_COMMENT if name in receipt}
     value |= {"whySummary": receipt["whySummary"], "whyTheseIds": receipt["whyTheseIds"]}
-    # The old name of the same facts, which readers of earlier comments still look for.
+    # The former name of the same facts, which older readers still expect.
     value["why"] = receipt["whySummary"] | {"ids": receipt["whyTheseIds"]}
     value["injectedCount"] = receipt["injectedCount"]
     for name, keys in (("fallback", _FALLBACK), ("coldLane", _COLD_LANE), ("workingSet", _WORKING_SET)):
@@ -176,28 +176,28 @@ def prompt_comment(settings: ReceiptSettings, receipt: Mapping[str, Any]) -> str
 
 
 def most_listed(settings: ReceiptSettings) -> int:
-    """Items that a list of a receipt may hold."""
+    """Return the maximum length of the lists in a receipt."""
     return max(1, min(int(settings.max_items), MAX_LISTED))
 
 
 @lru_cache(maxsize=1024)
 def why_tier(label: str | None) -> str:
-    """The tier that a stored label stands for; one that is not recognised is unknown."""
+    """Return the tier of a stored label; unknown if the label is not recognised."""
     return TIERS.get(normal_label(label) or "", "unknown") if label != "unknown" else "unknown"
 
 
-def lane_of(hits: Sequence[Found], listed: int) -> Lane:
-    """What a receipt that lists so many hits says of these."""
-    return Lane({one.id for one in hits}, best_listed(hits, listed))
+def lane_of(hits: Sequence[LaneHit], listed: int) -> Lane:
+    """Summarise the hits of a lane for a receipt that lists the best ``listed`` of them."""
+    return Lane({hit.id for hit in hits}, best_listed(hits, listed))
 
 
-def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[Found]:
-    """The best hits over all raw results of a lane: per id its best score, score descending, then id."""
+def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[LaneHit]:
+    """Return the best hits over all raw results of a lane: the best score of each id, descending, then by id."""
     best: dict[str, tuple[float, float]] = {}
     for identity, score, distance in hits:
-        # Rounded first: scores that look alike in the receipt stand in the order of their ids.
+        # Round first: scores that are equal in the receipt are sorted by id.
         score = round6(score)
         if identity and (identity not in best or score > best[identity][0]):
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
-    return [Found(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]
+    return [LaneHit(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]

@@ -1,4 +1,4 @@
-"""Searching the tiers of one turn: both lanes, fused, each tier searched once whoever asks (E-7)."""
+"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple
 
-from lab.retrieval.booking import Booking, Priced
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: its raw lanes, the candidates fused from them, and the nanoseconds of both."""
+    """One tier in one scope: raw lanes, fused candidates, and the nanoseconds that both took."""
 
     lanes: Lanes
     fused: list[Candidate]
@@ -24,84 +24,84 @@ class Searched(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Where memories stand among all of a scope, by id: rank in the text lane; rank and distance in the vector lane."""
+    """Ranks among all memories of a scope, by id: rank in the text lane, rank and distance in the vector lane."""
 
     fts: dict[str, int]
     vec: dict[str, tuple[int, float]]
 
 
-# How deep the whole pool is ranked: what is not among these is not near.
+# The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
 Shared = MutableMapping[tuple[Filter, int], Searched]
 
 
 class Tiers:
-    """The tiers of one turn. ``shared`` keeps what was found, so that arms which look alike search once.
+    """The tiers of one turn. ``shared`` caches results, so that arms with equal settings search once.
 
-    ``asked`` are the filters in the order of asking, ``searched`` what they found. ``booking`` is where searching and
-    fusing are booked.
+    ``filters`` are the filters in the order of the searches, ``results`` their results. ``timer`` times searching and
+    fusing.
     """
 
     def __init__(
-        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, booking: Booking | None = None
+        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, timer: StageTimer | None = None
     ) -> None:
-        self.asked: list[Filter] = []
-        self.searched: list[Searched] = []
+        self.filters: list[Filter] = []
+        self.results: list[Searched] = []
         self.limit = limit
-        self.booking = booking or Booking()
+        self.timer = timer or StageTimer()
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
-        """Candidates of one tier in one scope (None: in any), best first."""
+        """Return the candidates of one tier in one scope (None: any), best first."""
         where = Filter(scope, plan.labels)
+        key = where, self.limit
 
-        def find() -> Priced[Searched]:
-            found = self._shared.get((where, self.limit))
-            if found is None:
+        def find() -> Searched:
+            result = self._shared.get(key)
+            if result is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
                 fused = fuse(lanes, self._rows, self.limit)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
-                found = self._shared[where, self.limit] = Searched(lanes, fused, spent)
-            return Priced(found, found.nanoseconds)
+                result = self._shared[key] = Searched(lanes, fused, spent)
+            return result
 
-        found = self.booking.share(("tier", where, self.limit), find)
-        self.asked.append(where)
-        self.searched.append(found)
-        return found.fused
+        result = self.timer.share(("tier", key), find)
+        self.filters.append(where)
+        self.results.append(result)
+        return result.fused
 
     def pool(self, scope: str | None) -> Pool:
-        """Both lanes over every memory of a scope, whatever its label.
+        """Search both lanes over every memory of a scope, whatever its label.
 
-        Searched beside the tiers, so no receipt counts it.
+        Receipts do not count this search.
         """
-        found = self._pools.get(scope)
-        if found is None:
-            lanes = self.booking.search(self._view, Filter(scope), POOL_DEPTH)
-            found = self._pools[scope] = Pool(
+        pool = self._pools.get(scope)
+        if pool is None:
+            lanes = self.timer.search(self._view, Filter(scope), POOL_DEPTH)
+            pool = self._pools[scope] = Pool(
                 {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
                 {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
             )
-        return found
+        return pool
 
-    def unnoted(self) -> Tiers:
-        """The same tiers for a second look, which no receipt should count."""
-        return Tiers(self._view, self._rows, self.limit, self._shared, self.booking)
+    def unrecorded(self) -> Tiers:
+        """Return the same tiers for further searches that receipts do not count."""
+        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer)
 
-    def told(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
-        """What a receipt says of both lanes: all their raw hits over the whole run."""
+    def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
+        """Return the receipt's summaries of both lanes, over all searches of the recall."""
         listed = most_listed(settings)
-        return self._told([one.lanes.fts for one in self.searched], listed), self._told(
-            [one.lanes.vec for one in self.searched], listed
-        )
+        fts, vec = [result.lanes.fts for result in self.results], [result.lanes.vec for result in self.results]
+        return self._lane_summary(fts, listed), self._lane_summary(vec, listed)
 
-    def _told(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
+    def _lane_summary(self, lanes: Sequence[Sequence[Hit]], listed: int) -> Lane:
         rows, hits = self._rows, [hit for lane in lanes for hit in lane]
         ids = {rows[hit[0]].id for hit in hits}
         best = hits
-        # Rounding moves a score by half a millionth at most, and it is what costs: a hit that is clearly worse than
-        # as many as are listed is spared it. An id that stands there twice takes one place, and none takes none.
+        # Rounding is expensive and changes a score by at most half a millionth, so hits clearly worse than the last
+        # listed one are skipped. Repeated ids count once and empty ids not at all, so those cases take all hits.
         if len(ids) == len(hits) > listed and "" not in ids:
             floor = sorted([hit[1] for hit in hits], reverse=True)[listed - 1] - 2e-6
             best = [hit for hit in hits if hit[1] >= floor]

@@ -1,4 +1,4 @@
-"""Which scope a prompt belongs to (E-30, E-31): found in a tag, checked, and widened by fallbacks."""
+"""Determine the scope of a prompt (E-30, E-31): find a tag, validate the scope, add fallback scopes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lab.recordings.model import GLOBAL
 from lab.utf16 import WHITESPACE, js_slice
 
-# Lines of a text that are searched for a tag, and list decorations stripped from the front of one.
+# Lines of a text searched for a tag, and list decorations stripped from the start of a line.
 MAX_LINES, MAX_DECORATIONS = 200, 6
 _SPACE = f"[{WHITESPACE}]"
 _DECORATION = re.compile(
@@ -43,9 +43,9 @@ class Normalised(NamedTuple):
 
 
 def find_tag(text: str) -> str | None:
-    """The value of the first ``[ISO: …]``, else of the first ``[SCOPE: …]``, at the start of a line; None without one.
+    """Return the value of the first ``[ISO: …]``, else of the first ``[SCOPE: …]``, at the start of a line, else None.
 
-    Lines in code fences and in an injected block are passed over, as are tags in the middle of a sentence.
+    Lines in code fences and in an injected block are ignored, and so are tags in the middle of a sentence.
     """
     fenced = injected = False
     scope: str | None = None
@@ -74,14 +74,14 @@ def find_tag(text: str) -> str | None:
 
 
 def strip_decorations(line: str) -> str:
-    """A line without the quote marks, bullets, boxes and numbers at its start, up to six of them."""
-    bare = line.strip(WHITESPACE)
+    """Return a line without the quote marks, bullets, boxes and numbers at its start, up to six of them."""
+    rest = line.strip(WHITESPACE)
     for _ in range(MAX_DECORATIONS):
-        found = _DECORATION.match(bare)
-        if not found:
+        decoration = _DECORATION.match(rest)
+        if not decoration:
             break
-        bare = bare[found.end() :]
-    return bare
+        rest = rest[decoration.end() :]
+    return rest
 
 
 def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
@@ -105,9 +105,9 @@ def normalise(raw: str | None, policy: ScopePolicy) -> Normalised:
 
 
 def scope_token(raw: object) -> str | None:
-    """A scope made of any text by replacing what it may not hold (E-31); None for what is blank or no text.
+    """Turn any text into a scope by replacing invalid characters (E-31); None for blank texts and other types.
 
-    What is left may be nothing at all: "---" gives the empty text.
+    The result may be empty: "---" gives "".
     """
     text = raw.strip(WHITESPACE) if isinstance(raw, str) else ""
     if not text:
@@ -117,7 +117,7 @@ def scope_token(raw: object) -> str | None:
 
 
 def scope_plan(primary: str, policy: ScopePolicy, *, allow_fallback: bool = True) -> Sequence[tuple[str, str]]:
-    """The scopes to search in order, each with its origin: the primary one, then fallbacks that are allowed."""
+    """Return the scopes to search in order, each with its origin: the primary one, then the allowed fallbacks."""
     plan = [(primary, "primary")]
     for scope in policy.fallback_scopes if policy.enabled and allow_fallback else ():
         if scope.strip(WHITESPACE) and all(scope != known for known, _ in plan):
@@ -126,14 +126,14 @@ def scope_plan(primary: str, policy: ScopePolicy, *, allow_fallback: bool = True
 
 
 def barred(policy: ScopePolicy, *, invalid: bool) -> str | None:
-    """Why fallbacks are not allowed: an ``invalid`` scope was asked for, and the policy does not let it fall back."""
+    """Return why fallbacks are suppressed (an ``invalid`` scope, by policy), or None if they are allowed."""
     return "invalid_scope" if invalid and policy.skip_fallback_on_invalid else None
 
 
 def resolve_scope(explicit: str | None, text: str, policy: ScopePolicy) -> tuple[str, Normalised]:
-    """The scope of a call (E-30): given explicitly, else tagged in the text, else the default.
+    """Return mode and scope of a call (E-30): given explicitly, else from a tag in the text, else the default.
 
-    The mode is ``explicit``, ``inferred`` or ``global``; the last says that the default was used, whatever its name.
+    The mode is ``explicit``, ``inferred`` or ``global``, which means the default scope, whatever its name.
     """
     if explicit is not None and explicit.strip(WHITESPACE):
         return "explicit", normalise(explicit, policy)

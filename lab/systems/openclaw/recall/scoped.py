@@ -1,4 +1,4 @@
-"""One selection over a primary scope and its fallbacks (E-16): each scope is selected from afresh."""
+"""Select from a primary scope and its fallbacks (E-16), one independent selection per scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCo
 
 
 class ScopedSelection(NamedTuple):
-    """What all scopes gave together, and the receipt of the fallback."""
+    """The joined selection of all scopes, and the receipt of the fallback."""
 
     selection: Selection
     fallback: dict[str, Any]
@@ -23,28 +23,27 @@ def select_in_scopes(
     policy: ScopePolicy,
     barred: str | None = None,
 ) -> ScopedSelection:
-    """Run ``choose(scope, places left)`` scope by scope until the places are filled.
+    """Call ``choose(scope, remaining slots)`` scope by scope until the slots are filled.
 
-    Quotas hold in full in every scope, so they are not what is left of them. ``barred`` is why fallbacks are not
-    allowed, where they are not.
+    The full quotas apply in every scope. ``barred`` is the reason why fallbacks are suppressed, if they are.
     """
-    found = Selection([], [], [])
+    selection = Selection([], [], [])
     consulted: list[str] = []
     used: list[str] = []
     from_primary = 0
     for scope, origin in plan:
-        if len(found.picked) >= limit:
+        if len(selection.picked) >= limit:
             break
-        before = len(found.picked)
-        found = _joined(found, choose(scope, max(1, limit - before)), "" if origin == "primary" else f"{scope}:")
+        count = len(selection.picked)
+        selection = _joined(selection, choose(scope, max(1, limit - count)), "" if origin == "primary" else f"{scope}:")
         if origin == "primary":
-            from_primary = len(found.picked)
+            from_primary = len(selection.picked)
             continue
         consulted.append(str(scope))
-        if len(found.picked) > before:
+        if len(selection.picked) > count:
             used.append(str(scope))
-    contributed = max(0, len(found.picked) - from_primary)
-    return ScopedSelection(found, fallback_receipt(policy, barred, consulted, used, contributed))
+    contributed = max(0, len(selection.picked) - from_primary)
+    return ScopedSelection(selection, fallback_receipt(policy, barred, consulted, used, contributed))
 
 
 def fallback_receipt(
@@ -54,7 +53,7 @@ def fallback_receipt(
     used: Sequence[str] = (),
     contributed: int = 0,
 ) -> dict[str, Any]:
-    """What a receipt says of the fallback: which scopes were consulted, and which of them gave something."""
+    """Return the receipt of the fallback: which scopes were consulted, and which of them contributed."""
     suppressed = "disabled" if not policy.enabled else barred if policy.fallback_scopes else "no_fallback_scopes"
     return {
         "eligible": suppressed is None,
@@ -66,12 +65,14 @@ def fallback_receipt(
     }
 
 
-def _joined(one: Selection, other: Selection, prefix: str) -> Selection:
-    """A selection and what another scope adds to it, its tiers named with a ``prefix``."""
-    seen = {taken.candidate.id for taken in one.picked}
-    added: list[Picked] = [taken for taken in other.picked if taken.candidate.id not in seen]
+def _joined(selection: Selection, other: Selection, prefix: str) -> Selection:
+    """Return a selection extended by that of another scope, whose tiers get a ``prefix``."""
+    seen = {pick.candidate.id for pick in selection.picked}
+    added: list[Picked] = [pick for pick in other.picked if pick.candidate.id not in seen]
     counts: list[TierCount] = [count._replace(tier=f"{prefix}{count.tier}") for count in other.tier_counts]
-    quota: Quota | None = one.quota
+    quota: Quota | None = selection.quota
     if other.quota is not None:
         quota = other.quota._replace(wildcard_used=other.quota.wildcard_used + (quota.wildcard_used if quota else 0))
-    return Selection(one.picked + added, one.tier_counts + counts, one.rejected + other.rejected, quota)
+    return Selection(
+        selection.picked + added, selection.tier_counts + counts, selection.rejected + other.rejected, quota
+    )

@@ -1,4 +1,4 @@
-"""The stages that both profiles run, and how a profile's stages are run (E-18)."""
+"""The stages that both profiles share, and the function that runs a profile's stages (E-18)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from lab.recordings.model import GLOBAL, UNKNOWN
-from lab.retrieval.booking import SEARCH
+from lab.retrieval.stage_timer import SEARCH
 from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
@@ -30,16 +30,16 @@ def run(
     stages: Sequence[tuple[str, Callable[[_Turn], None]]],
     failed: Callable[[_Turn, str, str], None] | None = None,
 ) -> _Turn:
-    """Run a profile's stages in order until one of them ends the turn, and note what each took.
+    """Run a profile's stages in order until one of them ends the turn, and time each.
 
-    A stage that raises ends it with nothing injected and one warning, which names the kind of error and not its words:
-    they may hold a text. ``failed(turn, stage, kind)`` may add to that.
+    If a stage raises, the turn ends with nothing injected and one warning. The warning contains the type of the error,
+    not its message, which may quote a text. ``failed(turn, stage, kind)`` is then called, if given.
     """
     for name, stage in stages:
         try:
-            turn.tiers.booking.stage(name, partial(stage, turn))
+            turn.tiers.timer.stage(name, partial(stage, turn))
         except Exception as error:
-            # Whatever breaks, the agent's turn goes on without memories (E-24).
+            # On any error, the agent's turn continues without memories (E-24).
             turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None
             turn.final, turn.hits, turn.error = [], [], error
             kind = type(error).__name__
@@ -53,7 +53,7 @@ def run(
 
 
 def scope(turn: Turn) -> None:
-    """Trim the prompt and find the scope it belongs to (E-30, E-31)."""
+    """Trim the prompt and determine its scope (E-30, E-31)."""
     prompt, policy = turn.prompt, turn.config.scope_policy
     turn.text = prompt.text.strip(WHITESPACE)
     if prompt.scoping == "open":
@@ -62,13 +62,13 @@ def scope(turn: Turn) -> None:
         turn.scope = prompt.scope or policy.default_scope
         turn.scope_mode = GLOBAL if turn.scope == policy.default_scope else "inferred"
     else:
-        turn.scope_mode, found = resolve_scope(None, turn.text, policy)
-        turn.scope, turn.scope_invalid = found.scope, found.invalid
+        turn.scope_mode, resolved = resolve_scope(None, turn.text, policy)
+        turn.scope, turn.scope_invalid = resolved.scope, resolved.invalid
     turn.filter_scope = turn.scope
 
 
 def trivial(turn: Turn) -> None:
-    """Stop at a prompt that asks for nothing (E-19)."""
+    """End the turn if the prompt is empty or trivial (E-19)."""
     recall, receipts = turn.config.auto_recall, turn.config.receipts
     if not turn.text:
         turn.skip_reason = "no_query"
@@ -89,27 +89,27 @@ def trivial(turn: Turn) -> None:
 
 
 def embedding(turn: Turn) -> None:
-    """Say why there is no vector, where there is none: recall goes on with the text lane alone (E-11, E-50)."""
+    """Record why there is no query vector, if so: recall continues with the text lane alone (E-11, E-50)."""
     if turn.memories.no_vector:
         turn.rejected.append(turn.memories.no_vector)
 
 
-def by_policy(settings: AutoRecall, places: int, search: Search) -> Selection:
-    """The configured selection policy over one scope (E-12)."""
+def by_policy(settings: AutoRecall, slots: int, search: Search) -> Selection:
+    """Run the configured selection policy in one scope (E-12)."""
     plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
-    return policy_named(settings.selection_mode)(plans, places, settings, search)
+    return policy_named(settings.selection_mode)(plans, slots, settings, search)
 
 
-def take(turn: Turn, found: ScopedSelection) -> None:
-    """Note a selection, and log what became of its fallback."""
-    turn.selection, turn.fallback = found
-    turn.rejected += found.selection.rejected
-    marks = fallback_markers(turn.config.scope_policy, turn.scope, found.fallback, turn.barred)
+def take(turn: Turn, scoped: ScopedSelection) -> None:
+    """Record a selection and log its fallback."""
+    turn.selection, turn.fallback = scoped
+    turn.rejected += scoped.selection.rejected
+    marks = fallback_markers(turn.config.scope_policy, turn.scope, scoped.fallback, turn.barred)
     turn.log += [("info", mark) for mark in marks]
 
 
 def mark_stale(turn: Turn, dropped: int) -> None:
-    """Log that TODOs had outlived their days."""
+    """Log how many stale TODOs were dropped."""
     if dropped:
         days = turn.config.todo_stale_ttl_days
         value: dict[str, Json] = {"phase": "recall", "reason": "ttl", "dropped": dropped, "ttlDays": days}
@@ -117,21 +117,21 @@ def mark_stale(turn: Turn, dropped: int) -> None:
 
 
 def docs(turn: Turn) -> None:
-    """Consult the operator's documents where recall is thin (E-47)."""
+    """Consult the operator's documents if recall found too few memories (E-47)."""
     lane = turn.memories.docs
     if lane is None or not lane.needed(len(turn.hits)):
         return
-    wanted = max(1, turn.config.max_items - len(turn.hits))
-    found = lane.consult(turn.text, turn.scope, wanted, trigger="insufficient_hot")
-    turn.cold_lane = found.receipt
-    turn.log.append(("info", marker("docsColdLane.search", found.receipt)))
+    requested = max(1, turn.config.max_items - len(turn.hits))
+    answer = lane.consult(turn.text, turn.scope, requested, trigger="insufficient_hot")
+    turn.cold_lane = answer.receipt
+    turn.log.append(("info", marker("docsColdLane.search", answer.receipt)))
     turn.docs = [
         Slot(
             f"docs:{hit.record_ref}",
-            turn.prompt.now_ms + place,
+            turn.prompt.now_ms + rank,
             "fact",
             UNKNOWN,
             f"[docs|operator|{hit.doc_kind}] {hit.text} ({hit.record_ref})",
         )
-        for place, hit in enumerate(found.hits)
+        for rank, hit in enumerate(answer.hits)
     ]

@@ -1,4 +1,4 @@
-"""Prompts that ask for nothing (E-19): greetings, acknowledgements, emoji, heartbeats, slash commands."""
+"""Trivial prompts (E-19): greetings, acknowledgements, emoji, heartbeats, slash commands."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WORDS = re.compile(
 
 
 def is_trivial(prompt: str, *, skip: bool = True, min_chars: int = 8) -> bool:
-    """Whether automatic recall passes over a prompt.
+    """Whether automatic recall skips a prompt.
 
-    ``min_chars`` is the plugin's ``trivialMinChars``: in spite of its name the longest cleaned text, in UTF-16 units,
-    that can be an acknowledgement or a greeting. There is no rule by length alone: "1" is recalled for.
+    ``min_chars`` is the plugin's ``trivialMinChars``: despite its name, the maximum length in UTF-16 units of a cleaned
+    text that can be an acknowledgement or a greeting. Length alone makes no prompt trivial: "1" triggers a recall.
     """
     if not skip:
         return False

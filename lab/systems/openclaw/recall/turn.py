@@ -1,4 +1,4 @@
-"""One turn on its way through the flow: what it was handed, what the stages found, what comes out."""
+"""The state of one turn in the flow: its input, the results of the stages, and its output."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SCOPING = ("tags", "given", "open")
 
 
 class Prompt(NamedTuple):
-    """What the host hands over before a turn.
+    """What the host passes before a turn.
 
-    ``scoping`` says where the scope comes from: from the prompt's own ``tags``, as ``given`` in ``scope``, or nowhere
-    (``open``: every scope is searched). ``session`` is the key under which repeats are counted, None for a question
-    from outside any session. ``remembered``: whether this recall becomes part of the history.
+    ``scoping`` says where the scope comes from: the ``tags`` of the prompt, ``given`` in ``scope``, or nowhere
+    (``open``: every scope is searched). ``session`` is the key under which repeats are counted, None for a query
+    outside any session. ``remembered``: whether this recall becomes part of the history.
     """
 
     text: str
@@ -42,10 +42,11 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What the flow may ask of a store for one prompt.
+    """The store as the flow sees it for one prompt.
 
-    ``no_vector`` is why the vector lane is dark, where it is. ``write`` keeps a Working Set row, where one is kept.
-    ``gone`` are the ids of rows that were forgotten: they keep their numbers among ``rows``, and no search finds them.
+    ``no_vector`` is the reason why there is no query vector, None if there is one. ``write`` stores a Working Set row,
+    None if none is stored. ``gone`` are the ids of forgotten rows: they keep their numbers among ``rows``, and no
+    search returns them.
     """
 
     view: View
@@ -60,19 +61,19 @@ class Memories:
 
     @property
     def present(self) -> Sequence[Row]:
-        """The rows that were not forgotten."""
+        """The rows that are not forgotten."""
         return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows
 
 
 @dataclass(slots=True)
 class RecallState:
-    """What lasts from turn to turn in one conversation of one arm: which ids were injected."""
+    """The state kept from turn to turn in one conversation of one arm: which ids were injected."""
 
     history: History = field(default_factory=History)
 
 
 class Factors(NamedTuple):
-    """What a candidate's score is made of (E-56). A factor that is off is 1."""
+    """The factors of a candidate's score (E-56). A disabled factor is 1."""
 
     relevance: float = 1.0
     scope_match: float = 1.0
@@ -84,7 +85,7 @@ class Factors(NamedTuple):
 
     @property
     def base(self) -> float:
-        """The score apart from repeats."""
+        """The score before repeat suppression."""
         return self.relevance * self.scope_match * self.recency * self.importance_prior * self.novelty * self.trust
 
     @property
@@ -95,12 +96,12 @@ class Factors(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """The working copy that stages fill in.
+    """The turn's state, which the stages fill in.
 
-    ``filter_scope`` None searches every scope; ``done`` ends the flow, and ``error`` is what broke it. ``log`` are the
-    level and text of what the plugin would log, the receipt apart. ``hard`` are hard rules that stand among the items;
-    ``exempt``, ``excluded``, ``stale`` and ``factors`` say what became of candidates, by id. A profile adds what it
-    needs, and says which memories its digest speaks for.
+    ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
+    ``log`` has level and text of what the plugin would log, except the receipt. ``hard`` are hard rules injected as
+    items. ``exempt``, ``excluded``, ``stale`` and ``factors`` record by id what happened to candidates. Profiles
+    subclass it and define which memories their Working Set covers.
     """
 
     prompt: Prompt
@@ -140,55 +141,55 @@ class Turn:
     def __post_init__(self) -> None:
         memories, limit = self.memories, self.config.auto_recall.search_limit
         self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
-        self.timings = self.tiers.booking.timings
+        self.timings = self.tiers.timer.timings
 
     @property
     def barred(self) -> str | None:
-        """Why fallbacks are not allowed, where they are not."""
+        """The reason why fallbacks are suppressed; None if they are allowed."""
         return barred(self.config.scope_policy, invalid=self.scope_invalid)
 
     @property
     def scopes(self) -> Sequence[tuple[str | None, str]]:
-        """Scopes to search in order, with their origin."""
+        """The scopes to search in order, with their origin."""
         if self.filter_scope is None:
             return [(None, "primary")]
         return [*scope_plan(self.scope, self.config.scope_policy, allow_fallback=self.barred is None)]
 
     @property
-    def digest(self) -> Slot | None:
-        """The digest as it stands in the block, which may have shortened it."""
+    def working_set_slot(self) -> Slot | None:
+        """The Working Set's slot in the block, where it may have been shortened; None if there is none."""
         return next((slot for slot in self.kept if self.pinned and slot.id == self.pinned.id), None)
 
     @property
-    def digested(self) -> tuple[str, ...]:
-        """Ids of the memories that a digest in the block speaks for."""
+    def covered(self) -> tuple[str, ...]:
+        """Ids of the memories that the Working Set in the block covers."""
         return ()
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Ids of the memories that the digest holds whole, so that they are in the prompt as if they were items."""
-        return tuple(one for one in self.digested if self.is_whole(self.memories.by_id[one]))
+        """Ids of the memories that the Working Set contains in full, so that they are in the prompt like items."""
+        return tuple(key for key in self.covered if self.is_whole(self.memories.by_id[key]))
 
     def is_whole(self, row: Row) -> bool:
-        """Whether the digest's line of a memory is all of it."""
+        """Whether the Working Set's line of a memory is its full text."""
         return js_length(normal_line(row.text, WHOLE)) <= self.config.working_set.max_item_chars
 
     def duplicates(self) -> int | None:
-        """How many injected memories say what the digest says already; None without a digest."""
-        digest = self.digest
-        if digest is None:
+        """Return how many injected memories duplicate a line of the Working Set; None without one."""
+        pinned = self.working_set_slot
+        if pinned is None:
             return None
-        body = digest.text.partition("\nopen_questions:")[0]
+        body = pinned.text.partition("\nopen_questions:")[0]
         lines = [line[2:] for line in body.split("\n") if line.startswith("- ")]
-        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != digest.id]
+        memories = [slot for slot in self.kept if slot.id in self.memories.by_id and slot.id != pinned.id]
         return sum(any(says_the_same(slot.text, line) for line in lines) for slot in memories)
 
     @property
     def context(self) -> str:
-        """What is put before the prompt; nothing where nothing is injected."""
+        """The text put before the prompt; empty if nothing is injected."""
         return self.packed.context if self.packed else ""
 
     @property
     def kept(self) -> tuple[Slot, ...]:
-        """The slots that stand whole in what is injected."""
+        """The slots that are complete in the injected text."""
         return self.packed.intact if self.packed else ()

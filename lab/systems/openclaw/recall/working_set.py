@@ -1,4 +1,4 @@
-"""What both profiles' Working Sets share (E-26): how a line is cut, what is a rule, the slot, the receipt."""
+"""What the Working Sets of both profiles share (E-26): cutting lines, detecting rules, the slot, the receipt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.systems.openclaw.recall.budget import Slot
 from lab.utf16 import WHITESPACE, js_length, js_slice
 
 PREFIX = "working_set:"
-# As wide as any text: a line that is not cut.
+# A width beyond every text, so that a line is not cut.
 WHOLE = 1 << 30
 RANKS = {MUST: 0, NICE: 1}
 NO_SECTIONS = {"goal": False, "constraints": 0, "decisions": 0, "nextActions": 0, "openQuestions": 0}
@@ -25,7 +25,7 @@ _RULE_CHARACTERS = ("必須", "只能", "不要", "禁止", "務必")
 
 @lru_cache(maxsize=16_384)
 def normal_line(text: str, limit: int) -> str:
-    """One line of a text, cut with an ellipsis to ``limit`` units."""
+    """Return a text as one line, cut to ``limit`` UTF-16 units with an ellipsis."""
     line = _SPACE_OR_CONTROL.sub(" ", text).strip(WHITESPACE)
     if js_length(line) <= limit:
         return line
@@ -33,20 +33,20 @@ def normal_line(text: str, limit: int) -> str:
 
 
 def open_questions(prompt: str, limit: int, max_chars: int) -> list[str]:
-    """Lines of a prompt that hold a question mark; at most three, whatever the limit."""
+    """Return the lines of a prompt with a question mark, at most ``limit`` and never more than three."""
     lines = (normal_line(line, max_chars) for line in re.split(r"\r?\n", prompt))
     return distinct((line for line in lines if "?" in line or "？" in line), max(1, min(3, limit)))
 
 
 @lru_cache(maxsize=16_384)
 def is_constraint(category: str, text: str) -> bool:
-    """Whether a memory states a rule: a preference or decision in words such as must, never, 不要."""
+    """Whether a memory states a rule: a preference or decision with words such as must, never, 不要."""
     worded = _RULE_WORDS.search(text) is not None or any(word in text for word in _RULE_CHARACTERS)
     return worded and category in ("preference", "decision")
 
 
 def distinct(lines: Iterable[str], limit: int) -> list[str]:
-    """The first ``limit`` lines that are not blank and differ in more than case."""
+    """Return the first ``limit`` non-blank lines that differ in more than case."""
     kept: dict[str, str] = {}
     for line in lines:
         if line:
@@ -55,12 +55,12 @@ def distinct(lines: Iterable[str], limit: int) -> list[str]:
 
 
 def working_set_slot(scope: str, now_ms: float, text: str) -> Slot:
-    """The slot of a scope's digest, which is pinned before all others."""
+    """Return the slot of a scope's Working Set, which is pinned before all others."""
     return Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
 
 
 def no_working_set(*, enabled: bool) -> dict[str, Any]:
-    """The receipt of a Working Set that was not built (E-29)."""
+    """Return the receipt of a Working Set that was not built (E-29)."""
     return {
         "enabled": enabled,
         "generated": False,

@@ -1,4 +1,4 @@
-"""Automatic recall as the seeds ask for it (E-54): the stages of a turn, in order."""
+"""Automatic recall as specified by the seeds (E-54): the stages of a turn, in order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
-from lab.systems.openclaw.seed.stages import budget, built_working_set, remember, select, slots
+from lab.systems.openclaw.seed.stages import add_working_set, budget, remember, select, slots
 from lab.systems.openclaw.seed.turn import SeedTurn
 
 STAGES = (
     ("scope", stages.scope),
     ("trivial", stages.trivial),
     ("embedding", stages.embedding),
-    ("backbone", built_working_set),
+    ("backbone", add_working_set),
     ("select", select),
     ("docs", stages.docs),
     ("slots", slots),
@@ -22,7 +22,7 @@ STAGES = (
 
 
 def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> SeedTurn:
-    """Run the stages, and note what was injected for the turns to come."""
+    """Run the stages and record what was injected, for later turns."""
     turn = SeedTurn(prompt, config, memories, state)
     if config.auto_recall.enabled:
         remember(stages.run(turn, STAGES, failed))
@@ -30,7 +30,7 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
 
 
 def failed(turn: SeedTurn, stage: str, kind: str) -> None:
-    """A turn that fails leaves a receipt that says where."""
+    """Write a receipt that names the failed stage."""
     receipts = turn.config.receipts
     if receipts.enabled:
         turn.receipt = lifecycle_receipt(

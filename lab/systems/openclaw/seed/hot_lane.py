@@ -1,7 +1,7 @@
-"""The hot lane of the seeds: candidates that may be selected, scored, and selected with or without a suppression.
+"""The hot lane of the seeds: filter candidates, score them, and select with or without each suppression.
 
-Everything about a candidate that does not depend on the suppressions is worked out once a turn, so that the receipts
-can tell what would have been selected without them (E-55, E-59) at little cost.
+Whatever does not depend on the suppressions is computed once per turn, so that receipts can cheaply report what would
+have been selected without them (E-55, E-59).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Entry(NamedTuple):
-    """A candidate with its score apart from repeats, its repeat factor, and what speaks against it."""
+    """A candidate with its score before repeat suppression, its repeat factor, and reasons to exclude it."""
 
     candidate: Candidate
     score: float
@@ -47,13 +47,13 @@ class Entry(NamedTuple):
 
 
 class HotLane:
-    """The candidates of one turn. ``times`` says how often each id was injected lately."""
+    """The candidates of one turn. ``times`` counts the recent injections of each id."""
 
     def __init__(self, turn: SeedTurn, times: Counter[str]) -> None:
         self._turn, self._times = turn, times
         self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
-        self._places = {scope: place for place, (scope, _) in enumerate(self._scopes)}
+        self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._entries: dict[tuple[str | None, str], list[Entry]] = {}
         self._hard = {row.id for row in turn.hard}
         self.rescored = is_rescored(turn.config)
@@ -63,49 +63,51 @@ class HotLane:
     ) -> ScopedSelection:
         """Select up to ``limit`` over the scopes.
 
-        ``repeats`` and ``duplicates`` say whether those are suppressed, ``quarantined`` whether such memories may be
-        taken. ``tiers`` notes what was searched.
+        ``repeats`` and ``duplicates``: whether to suppress them. ``quarantined``: whether to allow quarantined
+        memories. ``tiers`` records the searches.
         """
 
         def bucket(scope: str | None, plan: TierPlan) -> list[Candidate]:
             entries = self.entries(scope, plan, tiers)
             passing = [
-                one for one in entries if not (duplicates and one.duplicate) and (quarantined or not one.quarantined)
+                entry
+                for entry in entries
+                if not (duplicates and entry.duplicate) and (quarantined or not entry.quarantined)
             ]
-            return _ranked(passing, repeats=repeats) if self.rescored else [one.candidate for one in passing]
+            return _ranked(passing, repeats=repeats) if self.rescored else [entry.candidate for entry in passing]
 
         return select_in_scopes(
             self._scopes,
             limit,
-            lambda scope, free: self._choose(free, lambda plan: bucket(scope, plan)),
+            lambda scope, slots: self._choose(slots, lambda plan: bucket(scope, plan)),
             self._turn.config.scope_policy,
             self._turn.barred,
         )
 
-    def _choose(self, places: int, search: Search) -> Selection:
-        """The selection policy over one scope (E-12)."""
+    def _choose(self, slots: int, search: Search) -> Selection:
+        """Run the selection policy in one scope (E-12)."""
         settings = self._turn.config.auto_recall
         if self._phases.tier_mode == "loop_v0" and settings.selection_mode == "tier_quota_v1":
-            return policy_loop_v0(places, settings.quota, search, strict_caps=settings.strict_caps)
-        return by_policy(settings, places, search)
+            return policy_loop_v0(slots, settings.quota, search, strict_caps=settings.strict_caps)
+        return by_policy(settings, slots, search)
 
     def entries(self, scope: str | None, plan: TierPlan, tiers: Tiers) -> list[Entry]:
-        """The candidates of a tier that may be selected, in the order in which they were fused."""
+        """Return the selectable candidates of a tier, in the order of fusion."""
         candidates = tiers.fused(plan, scope)
-        found = self._entries.get((scope, plan.tier))
-        if found is None:
+        entries = self._entries.get((scope, plan.tier))
+        if entries is None:
             rows = self._turn.memories.by_id
-            pairs = ((one, rows[one.id]) for one in candidates)
-            found = [self._entry(one, row, scope) for one, row in pairs if self._may_be_selected(one, row)]
-            self._entries[scope, plan.tier] = found
-        return found
+            pairs = ((hit, rows[hit.id]) for hit in candidates)
+            entries = [self._entry(hit, row, scope) for hit, row in pairs if self._may_be_selected(hit, row)]
+            self._entries[scope, plan.tier] = entries
+        return entries
 
     def _may_be_selected(self, candidate: Candidate, row: Row) -> bool:
         turn, phases, now = self._turn, self._phases, self._turn.prompt.now_ms
         if row.id in self._hard or row.id.startswith(PREFIX):
             return False
         hard = row.hard_rule and phases.hard_rules
-        # A TODO that has outlived its days takes no place, so another memory gets it.
+        # A stale TODO takes no slot, so another memory gets it.
         if row.category == "todo" and not hard and is_stale(row.created_at, now, turn.config.todo_stale_ttl_days):
             turn.stale.append(row.id)
             return False
@@ -135,7 +137,7 @@ class HotLane:
         ranked = over_pool(candidate, self._turn.tiers.pool(scope)) if phases.relevance_over == "pool" else candidate
         return Factors(
             relevance(ranked, phases.relevance) if "relevance" in on or not on else 1.0,
-            scope_match(self._places[scope]) if "scope_match" in on else 1.0,
+            scope_match(self._scope_index[scope]) if "scope_match" in on else 1.0,
             recency(row, now) if "recency" in on else 1.0,
             importance_prior(row) if "importance_prior" in on else 1.0,
             novelty(self._turn.state.history.times(row.id)) if "novelty" in on else 1.0,
@@ -151,7 +153,7 @@ class HotLane:
         return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
 
     def exempt(self, candidate: Candidate, row: Row) -> bool:
-        """Whether a repeat of this memory is never suppressed (E-55); an exact hit is noted with its rule."""
+        """Whether this memory is exempt from repeat suppression (E-55); record the rule of an exact hit."""
         turn = self._turn
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
         if pinned or (row.hard_rule and self._phases.hard_rules):
@@ -162,23 +164,25 @@ class HotLane:
         return rule is not None
 
     def _duplicate(self, row: Row) -> bool:
-        """Whether the digest says already what a memory says; noted with the reason."""
-        turn, built_working_set = self._turn, self._turn.built_working_set
-        if built_working_set is None or built_working_set.slot is None or not turn.config.auto_recall.dedupe_backbone:
+        """Whether a memory duplicates the Working Set; record the reason."""
+        turn, working_set = self._turn, self._turn.built_working_set
+        if working_set is None or working_set.slot is None or not turn.config.auto_recall.dedupe_backbone:
             return False
-        reason = "id" if row.id in built_working_set.pinned else "text" if built_working_set.holds(row.text) else None
+        reason = "id" if row.id in working_set.pinned else "text" if working_set.holds(row.text) else None
         if reason:
             turn.excluded[row.id] = reason
         return reason is not None
 
 
 def is_rescored(config: EngineConfig) -> bool:
-    """Whether candidates are ordered by a final score, and not as they were fused."""
+    """Whether candidates are sorted by a final score instead of the order of fusion."""
     phases = config.active_phases
     return bool(phases.repeat or phases.score or phases.trust == "soft")
 
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
-    """Candidates with their final scores: score descending, then newest, then id."""
-    scored = [one._replace(score=score * repeat if repeats else score) for one, score, repeat, *_ in entries]
+    """Return candidates with their final scores: score descending, then newest, then by id."""
+    scored = [
+        candidate._replace(score=score * repeat if repeats else score) for candidate, score, repeat, *_ in entries
+    ]
     return sorted(scored, key=by_rank)

@@ -1,6 +1,6 @@
-"""The seeds' policy tiers (seed 001; E-17): must and nice first, then unknown, then ignore, while places are left.
+"""The seeds' policy tiers (seed 001; E-17): must and nice first, then unknown, then ignore, while slots remain.
 
-The public plugin has this loop and calls it nowhere. Its name for how far it went is what seed 001 wants in receipts.
+The public plugin contains this loop but never calls it. Seed 001 requires the loop's tier name in receipts.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ BASE = "must+nice"
 
 
 def policy_loop_v0(limit: int, quota: Quota, search: Search, *, strict_caps: bool) -> Selection:
-    """Select must and nice with quotas; widen to unknown, then to ignore, only while places are left."""
+    """Select must and nice with quotas; extend to unknown, then to ignore, only while slots remain."""
     first = tier_quota_v1(recall_plans(unknown_fallback=False), limit, quota, search, strict_caps=strict_caps)
     picked, counts = list(first.picked), list(first.tier_counts)
-    seen = {one.candidate.id for one in picked}
+    seen = {pick.candidate.id for pick in picked}
     for plan in WIDER:
         if len(picked) >= limit:
             break
-        found = search(plan)
+        candidates = search(plan)
         before = len(picked)
-        for candidate in found:
+        for candidate in candidates:
             if len(picked) < limit and candidate.id not in seen:
                 seen.add(candidate.id)
                 picked.append(Picked(candidate, plan.tier, f"{plan.tier}_fill"))
-        counts.append(TierCount(plan.tier, plan.labels, len(found), len(picked) - before))
+        counts.append(TierCount(plan.tier, plan.labels, len(candidates), len(picked) - before))
     return Selection(picked, counts, first.rejected, first.quota)
 
 
 def policy_tier(selection: Selection) -> str:
-    """How far the loop had to go: ``must+nice``, ``must+nice+unknown`` or ``must+nice+unknown+ignore``."""
-    used = {one.tier for one in selection.picked}
+    """Return the tiers that the loop used: ``must+nice``, ``must+nice+unknown`` or ``must+nice+unknown+ignore``."""
+    used = {pick.tier for pick in selection.picked}
     if "ignore" in used:
         return f"{BASE}+unknown+ignore"
     return f"{BASE}+unknown" if "unknown" in used else BASE

@@ -1,4 +1,4 @@
-"""Repeat suppression (seed 000; E-55): what was injected lately scores less, and is never deleted."""
+"""Repeat suppression (seed 000; E-55): recently injected memories score lower, and are never deleted."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 def repeat_factor(times: int, penalty: float, window: int, decay: str = "compounding") -> float:
-    """What a score is multiplied by after ``times`` injections within the window.
+    """Return the score factor after ``times`` injections within the window.
 
-    ``compounding`` is ``(1 - penalty) ** times``. The others are readings that the seed's words allow, too: ``linear``
-    in the share of the window, ``once`` however often, ``literal`` the penalty itself as the factor.
+    ``compounding`` is ``(1 - penalty) ** times``. The seed's wording also allows the others: ``linear`` in the share of
+    the window, ``once`` regardless of the count, ``literal`` with the penalty itself as the factor.
     """
     if times <= 0:
         return 1.0
@@ -23,5 +23,5 @@ def repeat_factor(times: int, penalty: float, window: int, decay: str = "compoun
 
 
 def novelty(times: int) -> float:
-    """The optional novelty factor (E-56): less for every recall turn of any session that injected a memory."""
+    """Return the optional novelty factor (E-56), lower with every recall turn (of any session) that injected it."""
     return 1.0 / (1.0 + 0.15 * math.log1p(times))

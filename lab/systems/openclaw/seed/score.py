@@ -1,4 +1,4 @@
-"""The final score of seed 000 (E-56): relevance times factors, each of which can be switched off."""
+"""The final score of seed 000 (E-56): relevance times factors that can be switched off one by one."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.recall.todo import DAY_MS
 
-# Days after which half of the recency is gone (E-53); other categories fade as notes do.
+# Half-life of recency in days, by category (E-53); HALF_LIFE applies to all other categories.
 HALF_LIVES = {"preference": 365.0, "decision": 180.0, "fact": 120.0, "entity": 120.0}
 HALF_LIFE = 30.0
 SCOPE_MATCH = (1.0, 0.9, 0.8)
 PRIORS = {MUST: 1.10, NICE: 1.00}
 OTHER_PRIOR = 0.95
-# Trust classes that are gated (E-60). What nobody classified passes: the plugin writes "user" and "import".
+# Trust classes that are penalised (E-60). All others pass, including the plugin's "user" and "import".
 UNTRUSTED, QUARANTINED = "untrusted", "quarantined"
-# Small enough to put what it multiplies behind all else.
+# Small enough to rank untrusted memories behind all others.
 UNTRUSTED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
 
 
 def relevance(candidate: Candidate, scale: str = "rrf") -> float:
-    """A candidate's relevance in 0..1.
+    """Return a candidate's relevance in 0..1.
 
-    ``rrf``: its fused score over the best possible one. Flat: the tenth of both lanes still has .87, so a penalty of
-    .15 undoes every difference in rank. ``reciprocal``: the mean of 1/rank over both lanes. ``similarity``: the cosine
-    of unit vectors, floored at 0, raised half way to 1 by a text match in proportion to 1/rank.
+    ``rrf``: its fused score divided by the best possible one. This is flat: rank 10 in both lanes still scores .87, so
+    a penalty of .15 outweighs any difference in rank. ``reciprocal``: the mean of 1/rank over both lanes.
+    ``similarity``: the cosine of unit vectors, at least 0; a text match moves it towards 1 by half the distance times
+    1/rank.
     """
     if scale == "reciprocal":
         ranks = (candidate.fts_rank, candidate.vec_rank)
@@ -38,10 +39,10 @@ def relevance(candidate: Candidate, scale: str = "rrf") -> float:
 
 
 def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
-    """A candidate with its ranks, and its fused score, in the whole pool in place of those in its tier.
+    """Return a candidate with its ranks and fused score in the whole pool instead of its tier.
 
-    So the best of a weak tier is no longer as good as the best of a strong one. One that its tier's vector lane
-    returned and the pool's did not keeps its distance, and stands behind all that the pool ranks.
+    This makes the best of a weak tier score lower than the best of a strong one. A candidate that only its tier's
+    vector lane returned keeps its distance and ranks behind the pool.
     """
     fts, near = pool.fts.get(candidate.id), pool.vec.get(candidate.id)
     score = sum(1.0 / (K + rank) for rank in (fts, near and near[0]) if rank)
@@ -51,16 +52,16 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
 
 
 def recency(row: Row, now_ms: float) -> float:
-    """From 1 for a new memory down to .75: soft by construction."""
+    """Return the recency factor, from 1 for a new memory down to .75."""
     age = max(0.0, (now_ms - row.created_at) / DAY_MS)
     return 0.75 + 0.25 * float(0.5 ** (age / HALF_LIVES.get(row.category, HALF_LIFE)))
 
 
-def scope_match(place: int) -> float:
-    """1 in the primary scope, .9 in the first fallback, .8 in later ones."""
-    return SCOPE_MATCH[min(place, len(SCOPE_MATCH) - 1)]
+def scope_match(index: int) -> float:
+    """Return 1 for the primary scope (index 0), .9 for the first fallback, .8 for later ones."""
+    return SCOPE_MATCH[min(index, len(SCOPE_MATCH) - 1)]
 
 
 def importance_prior(row: Row) -> float:
-    """A prior, not a gate."""
+    """Return the factor of the importance label, a prior that excludes nothing."""
     return PRIORS.get(row.importance_label, OTHER_PRIOR)

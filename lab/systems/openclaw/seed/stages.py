@@ -1,7 +1,7 @@
-"""What the seeds add to selection (seed 000, phases 2 and 3; E-54): a backbone, then a scored lane beside it.
+"""The stages of the seeds (seed 000, phases 2 and 3; E-54): the Working Set and the scored hot lane.
 
-All of it acts under ``tier_quota_v1`` alone. Switching ``selectionMode`` back to ``tier_first_v1`` switches all of it
-off: that is the one-line rollback.
+They are active only under ``tier_quota_v1``. Switching ``selectionMode`` back to ``tier_first_v1`` disables all of
+them, which is the one-line rollback.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
 
 
-def built_working_set(turn: SeedTurn) -> None:
-    """Build the pinned digest from the store, and find the hard rules that must be injected as items (E-58, E-59)."""
+def add_working_set(turn: SeedTurn) -> None:
+    """Build the Working Set from the store; collect the hard rules that must be injected as items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
@@ -53,55 +53,55 @@ def built_working_set(turn: SeedTurn) -> None:
 
 
 def _pinned(turn: SeedTurn, rule: Row) -> bool:
-    """Whether the digest holds a hard rule: its own line, or one of the same words where duplicates are left out."""
+    """Whether the Working Set contains a hard rule, or a line with the same words if duplicates are excluded."""
     if turn.built_working_set is None or rule.id in turn.built_working_set.pinned:
         return turn.built_working_set is not None
     return turn.config.auto_recall.dedupe_backbone and turn.built_working_set.holds_rule(rule)
 
 
 def select(turn: SeedTurn) -> None:
-    """Search, score and select; then select again without each suppression, to know what it changed."""
+    """Search, score and select; then select again without each suppression to report its effect."""
     phases = turn.config.active_phases
-    # The digest counts as a place where it is counted inside, and hard rules take theirs first.
+    # With pinned_counts "inside" the Working Set takes a slot; hard rules take theirs before other memories.
     inside = turn.pinned is not None and phases.pinned_counts == "inside"
     limit = max(0, turn.config.max_items - inside - len(turn.hard))
     times = Counter[str]()
     if phases.repeat and turn.prompt.session is not None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
-    found = lane.select(turn.tiers, limit)
-    nothing = not (found.selection.picked or turn.hard or turn.pinned)
+    scoped = lane.select(turn.tiers, limit)
+    nothing = not (scoped.selection.picked or turn.hard or turn.pinned)
     quarantined = nothing and phases.trust == "soft"
     if quarantined:
-        found = lane.select(turn.tiers.unnoted(), limit, quarantined=True)
-    take(turn, found)
+        scoped = lane.select(turn.tiers.unrecorded(), limit, quarantined=True)
+    take(turn, scoped)
     mark_stale(turn, len(turn.stale))
-    turn.hits = list(found.selection.picked)
+    turn.hits = list(scoped.selection.picked)
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
     if turn.config.phased:
         _explain_suppression(turn, lane, limit, quarantined=quarantined)
         if phases.tier_mode == "loop_v0":
-            turn.additions["policyTier"] = policy_tier(found.selection)
+            turn.additions["policyTier"] = policy_tier(scoped.selection)
 
 
 def slots(turn: SeedTurn) -> None:
-    """The digest, hard rules that are not in it, the memories, the documents; and one decision for each of them."""
+    """Collect the slots: Working Set, hard rules outside it, memories, documents; record a decision for each."""
     rows = turn.memories.by_id
     turn.slots = [
         *([turn.pinned] if turn.pinned else ()),
         *(memory_slot(row) for row in turn.hard),
-        *(memory_slot(rows[one.candidate.id]) for one in turn.hits),
+        *(memory_slot(rows[pick.candidate.id]) for pick in turn.hits),
         *turn.docs,
     ]
     if turn.config.phased:
-        found = {turn.pinned.id: "pinned"} if turn.pinned else {}
-        found |= {one.candidate.id: one.decision for one in turn.final}
-        found |= {one.candidate.id: "repeat_exempt" for one in turn.hits if one.candidate.id in turn.exempt}
-        turn.additions["decisions"] = found | {slot.id: "docs" for slot in turn.docs}
+        decisions = {turn.pinned.id: "pinned"} if turn.pinned else {}
+        decisions |= {pick.candidate.id: pick.decision for pick in turn.final}
+        decisions |= {pick.candidate.id: "repeat_exempt" for pick in turn.hits if pick.candidate.id in turn.exempt}
+        turn.additions["decisions"] = decisions | {slot.id: "docs" for slot in turn.docs}
 
 
 def budget(turn: SeedTurn) -> None:
-    """Fit it into the budget: hard rules go last, and the block stays well formed."""
+    """Fit the slots into the budget: drop hard rules last and keep the block well formed."""
     pinned, built = turn.pinned, turn.built_working_set
     hard = frozenset(row.id for row in turn.hard)
     if pinned and built and any(line.hard for line in built.lines):
@@ -117,45 +117,45 @@ def budget(turn: SeedTurn) -> None:
         ),
     )
     if turn.receipt and "decisions" in turn.receipt:
-        left = {slot.id for slot in turn.kept}
-        turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in left}
-        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.digested), most_listed(turn.config.receipts))
+        kept = {slot.id for slot in turn.kept}
+        turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in kept}
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), most_listed(turn.config.receipts))
 
 
 def remember(turn: SeedTurn) -> None:
-    """Note what was injected, for the turns to come. A prompt that was passed over is a turn only where all count."""
+    """Record what was injected, for later turns. Skipped prompts count as turns only with ``all_user_turns``."""
     prompt, counts = turn.prompt, turn.config.phases.repeat_counts
     if prompt.session is None or not prompt.remembered:
         return
     if not turn.skip_reason or counts == "all_user_turns":
-        ids = {one.candidate.id for one in turn.hits}
+        ids = {pick.candidate.id for pick in turn.hits}
         turn.state.history.remember(turn.history_key, (slot.id for slot in turn.kept if slot.id in ids))
 
 
 def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot | None:
-    """The digest with so many UTF-16 units less, by whole lines; its hard rules it gives up only for ``rules``."""
-    there = set(slot.text.split("\n"))
-    left = [line for line in built.lines if line.text in there]
-    # Escaping makes a text longer, never shorter, so this many raw units are enough less.
-    kept = cut_lines(left, max(0, js_length(slot.text) - units))
-    if not rules and sum(line.hard for line in kept) < sum(line.hard for line in left):
-        kept = cut_lines([line for at, line in enumerate(left) if line.hard or at == 0], WHOLE)
+    """Shorten the Working Set by ``units`` UTF-16 units in whole lines; remove hard rules only if ``rules``."""
+    texts = set(slot.text.split("\n"))
+    lines = [line for line in built.lines if line.text in texts]
+    # Escaping never shortens a text, so removing this many unescaped units is enough.
+    kept = cut_lines(lines, max(0, js_length(slot.text) - units))
+    if not rules and sum(line.hard for line in kept) < sum(line.hard for line in lines):
+        kept = cut_lines([line for at, line in enumerate(lines) if line.hard or at == 0], WHOLE)
     return slot._replace(text="\n".join(line.text for line in kept)) if kept else None
 
 
 def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
-    """The receipts of seed 000: what was pinned, and what would be there had nothing been suppressed."""
+    """Add the receipts of seed 000: what was pinned, and what would have been selected without each suppression."""
     listed = most_listed(turn.config.receipts)
-    chosen = {one.candidate.id for one in turn.hits}
+    chosen = {pick.candidate.id for pick in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []
     if penalised:
-        free = lane.select(turn.tiers.unnoted(), limit, repeats=False, quarantined=quarantined)
-        repeated = [one.candidate.id for one in free.selection.picked if one.candidate.id not in chosen]
+        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, repeats=False, quarantined=quarantined)
+        repeated = [pick.candidate.id for pick in unsuppressed.selection.picked if pick.candidate.id not in chosen]
     duplicates: list[str] = []
     if turn.excluded:
-        free = lane.select(turn.tiers.unnoted(), limit, duplicates=False, quarantined=quarantined)
-        duplicates = [one.candidate.id for one in free.selection.picked if one.candidate.id in turn.excluded]
+        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, duplicates=False, quarantined=quarantined)
+        duplicates = [pick.candidate.id for pick in unsuppressed.selection.picked if pick.candidate.id in turn.excluded]
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},
         "pinnedByWorkingSet": _ids(list(turn.built_working_set.pinned) if turn.built_working_set else [], listed),
@@ -163,10 +163,10 @@ def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantin
     }
     if turn.config.receipts.verbosity == "high":
         turn.additions["factors"] = {
-            one.candidate.id: {
-                name: round6(value) for name, value in turn.factors[one.candidate.id]._asdict().items() if value != 1.0
+            pick.candidate.id: {
+                name: round6(value) for name, value in turn.factors[pick.candidate.id]._asdict().items() if value != 1.0
             }
-            for one in turn.hits[:listed]
+            for pick in turn.hits[:listed]
         }
 
 

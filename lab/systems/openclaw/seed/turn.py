@@ -1,4 +1,4 @@
-"""A turn of the seeds' flow: beside what every turn has, the backbone that is built before anything is selected."""
+"""The turn of the seeds' flow: adds the Working Set that is built before selection."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lab.systems.openclaw.seed.working_set import WorkingSet
 
 @dataclass(slots=True)
 class SeedTurn(Turn):
-    """The working copy that the seeds' stages fill in. ``backbone`` is None where the Working Set is off."""
+    """The turn's state, which the seeds' stages fill in. ``built_working_set`` is None if the Working Set is off."""
 
     built_working_set: WorkingSet | None = None
 
     @property
-    def digested(self) -> tuple[str, ...]:
-        """Ids of the memories whose lines are left in the digest as it stands in the block."""
-        if self.digest is None or self.built_working_set is None:
+    def covered(self) -> tuple[str, ...]:
+        """Ids of the memories whose lines are in the Working Set as injected."""
+        if self.working_set_slot is None or self.built_working_set is None:
             return ()
-        lines = set(self.digest.text.split("\n"))
+        lines = set(self.working_set_slot.text.split("\n"))
         return tuple(line.id for line in self.built_working_set.lines if line.id and line.text in lines)
 
     def is_whole(self, row: Row) -> bool:
-        """Whether the digest's line of a memory is all of it: that of a hard rule always is."""
+        """Whether the Working Set's line of a memory is its full text, which it always is for a hard rule."""
         return (row.hard_rule and self.config.active_phases.hard_rules) or Turn.is_whole(self, row)
 
     @property

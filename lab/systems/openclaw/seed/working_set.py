@@ -1,9 +1,8 @@
-"""The backbone lane of seed 000: a Working Set built from the store, before anything is recalled (E-26, E-58, E-59).
+"""The Working Set of seed 000 (its backbone lane), built from the store before selection (E-26, E-58, E-59).
 
-It differs from the public plugin's (``upstream/working_set.py``) in what the seeds ask for: it does
-not depend on what recall selected, hard rules come first and whole, a TODO that has outlived its days is left out, no
-line stands in two sections, and only a memory whose line survives the cut counts as pinned. It has no header: a time
-stamp in it would change the prompt at every turn.
+It differs from the public plugin's (``upstream/working_set.py``) as the seeds require: it does not depend on the
+selection, hard rules come first and uncut, stale TODOs are excluded, no line occurs in two sections, and only memories
+whose lines survive the cut count as pinned. It has no header, because a timestamp would change the prompt every turn.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from lab.systems.openclaw.recall.working_set import (
 from lab.utf16 import js_length
 
 CATEGORIES = ("preference", "decision", "todo")
-# Rows of those categories that the digest is made of: the most recent ones.
+# The number of most recent rows of those categories that are considered.
 MAX_ROWS = 36
 
 
 class Line(NamedTuple):
-    """A line of the digest. ``id`` is the memory it stands for, None for titles and lines of the prompt."""
+    """A line of the Working Set. ``id`` is its memory, None for titles and lines from the prompt."""
 
     text: str
     id: str | None = None
@@ -45,37 +44,37 @@ class Line(NamedTuple):
 class WorkingSet(NamedTuple):
     """The pinned slot (None: nothing to pin), its lines, and how many lines each section has.
 
-    ``pinned`` are the ids of the memories whose lines are in it, ``said`` is what those lines say, ``where`` the places
-    in it of each word.
+    ``pinned`` are the ids of the memories whose lines it contains, ``normals`` the normalised lines of memories, and
+    ``where`` the indices of the lines that contain each word.
     """
 
     slot: Slot | None
     lines: tuple[Line, ...]
     sections: dict[str, int | bool]
     pinned: tuple[str, ...] = ()
-    said: tuple[Normal, ...] = ()
+    normals: tuple[Normal, ...] = ()
     where: Mapping[str, Sequence[int]] = MappingProxyType({})
 
     def holds(self, text: str) -> bool:
-        """Whether a text says what a line of a memory says already."""
+        """Whether a text duplicates the line of a memory."""
         normal = normal_text(text)
-        shared = [0] * len(self.said)
+        shared = [0] * len(self.normals)
         for word in normal.words:
-            for place in self.where.get(word, ()):
-                shared[place] += 1
-        # Saying the same takes most of the words of the longer, or all of the shorter's but for two that the ends of
-        # the one may cut in the other: for most lines this count is all.
+            for index in self.where.get(word, ()):
+                shared[index] += 1
+        # Duplicates share most words of the longer text, or all words of the shorter one except up to two that are cut
+        # at its ends. This cheap count excludes most lines.
         count = len(normal.words)
         return any(
             alike(normal, line)
-            for line, common in zip(self.said, shared, strict=True)
+            for line, common in zip(self.normals, shared, strict=True)
             if common >= LIKENESS * count or common >= min(count, len(line.words)) - 2
         )
 
     def holds_rule(self, rule: Row) -> bool:
-        """Whether a line of a hard rule has the words of another one, but for their case."""
-        line = f"- {normal_line(rule.text, WHOLE)}".lower()
-        return any(one.hard and one.text.lower() == line for one in self.lines)
+        """Whether the line of a hard rule equals the text of another rule, ignoring case."""
+        text = f"- {normal_line(rule.text, WHOLE)}".lower()
+        return any(line.hard and line.text.lower() == text for line in self.lines)
 
 
 def build_working_set(
@@ -87,33 +86,33 @@ def build_working_set(
     hard_rules: Sequence[Row],
     stale_days: float,
 ) -> WorkingSet:
-    """Build the digest of a scope from its ``recent`` rows and its ``hard_rules``."""
+    """Build the Working Set of a scope from its ``recent`` rows and its ``hard_rules``."""
     fresh = [row for row in recent if row.category != "todo" or not is_stale(row.created_at, now_ms, stale_days)]
     parts = _parts(prompt, settings, fresh, hard_rules)
-    whole = [line for title, part in parts.items() if part for line in (Line(f"{title}:"), *part)]
+    lines = [line for title, part in parts.items() if part for line in (Line(f"{title}:"), *part)]
     goal = whole_characters(normal_line(prompt, settings.max_goal_chars))
-    # Constraints come first, so that a cut takes what the prompt says anyway.
+    # Constraints come before the goal, so that a cut removes what the prompt contains anyway.
     if goal:
-        whole.insert(1 + len(parts["constraints"]) if parts["constraints"] else 0, Line(f"goal: {goal}"))
-    kept = cut_lines(whole, settings.max_chars)
-    # The prompt alone is no backbone: it is before the model already.
+        lines.insert(1 + len(parts["constraints"]) if parts["constraints"] else 0, Line(f"goal: {goal}"))
+    kept = cut_lines(lines, settings.max_chars)
+    # Lines from the prompt alone are not worth pinning: the model sees the prompt anyway.
     if not any(line.id for line in kept):
         return WorkingSet(None, (), dict(NO_SECTIONS))
     sections = dict(zip(NO_SECTIONS, (bool(goal), *map(len, parts.values())), strict=True))
-    said = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
+    normals = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
     where: dict[str, list[int]] = {}
-    for place, one in enumerate(said):
-        for word in one.words:
-            where.setdefault(word, []).append(place)
+    for index, normal in enumerate(normals):
+        for word in normal.words:
+            where.setdefault(word, []).append(index)
     slot = working_set_slot(scope, now_ms, "\n".join(line.text for line in kept))
     pinned = tuple(dict.fromkeys(line.id for line in kept if line.id))
-    return WorkingSet(slot, tuple(kept), sections, pinned, said, where)
+    return WorkingSet(slot, tuple(kept), sections, pinned, normals, where)
 
 
 def _parts(
     prompt: str, settings: WorkingSetSettings, recent: Sequence[Row], hard_rules: Sequence[Row]
 ) -> dict[str, list[Line]]:
-    """The sections of the digest by their titles, in order. No line stands in two of them."""
+    """Return the sections of the Working Set by title, in order. No line occurs in two of them."""
     most, width = settings.max_items_per_section, settings.max_item_chars
     hard = {row.id for row in hard_rules}
     newest = sorted((row for row in recent if row.id not in hard), key=lambda row: (-row.created_at, id_order(row.id)))
@@ -134,19 +133,20 @@ def _parts(
         "constraints": rules + lines((row for row in newest if is_constraint(row.category, row.text)), most, width),
         "decisions": lines((row for row in ranked if row.category == "decision"), most, width),
         "next_actions": lines((row for row in newest if row.category == "todo"), most, width),
-        "open_questions": [Line(f"- {whole_characters(one)}") for one in open_questions(prompt, most, width)],
+        "open_questions": [Line(f"- {whole_characters(text)}") for text in open_questions(prompt, most, width)],
     }
 
 
 def whole_characters(line: str) -> str:
-    """A line without the half of a character that a cut may have left before its ellipsis."""
+    """Remove half a surrogate pair that a cut may have left before the ellipsis of a line."""
     return f"{line[:-2]}…" if line.endswith("…") and "\ud800" <= line[-2:-1] <= "\udbff" else line
 
 
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
-    """The lines that fit into ``max_chars`` UTF-16 units, whole ones alone, and titles and lines not without the other.
+    """Return the lines that fit into ``max_chars`` UTF-16 units, uncut.
 
-    Hard rules are let in first, then the others in their order.
+    Hard rules are added first, then the others in their order. Titles without lines, and lines without their title,
+    are dropped.
     """
     room = max_chars + 1
     fits: set[int] = set()
@@ -154,7 +154,7 @@ def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
     under = {at: max((title for title in titles if title < at), default=None) for at in range(len(lines))}
     order = sorted(range(len(lines)), key=lambda at: (not lines[at].hard, at))
     if any(line.hard for line in lines):
-        # The title above the hard rules goes with them.
+        # The title of the hard rules is added before them.
         order.remove(0)
         order.insert(0, 0)
     for at in order:

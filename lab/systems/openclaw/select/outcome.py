@@ -1,4 +1,4 @@
-"""What a selection policy returns."""
+"""The result of a selection policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.retrieval.row import Candidate
 
 
 class TierCount(NamedTuple):
-    """How many candidates a tier had and how many of them were selected."""
+    """How many candidates a tier has and how many of them were selected."""
 
     tier: str
     labels: tuple[str, ...]
@@ -18,7 +18,7 @@ class TierCount(NamedTuple):
 
 
 class Picked(NamedTuple):
-    """A selected candidate with the tier it came from and the step that took it."""
+    """A selected candidate with its tier and the step that selected it."""
 
     candidate: Candidate
     tier: str
@@ -26,7 +26,7 @@ class Picked(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """The quotas that held, and how many places the wildcard filled (E-15, step 8)."""
+    """The quotas applied, and how many slots the wildcards filled (E-15, step 8)."""
 
     must_max: int
     nice_min: int
@@ -43,6 +43,6 @@ class Selection(NamedTuple):
     quota: Quota | None = None
 
 
-def by_rank(one: Candidate) -> tuple[float, float, str]:
-    """The key that orders hits against each other: best score first, then newest, then the order of ids."""
-    return -one.score, -one.created_at, id_order(one.id)
+def by_rank(candidate: Candidate) -> tuple[float, float, str]:
+    """Return the sort key of hits: best score first, then newest, then by id."""
+    return -candidate.score, -candidate.created_at, id_order(candidate.id)

@@ -1,4 +1,4 @@
-"""The selection policies by name: whoever selects asks here, so a policy runs as itself or not at all."""
+"""The registry of selection policies by name. All callers look policies up here."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from lab.systems.openclaw.config.settings import AutoRecall
 
 Search = Callable[[TierPlan], Sequence[Candidate]]
-# Tiers in order, how many places there are, the section ``autoRecall``, and what searches a tier.
+# Arguments: the tiers in order, the number of slots, the section ``autoRecall``, the function that searches a tier.
 Choose = Callable[[Sequence[TierPlan], int, "AutoRecall", Search], Selection]
 
 
-def _tier_first(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:
-    return tier_first_v1(plans, places, search)
+def _tier_first(plans: Sequence[TierPlan], slots: int, settings: AutoRecall, search: Search) -> Selection:
+    return tier_first_v1(plans, slots, search)
 
 
-def _tier_quota(plans: Sequence[TierPlan], places: int, settings: AutoRecall, search: Search) -> Selection:
-    return tier_quota_v1(plans, places, settings.quota, search, strict_caps=settings.strict_caps)
+def _tier_quota(plans: Sequence[TierPlan], slots: int, settings: AutoRecall, search: Search) -> Selection:
+    return tier_quota_v1(plans, slots, settings.quota, search, strict_caps=settings.strict_caps)
 
 
 # A new selection policy is one file and one line here.
@@ -34,13 +34,13 @@ POLICIES: dict[str, Choose] = {
     "tier_first_v1": _tier_first,
     "tier_quota_v1": _tier_quota,
 }
-# The same rule over arrays, for a policy that brings it (lab/systems/openclaw/many). It belongs to the function, so
-# that no other policy is ever run by it; one without it selects by itself wherever it runs.
+# Vectorised versions of policies (lab/systems/openclaw/many), keyed by function so that none is used for another
+# policy. A policy without one runs one by one.
 MANY: dict[Choose, Arrange] = {_tier_first: tier_first_slots, _tier_quota: tier_quota_slots}
 
 
 def policy_named(name: str) -> Choose:
-    """The policy of that name; :class:`UnusableInput` that lists the names."""
+    """Return the policy of a name. Raise :class:`UnusableInput`, listing the names, if there is none."""
     try:
         return POLICIES[name]
     except KeyError:
@@ -48,5 +48,5 @@ def policy_named(name: str) -> Choose:
 
 
 def many_of(name: str) -> Arrange | None:
-    """The fast path of the policy of that name; None where it brings none. Raises as :func:`policy_named`."""
+    """Return the vectorised version of a policy; None if it has none. Raise as :func:`policy_named`."""
     return MANY.get(policy_named(name))

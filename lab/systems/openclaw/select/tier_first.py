@@ -1,4 +1,4 @@
-"""tier_first_v1 (E-14): must fills the places first; a later tier is asked only while places are left."""
+"""tier_first_v1 (E-14): must fills the slots first; a later tier is searched only while slots remain."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.systems.openclaw.select.tiers import TierPlan
 def tier_first_v1(
     plans: Sequence[TierPlan], limit: int, search: Callable[[TierPlan], Sequence[Candidate]]
 ) -> Selection:
-    """Take fused candidates tier by tier until ``limit``.
+    """Select fused candidates tier by tier until ``limit``.
 
-    ``budget_cap`` is noted also where the limit was met exactly.
+    ``budget_cap`` is reported even if the candidates exactly fill the limit.
     """
     picked: list[Picked] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""tier_quota_v1 (E-15): all tiers are asked; quotas fill most places and the best of the rest fills the others."""
+"""tier_quota_v1 (E-15): search all tiers; quotas fill most slots and the best remaining candidates fill the others."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ def tier_quota_v1(
 ) -> Selection:
     """Select with quotas.
 
-    Nice is reserved first, then must up to its maximum, then unknown up to its own; what is left goes to a wildcard
-    pool of every candidate not yet taken: fused score, then newest, then id, then tier name. The result keeps the
-    blocks must, nice, unknown, wildcard.
+    Slots are reserved for nice first, then for must up to its maximum, then for unknown up to its maximum. Wildcards
+    fill the remaining slots from all candidates not yet selected: by fused score, then newest, then id, then tier name.
+    The result is ordered must, nice, unknown, wildcard.
 
-    ``strict_caps`` is the reading of seed 000 ("mustMax is a cap, not a target"): the wildcard takes a must or an
-    unknown beyond its maximum only where no other candidate is left. Without it the maxima bind the first pass alone,
-    as in the public plugin.
+    ``strict_caps`` follows seed 000 ("mustMax is a cap, not a target"): wildcards exceed the maximum of must or unknown
+    only if no other candidate is left. Without it the maxima apply to the first pass only, as in the public plugin.
     """
-    # Of two plans with one tier's name the quotas see the last and the wildcard both; a tier without a name is none.
+    # If two plans have the same tier, the quotas use the last one and the wildcards both. Unnamed tiers are ignored.
     plans = [plan for plan in plans if plan.tier]
-    found = [(plan.tier, list(search(plan))) for plan in plans]
-    buckets = dict(found)
+    tiers = [(plan.tier, list(search(plan))) for plan in plans]
+    buckets = dict(tiers)
     size = {tier: len(bucket) for tier, bucket in buckets.items()}
     nice = min(quota.nice_min, limit, size.get("nice", 0))
     must = min(quota.must_max, max(0, limit - nice), size.get("must", 0))
@@ -51,12 +50,10 @@ def tier_quota_v1(
                 picked.append(Picked(candidate, tier, f"{tier}_quota"))
                 target -= 1
 
-    wildcards = _wildcards(found, seen, limit - len(picked), picked, quota if strict_caps else None)
+    wildcards = _wildcards(tiers, seen, limit - len(picked), picked, quota if strict_caps else None)
     picked.extend(wildcards)
-    counts = [
-        TierCount(plan.tier, plan.labels, size[plan.tier], sum(one.tier == plan.tier for one in picked))
-        for plan in plans
-    ]
+    picked_tiers = [pick.tier for pick in picked]
+    counts = [TierCount(plan.tier, plan.labels, size[plan.tier], picked_tiers.count(plan.tier)) for plan in plans]
     rejected = [plan.miss_reason for plan in plans if plan.miss_reason and not size[plan.tier]]
     if len(picked) >= limit:
         rejected.append("budget_cap")
@@ -64,24 +61,23 @@ def tier_quota_v1(
 
 
 def _wildcards(
-    found: Sequence[tuple[str, list[Candidate]]],
+    tiers: Sequence[tuple[str, list[Candidate]]],
     seen: set[str],
-    places: int,
+    slots: int,
     picked: list[Picked],
     caps: Quota | None,
 ) -> list[Picked]:
-    """The best ``places`` candidates not yet taken.
+    """Return the best ``slots`` candidates not yet selected.
 
-    Under ``caps`` those over their tier's maximum come after all others.
+    With ``caps``, candidates over their tier's maximum come after all others.
     """
-    if places <= 0:
+    if slots <= 0:
         return []
-    pool = sorted(
-        (by_rank(one), tier, place, one) for place, (tier, one) in enumerate(_contenders(found, seen, places))
-    )
+    contenders = enumerate(_contenders(tiers, seen, slots))
+    pool = sorted((by_rank(candidate), tier, index, candidate) for index, (tier, candidate) in contenders)
     room = {}
     if caps:
-        taken = {tier: sum(one.tier == tier for one in picked) for tier in CAPPED}
+        taken = {tier: sum(pick.tier == tier for pick in picked) for tier in CAPPED}
         room = {"must": caps.must_max - taken["must"], "unknown": caps.unknown_max - taken["unknown"]}
     within: list[Picked] = []
     over: list[Picked] = []
@@ -93,26 +89,26 @@ def _wildcards(
         (within if free > 0 else over).append(Picked(candidate, tier, "wildcard"))
         if tier in room:
             room[tier] -= 1
-    return (within + over)[:places]
+    return (within + over)[:slots]
 
 
 def _contenders(
-    found: Sequence[tuple[str, list[Candidate]]], seen: set[str], places: int
+    tiers: Sequence[tuple[str, list[Candidate]]], seen: set[str], slots: int
 ) -> list[tuple[str, Candidate]]:
-    """The candidates that could fill ``places``: of each bucket the best not yet taken, and all that tie with the last.
+    """Return the candidates that could fill ``slots``: the best of each bucket not yet selected, with ties of the last.
 
-    Sorting the whole pool would find the same, and most of it has no chance. An id that stands in the buckets more
-    than once takes one place, so there are as many more contenders.
+    This is faster than sorting the whole pool. An id that occurs in several buckets takes one slot, so as many more
+    contenders are kept.
     """
-    repeated = sum(len(bucket) for _, bucket in found) - len({one.id for _, bucket in found for one in bucket})
+    repeated = sum(len(bucket) for _, bucket in tiers) - len({hit.id for _, bucket in tiers for hit in bucket})
     contenders = []
-    for tier, bucket in found:
-        left, last = places + repeated, 0.0
-        for one in sorted(bucket, key=_SCORE, reverse=True):
-            if one.id in seen:
+    for tier, bucket in tiers:
+        left, last = slots + repeated, 0.0
+        for hit in sorted(bucket, key=_SCORE, reverse=True):
+            if hit.id in seen:
                 continue
-            if left <= 0 and one.score < last:
+            if left <= 0 and hit.score < last:
                 break
-            left, last = left - 1, one.score
-            contenders.append((tier, one))
+            left, last = left - 1, hit.score
+            contenders.append((tier, hit))
     return contenders

@@ -1,4 +1,4 @@
-"""The tiers of automatic recall, in the order in which they are asked (E-13)."""
+"""The tiers of automatic recall, in the order in which they are searched (E-13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.recordings.model import MUST, NICE, UNKNOWN
 
 
 class TierPlan(NamedTuple):
-    """A tier: which labels it holds, and what is noted when it returns nothing."""
+    """A tier: its labels, and the reason reported if it returns nothing."""
 
     tier: str
     labels: tuple[str, ...]
@@ -18,9 +18,9 @@ class TierPlan(NamedTuple):
 
 @cache
 def recall_plans(*, unknown_fallback: bool = True) -> tuple[TierPlan, ...]:
-    """must, nice and, if wanted, unknown.
+    """Return the tiers must, nice and, with ``unknown_fallback``, unknown.
 
-    Rows labelled ``ignore`` are in no tier: automatic recall never reaches them.
+    Rows labelled ``ignore`` are in no tier, so automatic recall never returns them.
     """
     plans = (TierPlan("must", (MUST,), "no_results_must"), TierPlan("nice", (NICE,), "no_results_nice"))
     return (*plans, TierPlan("unknown", (UNKNOWN,))) if unknown_fallback else plans

@@ -1,4 +1,4 @@
-"""The plugin's tools (E-37). So far ``memory_recall``: what an agent asks for itself, without labels in its way."""
+"""The plugin's tool ``memory_recall`` (E-37), with which an agent searches all memories, whatever their labels."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lab.utf16 import WHITESPACE, js_length, js_slice
 
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 PREVIEW_CHARS = 240
-# The tiers of an automatic recall, and those that it never reaches.
+# The tiers of automatic recall, and ignore, which automatic recall never searches.
 PLANS = (*recall_plans(), TierPlan("ignore", (IGNORE,)))
 DARK = "⚠️ Vector recall unavailable (embeddings). Showing lexical-only (FTS) results.\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What ``memory_recall`` answers: text for the agent, the hits with their rows, the receipt, the log."""
+    """The result of ``memory_recall``: text for the agent, hits with their rows, receipt, log."""
 
     text: str
     hits: tuple[tuple[Picked, Row], ...]
@@ -39,7 +39,7 @@ class Recalled:
 
 
 def clamp_limit(raw: object) -> int:
-    """How many memories are wanted: whole, 1 to 50; 5 for what is no number. Nothing at all counts as 0, so 1."""
+    """Return a limit as a whole number from 1 to 50; 5 if it is not a number. None counts as 0, so it gives 1."""
     number = to_number(raw)
     return min(MAX_LIMIT, max(1, math.floor(number))) if math.isfinite(number) else DEFAULT_LIMIT
 
@@ -47,40 +47,40 @@ def clamp_limit(raw: object) -> int:
 def memory_recall(
     query: str, config: EngineConfig, memories: Memories, *, limit: int = DEFAULT_LIMIT, scope: str | None = None
 ) -> Recalled:
-    """Recall for an agent's own question (E-37): always tier_first_v1, with ``ignore`` as the last tier.
+    """Recall for an agent's query (E-37): always tier_first_v1, with ``ignore`` as the last tier.
 
-    No prompt is trivial here, no TODO outlived, and a kept Working Set is returned like any row.
+    No prompt is trivial here, no TODO is stale, and a stored Working Set is returned like any row.
     """
     text, receipts, policy = query.strip(WHITESPACE), config.receipts, config.scope_policy
-    mode, found = resolve_scope(scope, text, policy)
-    receipt = _receipt(config, limit, mode, found)
+    mode, resolved = resolve_scope(scope, text, policy)
+    receipt = _receipt(config, limit, mode, resolved)
     if not text:
-        return Recalled("No recall query provided.", (), receipt | _unasked(receipts, mode, found.scope), ())
+        return Recalled("No recall query provided.", (), receipt | _without_query(receipts, mode, resolved.scope), ())
     tiers = Tiers(memories.view, memories.rows, min(MAX_LIMIT, 2 * limit), memories.shared)
-    why = barred(policy, invalid=found.invalid)
+    why = barred(policy, invalid=resolved.invalid)
     selection, fallback = select_in_scopes(
-        scope_plan(found.scope, policy, allow_fallback=why is None),
+        scope_plan(resolved.scope, policy, allow_fallback=why is None),
         limit,
-        lambda within, places: tier_first_v1(PLANS, places, lambda plan: tiers.fused(plan, within)),
+        lambda within, slots: tier_first_v1(PLANS, slots, lambda plan: tiers.fused(plan, within)),
         policy,
         why,
     )
-    hits = tuple((one, memories.by_id[one.candidate.id]) for one in selection.picked[:limit])
+    hits = tuple((pick, memories.by_id[pick.candidate.id]) for pick in selection.picked[:limit])
     receipt |= {
-        "ftsCount": sum(len(one.lanes.fts) for one in tiers.searched),
-        "vecCount": sum(len(one.lanes.vec) for one in tiers.searched),
+        "ftsCount": sum(len(result.lanes.fts) for result in tiers.results),
+        "vecCount": sum(len(result.lanes.vec) for result in tiers.results),
         "fusedCount": len(hits),
         "policyTier": selection.tier_counts[-1].tier if selection.tier_counts else None,
         "fallback": fallback,
     }
-    dark = memories.no_vector
+    no_vector = memories.no_vector
     if receipts.enabled:
-        fts, vec = tiers.told(receipts)
+        fts, vec = tiers.lane_summaries(receipts)
         receipt["lifecycle"] = lifecycle_receipt(
             receipts,
-            scope=found.scope,
+            scope=resolved.scope,
             scope_mode=mode,
-            rejected=[*([dark] if dark else ()), *selection.rejected],
+            rejected=[*([no_vector] if no_vector else ()), *selection.rejected],
             tier_counts=selection.tier_counts,
             fts=fts,
             vec=vec,
@@ -88,12 +88,12 @@ def memory_recall(
             injected=len(hits),
             parts={"fallback": fallback},
         )
-    log = fallback_markers(policy, found.scope, fallback, why)
-    return Recalled((DARK if dark else "") + _view(hits), hits, receipt, tuple(log))
+    log = fallback_markers(policy, resolved.scope, fallback, why)
+    return Recalled((DARK if no_vector else "") + _view(hits), hits, receipt, tuple(log))
 
 
-def _unasked(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]:
-    """What a receipt says of a call without a question."""
+def _without_query(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]:
+    """Return the receipt's addition for a call without a query."""
     if not receipts.enabled:
         return {}
     reason = "no_query"
@@ -102,8 +102,8 @@ def _unasked(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]
     }
 
 
-def _receipt(config: EngineConfig, limit: int, mode: str, found: Normalised) -> dict[str, Any]:
-    """What every answer says of itself (E-45), less the names of the table and of the model."""
+def _receipt(config: EngineConfig, limit: int, mode: str, resolved: Normalised) -> dict[str, Any]:
+    """Return the receipt of every answer (E-45), without the names of the table and of the model."""
     return {
         "limit": limit,
         "ftsCount": 0,
@@ -111,12 +111,12 @@ def _receipt(config: EngineConfig, limit: int, mode: str, found: Normalised) -> 
         "fusedCount": 0,
         "policyTier": None,
         "scopeMode": mode,
-        "scope": found.scope,
+        "scope": resolved.scope,
         "scopeFilterApplied": True,
         "scopeValidation": {
             "validationMode": config.scope_policy.validation_mode,
-            "invalid": found.invalid,
-            "normalized": found.normalized,
+            "invalid": resolved.invalid,
+            "normalized": resolved.normalized,
         },
     }
 
@@ -126,8 +126,8 @@ def _view(hits: tuple[tuple[Picked, Row], ...]) -> str:
         return "No relevant memories found."
     lines = [f"Found {len(hits)} relevant items:", "", f"Memories ({len(hits)}):"]
     lines += [
-        f"{number}. [{row.category}] {_preview(row.text)} ({math.floor(100 * one.candidate.score + 0.5)}%)"
-        for number, (one, row) in enumerate(hits, 1)
+        f"{number}. [{row.category}] {_preview(row.text)} ({math.floor(100 * pick.candidate.score + 0.5)}%)"
+        for number, (pick, row) in enumerate(hits, 1)
     ]
     return "\n".join(lines)
 

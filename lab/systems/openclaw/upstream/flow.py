@@ -1,4 +1,4 @@
-"""Automatic recall as the public plugin does it (E-18): the stages of a turn, in order."""
+"""Automatic recall of the public plugin (E-18): the stages of a turn, in order."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ STAGES = (
 
 
 def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> PluginTurn:
-    """Run the stages. One that fails leaves a warning and no receipt."""
+    """Run the stages. A failed stage leaves a warning and no receipt."""
     turn = PluginTurn(prompt, config, memories, state)
     return stages.run(turn, STAGES) if config.auto_recall.enabled else turn

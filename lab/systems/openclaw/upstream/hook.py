@@ -1,4 +1,4 @@
-"""When the same hook fires twice for one prompt (E-23): the second firing within seconds is passed over.
+"""Deduplicate hook calls for one prompt (E-23): the second call within seconds is ignored.
 
 A host may call both of its hooks for a turn, and the plugin registers one handler for both.
 """
@@ -13,15 +13,15 @@ WINDOW_MS, CAPACITY = 4000, 1024
 
 
 class HookDedupe:
-    """The firings of the last seconds, each by session, number of messages and prompt."""
+    """The calls of the last seconds, by session, number of messages and prompt."""
 
     def __init__(self) -> None:
         self._fired: dict[str, float] = {}
 
     def is_repeat(self, session: str | None, messages: int, prompt: str, now_ms: float) -> bool:
-        """Whether this firing repeats one of at most four seconds ago; if not, it is noted.
+        """Whether this call repeats one of the last four seconds; if not, record it.
 
-        ``prompt`` is the raw one: a blank more at its end makes it another. A repeat does not extend the time.
+        ``prompt`` is compared untrimmed: a trailing space makes a difference. A repeat does not extend the window.
         """
         self._fired = {key: at for key, at in self._fired.items() if now_ms - at <= WINDOW_MS}
         digest = hashlib.sha1(js_utf8(prompt), usedforsecurity=False).hexdigest()

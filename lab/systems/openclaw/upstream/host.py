@@ -1,8 +1,8 @@
-"""A configuration of the engine as an OpenClaw host takes it: errors, warnings and notes (docs/engine.md).
+"""Check a configuration as an OpenClaw host does: errors, warnings and notes (docs/engine.md).
 
-An error is what the host refuses (``host_schema.py``): it does not start with such a file. A warning marks a setting
-that the host accepts but that has no effect, or an unexpected one. A note marks a value that the host accepts and the
-plugin then changes without a word in its log.
+Errors are what the host refuses (``host_schema.py``): it does not start with such a file. Warnings are settings that
+the host accepts but that have no effect, or an unexpected one. Notes are values that the host accepts and the plugin
+then changes silently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Section
 from lab.systems.openclaw.recall.budget import Slot, compose
-from lab.systems.openclaw.recall.receipt import Final, Found, lifecycle_receipt, prompt_comment
+from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.scoped import fallback_receipt
 from lab.systems.openclaw.recall.working_set import no_working_set
@@ -39,25 +39,25 @@ NO_HOST = "none"
 _PATH = f"plugins.entries.{ENTRY}"
 _DEFAULT_SLOT = "memory-core"
 _VERSION = re.compile(r"v?(\d{4})\.(\d{1,2})\.(\d{1,3})([-+.].*)?")
-# A memory of 80 characters: shorter ones are rare.
+# The length of a short memory, in characters.
 _SHORT_MEMORY = 80
 
 
 class Host(NamedTuple):
-    """The host that a file is checked for: its version, the known version whose rules apply, who named it."""
+    """The host that a file is checked for: its version, the known version whose rules apply, the version's source."""
 
     version: str
     rules: str
     source: str
 
     def __str__(self) -> str:
-        """The version, where it comes from and whose rules apply."""
+        """Return the version, its source, and whose rules apply."""
         rules = "" if self.version == self.rules else f"; checked by the rules of {self.rules}, the nearest known"
         return f"{self.version} ({self.source}{rules})"
 
 
 class _Parts(NamedTuple):
-    """The engine's section of a file and the parts around it; those that the file does not contain are None."""
+    """The engine's section of a file and the parts around it; missing parts are None."""
 
     root: Any
     plugins: Any
@@ -66,17 +66,17 @@ class _Parts(NamedTuple):
 
 
 def host_of(value: object, option: str | None = None) -> Host | None:
-    """Return the host that a parsed file is for; None: a file of the lab, for no host.
+    """Return the host that a parsed file is for; None for a file of the lab.
 
-    ``option`` is a version or ``none``. Without it, a file with the key ``plugins`` is for the host that wrote it last,
-    and for the newest known one if it does not say.
+    ``option`` is a version or ``none``. Without it, a file with the key ``plugins`` is for the host that last wrote it,
+    or for the newest known one if the file does not name it.
     """
     if option == NO_HOST:
         return None
     if option is not None:
         host = _host(option, "--host")
         if host is None:
-            raise UnusableInput(f"--host {option!r} is no version; known: {', '.join((*KNOWN_HOSTS, NO_HOST))}")
+            raise UnusableInput(f"--host {option!r} is not a version; known: {', '.join((*KNOWN_HOSTS, NO_HOST))}")
         return host
     if not isinstance(value, Mapping) or "plugins" not in value:
         return None
@@ -87,34 +87,36 @@ def host_of(value: object, option: str | None = None) -> Host | None:
 
 
 def _host(text: str, source: str) -> Host | None:
-    found = _VERSION.fullmatch(text)
-    if not found:
+    match = _VERSION.fullmatch(text)
+    if not match:
         return None
-    # Rules change with a version and hold until the next known one.
-    wanted = tuple(map(int, found.groups()[:3]))
-    older = [one for one in KNOWN_HOSTS if tuple(map(int, one.split("."))) <= wanted]
+    # Rules change with a known version and apply until the next one.
+    version = tuple(map(int, match.groups()[:3]))
+    older = [known for known in KNOWN_HOSTS if tuple(map(int, known.split("."))) <= version]
     return Host(text.removeprefix("v"), older[-1] if older else KNOWN_HOSTS[0], source)
 
 
 def check_host(value: object, host: Host, *, where: str = "config") -> Checked:
-    """Return what a host refuses in a parsed file, where it would do nothing, and what the plugin changes."""
+    """Return what a host refuses in a parsed file, settings without effect, and what the plugin changes."""
     parts = _parts(value)
     refused = tuple(f"{where}: {path}: the host refuses this: {what}" for path, what in _refused(parts, host))
     if refused:
         return Checked(refused, (), ())
     config = {} if parts.config is None else parts.config
-    own = check_config(config, UPSTREAM, where=where)
+    checked = check_config(config, UPSTREAM, where=where)
     ignored = tuple(
-        f"{one}: the host accepts it{'' if NOT_HERE in one else ' and the plugin ignores it'}; a replay refuses it"
-        for one in own.problems
+        f"{problem}: the host accepts it{'' if NOT_HERE in problem else ' and the plugin ignores it'}; "
+        "a replay refuses it"
+        for problem in checked.problems
     )
     warnings = [*_hook_warnings(parts, host)]
-    if not own.problems:
+    if not checked.problems:
         warnings += _silent(config, resolve(config, UPSTREAM))
-    notes = tuple(f"{one}: the host accepts it, and the plugin changes it in silence" for one in own.notes)
+    notes = tuple(f"{note}: the host accepts it, and the plugin changes it silently" for note in checked.notes)
     if INCLUDE in str(value):
-        notes += (f"{where}: {INCLUDE} names another file, which is not read: paste what it holds to have it checked",)
-    return Checked((), (*(f"{where}: {one}" for one in warnings), *own.warnings, *ignored), notes, own.missing)
+        notes += (f"{where}: {INCLUDE} names another file, which is not read: paste its content here to check it",)
+    texts = (*(f"{where}: {warning}" for warning in warnings), *checked.warnings, *ignored)
+    return Checked((), texts, notes, checked.missing)
 
 
 def _parts(value: object) -> _Parts:
@@ -133,24 +135,24 @@ def _with(value: object, key: str) -> Any:
 
 
 def _refused(parts: _Parts, host: Host) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    refused: list[tuple[str, str]] = []
     if parts.root is not None and "meta" in parts.root:
-        found += refusals(META_OF[host.rules], parts.root["meta"], "meta")
+        refused += refusals(META_OF[host.rules], parts.root["meta"], "meta")
     at = "plugins" if parts.root is not None else ""
     if parts.plugins is not None:
-        found += refusals(PLUGINS_OF[host.rules], parts.plugins, at)
+        refused += refusals(PLUGINS_OF[host.rules], parts.plugins, at)
     elif parts.root is not None:
-        found.append((at, "expected an object, found null"))
+        refused.append((at, "expected an object, found null"))
     elif parts.entry is not None:
-        found += refusals(ENTRY_OF[host.rules], parts.entry, _PATH)
+        refused += refusals(ENTRY_OF[host.rules], parts.entry, _PATH)
     bare = parts.plugins is None and parts.entry is None
     if bare or parts.config is not None:
-        found += refusals(ENGINE, parts.config, "" if bare else f"{_PATH}.config")
-    return [(path or "config", what) for path, what in found]
+        refused += refusals(ENGINE, parts.config, "" if bare else f"{_PATH}.config")
+    return [(path or "config", what) for path, what in refused]
 
 
 def _hook_warnings(parts: _Parts, host: Host) -> Iterator[str]:
-    """Where the host would not load the engine, or would not call it."""
+    """Yield the reasons why the host would not load the engine, or not call it."""
     plugins = parts.plugins if isinstance(parts.plugins, Mapping) else {}
     entry = parts.entry if isinstance(parts.entry, Mapping) else {}
     if parts.plugins is not None:
@@ -176,12 +178,12 @@ def _hook_warnings(parts: _Parts, host: Host) -> Iterator[str]:
 def _loading(plugins: Mapping[str, Any]) -> Iterator[str]:
     if plugins.get("enabled") is False:
         yield "plugins.enabled: nothing happens: the host loads no plugin"
-    if ENTRY in [one.strip().lower() for one in plugins.get("deny") or ()]:
+    if ENTRY in [name.strip().lower() for name in plugins.get("deny") or ()]:
         yield f"plugins.deny: nothing happens: it names {ENTRY}"
     slot = ((plugins.get("slots") or {}).get("memory") or "").strip()
     if slot != ENTRY:
-        who = f"it names {slot!r}" if slot else f"it is not set, which stands for {_DEFAULT_SLOT!r}"
-        yield f"plugins.slots.memory: nothing happens: {who}; set it to {ENTRY!r}"
+        reason = f"it names {slot!r}" if slot else f"it is not set, which means {_DEFAULT_SLOT!r}"
+        yield f"plugins.slots.memory: nothing happens: {reason}; set it to {ENTRY!r}"
 
 
 def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
@@ -198,14 +200,14 @@ def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
             yield f"{name}: it stays off: enabled is not set, and its default is false"
     receipts, budget = resolved.receipts, resolved.budget
     if not receipts.enabled:
-        yield "receipts.enabled: nothing is logged of a recall: a canary has no receipts to judge"
+        yield "receipts.enabled: recalls are not logged, so a canary has no receipts to check"
     if receipts.enabled and receipts.verbosity == "high" and budget.enabled and resolved.auto_recall.enabled:
         comment, least = _comment_length(resolved)
         if least > budget.max_chars:
             yield (
                 f"receipts.verbosity: most blocks would hold no memory: at high verbosity the receipt's comment takes "
                 f"about {comment} of the {budget.max_chars} characters of budget.maxChars, and no short memory fits "
-                f"beside it; receipts tell of injections all the same. Set it to low, or budget.maxChars to at least "
+                f"beside it; receipts report injections nevertheless. Set it to low, or budget.maxChars to at least "
                 f"{-(-least // 100) * 100 + 1000}"
             )
 
@@ -215,7 +217,7 @@ def _is_off(switch: Any) -> bool:
 
 
 def _comment_length(config: EngineConfig) -> tuple[int, int]:
-    """The length of the comment of a full recall, and of the block with it and one short memory, in UTF-16 units."""
+    """Return the length of a full recall's comment, and of a block with it and one short memory, in UTF-16 units."""
     recall, scope = config.auto_recall, config.scope_policy.default_scope
     ids = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(recall.max_items)]
     tiers = ("must_remember", "nice_to_have", "unknown")
@@ -226,9 +228,9 @@ def _comment_length(config: EngineConfig) -> tuple[int, int]:
         mode=recall.selection_mode,
         quota=recall.quota._replace(wildcard_used=1) if recall.selection_mode == "tier_quota_v1" else None,
         tier_counts=[TierCount(tier, (tier,), recall.search_limit, 1) for tier in tiers],
-        fts=[Found(one, 1.0, 0.0) for one in ids],
-        vec=[Found(one, 1.0, 0.0) for one in ids],
-        final=[Final(one, tiers[place % len(tiers)], scope) for place, one in enumerate(ids)],
+        fts=[LaneHit(identity, 1.0, 0.0) for identity in ids],
+        vec=[LaneHit(identity, 1.0, 0.0) for identity in ids],
+        final=[Final(identity, tiers[index % len(tiers)], scope) for index, identity in enumerate(ids)],
         injected=len(ids),
         parts={
             "fallback": fallback_receipt(ScopePolicy()),

@@ -1,9 +1,9 @@
-"""What an OpenClaw host refuses in its file, by version: its own keys, and the engine's section (plugin 0.0.9).
+"""The schema by which an OpenClaw host validates its file, by version: its keys and the engine's section (0.0.9).
 
 The host validates ``meta`` and ``plugins`` against the schema of its version, and the engine's section against the
 ``configSchema`` of the plugin's manifest. Both are stricter than the plugin, which clamps numbers and ignores values
-of another type: a whole number has to be one and within its range, a string has to be a string, and null is never a
-value. The section's keys and ranges are those of :mod:`lab.systems.openclaw.config.table`.
+of another type: whole numbers must be whole and within their range, strings must be strings, and null is never valid.
+The section's keys and ranges are those of :mod:`lab.systems.openclaw.config.table`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 
 from lab.shape import json_type
 from lab.systems.openclaw.config.check import in_short
-from lab.systems.openclaw.config.settle import finite
 from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, Knob, Section
+from lab.systems.openclaw.config.values import finite
 
 OLDER, NEWEST = KNOWN_HOSTS = ("2026.6.11", "2026.9.6")
-# A key of this name stands for any.
+# Matches any key.
 ANY_KEY = "*"
-# The host puts another file in its place before it validates.
+# The host replaces this key by another file's content before validating.
 INCLUDE = "$include"
-# Milliseconds: JavaScript has no date beyond.
-LAST_MOMENT = 8.64e15
+# The largest JavaScript date, in milliseconds.
+LAST_TIME_MS = 8.64e15
 _FLAG, _TEXT, _TEXTS = Knob("flag"), Knob("text"), Knob("texts")
 _TIMEOUT = Knob("whole", low=1, high=600_000)
 
@@ -87,7 +87,7 @@ ENGINE = _object(PLUGIN)
 
 
 def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, str]]:
-    """Yield path and complaint of everything that a host refuses in a section. No secret is repeated."""
+    """Yield path and complaint of everything that a host refuses in a section. Secrets are never repeated."""
     if isinstance(raw, bool) and section.boolean and not section.only_object:
         return
     if not isinstance(raw, Mapping):
@@ -100,11 +100,15 @@ def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, st
         if key == INCLUDE:
             continue
         if entry is None or entry.only_seed:
-            own = key == LAB_KEY and section is ENGINE
-            whose = (
-                "this lab's own" if own else "profile 'seed' of this lab alone has it" if entry is not None else None
+            is_lab_key = key == LAB_KEY and section is ENGINE
+            owner = (
+                "a key of this lab"
+                if is_lab_key
+                else "a key of this lab's profile 'seed'"
+                if entry is not None
+                else None
             )
-            hint = f"{whose}; keep it in the file of an arm" if whose else f"known: {', '.join(known)}"
+            hint = f"{owner}; keep it in the file of an arm" if owner else f"known: {', '.join(known)}"
             yield at, f"unknown key ({hint})"
         elif isinstance(entry, Section):
             yield from refusals(entry, value, at)
@@ -113,12 +117,12 @@ def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, st
 
 
 def _refusal(knob: Knob, value: object) -> str | None:
-    """Why a host refuses a value; None: it does not."""
+    """Return why a host refuses a value; None if it accepts it."""
     if knob.kind == "any":
         return None
     if knob.kind == "time":
         number = finite(value)
-        known = isinstance(value, str) or (number is not None and abs(number) <= LAST_MOMENT)
+        known = isinstance(value, str) or (number is not None and abs(number) <= LAST_TIME_MS)
         return None if known else f"expected a time, found {in_short(value)}"
     if knob.kind == "true":
         return None if value is True else f"expected true, found {in_short(value)}"
@@ -136,8 +140,8 @@ def _refusal(knob: Knob, value: object) -> str | None:
     if knob.kind in ("texts", "args", "scopes"):
         if not isinstance(value, list):
             return f"expected a list of strings, found {in_short(value)}"
-        place = next((place for place, item in enumerate(value, 1) if not isinstance(item, str)), None)
-        return f"item {place}: expected a string, found {json_type(value[place - 1])}" if place else None
+        wrong_item = next((number for number, item in enumerate(value, 1) if not isinstance(item, str)), None)
+        return f"item {wrong_item}: expected a string, found {json_type(value[wrong_item - 1])}" if wrong_item else None
     if isinstance(value, str):
         return None
     return f"expected a string, found {json_type(value) if knob.kind == 'secret' else in_short(value)}"

@@ -1,4 +1,4 @@
-"""How JavaScript counts and rounds, where the engine's bytes depend on it (E-3)."""
+"""JavaScript's number formatting, parsing and rounding, on which the engine's bytes depend (E-3)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _RADIX = {"0x": 16, "0o": 8, "0b": 2}
 def round6(value: float) -> float:
     """Round half up at six decimals on the exact binary value, as receipts do: 0.0078125 gives 0.007813.
 
-    What is not finite is 0.
+    Values that are not finite give 0.
     """
-    # What is no half and no whole number, which is nearly everything.
+    # The fast path for values that are neither halves nor whole, which are nearly all.
     if value.__class__ is float and -1e9 < value < 1e9 and value * 2e6 % 1.0:
         return round(value, 6)
     value = _double(value)
     if not math.isfinite(value):
         return 0.0
-    # Python rounds halves to even, so only a value that may be a half needs the slow way.
+    # Python rounds halves to even, so only values that may be halves need the slow path.
     if value.is_integer() or not (value * 2e6).is_integer():
         return round(value, 6)
     return float(Decimal(value).quantize(_MICRO, ROUND_HALF_UP))
 
 
 def js_json(value: Json) -> str:
-    """Return a value as JavaScript's ``JSON.stringify`` writes it: no spaces, 2 and not 2.0, half a pair escaped."""
+    """Return a value as JavaScript's ``JSON.stringify`` does: no spaces, 2 instead of 2.0, lone surrogates escaped."""
     if isinstance(value, str):
         return LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
     if value is None or isinstance(value, bool):
@@ -44,12 +44,12 @@ def js_json(value: Json) -> str:
     if isinstance(value, int | float):
         return number_text(value) if math.isfinite(_double(value)) else "null"
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{js_json(str(key))}:{js_json(one)}' for key, one in value.items())}}}"
+        return f"{{{','.join(f'{js_json(str(key))}:{js_json(inner)}' for key, inner in value.items())}}}"
     return f"[{','.join(map(js_json, value))}]"
 
 
 def js_text(value: Json) -> str:
-    """Return a parsed JSON value as JavaScript's ``String`` makes a text of it; null, which is no text, is blank."""
+    """Return a parsed JSON value as JavaScript's ``String`` converts it, except that null is blank."""
     if isinstance(value, str) or value is None:
         return value or ""
     if isinstance(value, bool):
@@ -60,7 +60,7 @@ def js_text(value: Json) -> str:
 
 
 def text_or_blank(value: Json) -> str:
-    """Return JavaScript's ``String(value || "")``: what counts as false there (null, 0, NaN, false) is blank."""
+    """Return JavaScript's ``String(value || "")``: falsy values (null, 0, NaN, false) are blank."""
     if value is None or value is False or (isinstance(value, float) and math.isnan(value)):
         return ""
     return "" if isinstance(value, int | float) and value == 0 else js_text(value)
@@ -73,7 +73,7 @@ def number_text(value: float) -> str:
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "0"
-    # Both print the fewest digits that name the number; they differ in where the point stands.
+    # Python and JavaScript both print the shortest digits; they differ in where the decimal point goes.
     _, figures, exponent = Decimal(repr(abs(number))).normalize().as_tuple()
     digits, sign = "".join(map(str, figures)), "-" if number < 0 else ""
     point = len(digits) + int(exponent)
@@ -86,7 +86,7 @@ def number_text(value: float) -> str:
 
 
 def _double(value: float) -> float:
-    """A number as a double; beyond every double it is infinite."""
+    """Return a number as a double, infinite if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -94,7 +94,7 @@ def _double(value: float) -> float:
 
 
 def js_number(text: str) -> float | None:
-    """A string as JavaScript's ``Number`` reads it: blank is 0, hexadecimal and the like count, None for NaN."""
+    """Parse a string like JavaScript's ``Number``: blank is 0, hexadecimal etc. are numbers; None for NaN."""
     trimmed = text.strip(WHITESPACE)
     if not trimmed:
         return 0.0
@@ -110,7 +110,7 @@ def js_number(text: str) -> float | None:
 
 
 def to_number(value: object) -> float:
-    """A parsed JSON value as JavaScript's ``Number`` makes one of it; NaN where it makes none."""
+    """Convert a parsed JSON value like JavaScript's ``Number``; NaN if it is not a number."""
     if value is None:
         return 0.0
     if isinstance(value, bool | int | float):
@@ -118,12 +118,12 @@ def to_number(value: object) -> float:
     if isinstance(value, str):
         number = js_number(value)
         return math.nan if number is None else number
-    # A list becomes the text of its items: none is blank, a single one is itself, several hold a comma. "true" is none.
-    if isinstance(value, list) and len(value) < 2 and not any(isinstance(one, bool) for one in value):
+    # A list is first joined to a text: an empty list gives "", one item itself; several items have a comma, so NaN.
+    if isinstance(value, list) and len(value) < 2 and not any(isinstance(item, bool) for item in value):
         return to_number(value[0]) if value else 0.0
     return math.nan
 
 
 def whole_count(count: float) -> int:
-    """A count as receipts show it: whole, and never below 0."""
+    """Return a count as in receipts: whole and at least 0."""
     return max(0, int(count)) if math.isfinite(count) else 0

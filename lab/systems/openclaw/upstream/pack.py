@@ -1,4 +1,4 @@
-"""The ceiling on the injected block as the public plugin keeps it (E-32): slots are dropped, then the text is cut."""
+"""The budget of the injected block in the public plugin (E-32): drop slots, then cut the text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lab.systems.openclaw.recall.budget import (
     Slot,
     budget_receipt,
     compose,
+    drop_order,
     most_recent,
-    order_of_going,
 )
 from lab.systems.openclaw.recall.wrap import HEAD, line
 from lab.utf16 import js_length, js_slice
@@ -20,26 +20,26 @@ from lab.utf16 import js_length, js_slice
 def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
     """Fit slots into the budget. Lengths are UTF-16 units.
 
-    The most recent slots are protected; of the others the oldest go first, or the last in the order of injection
-    (under any other action none does). What is still too long is cut anywhere, even inside the closing tag: the
-    plugin does so, too. Dropping goes by id, so slots that share one go together.
+    The most recent slots are protected; of the others the oldest are dropped first, or the last in the order of
+    injection (under any other action none). A block that is still too long is cut anywhere, even inside the closing
+    tag, as in the plugin. Dropping is by id, so slots with the same id are dropped together.
     """
-    whole = compose(slots, comment)
-    before = js_length(whole)
+    full_block = compose(slots, comment)
+    before = js_length(full_block)
     if not budget.enabled:
         receipt = budget_receipt(budget, budget.min_recent_slots, before, before)
-        return Packed(whole, tuple(slots), receipt, tuple(slots))
+        return Packed(full_block, tuple(slots), receipt, tuple(slots))
     protected_count = min(max(0, budget.min_recent_slots), len(slots))
     protected = most_recent(slots, protected_count)
-    kept, context = list(slots), whole
+    kept, context = list(slots), full_block
     dropped: list[str] = []
     if before > budget.max_chars:
-        for slot in order_of_going(slots, budget):
+        for slot in drop_order(slots, budget):
             if slot.id in protected:
                 continue
             if js_length(context) <= budget.max_chars:
                 break
-            kept = [one for one in kept if one.id != slot.id]
+            kept = [other for other in kept if other.id != slot.id]
             dropped.append(slot.id)
             context = compose(kept, comment)
     overflow = max(0, js_length(context) - budget.max_chars)
@@ -49,7 +49,7 @@ def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:
 
 
 def _intact(slots: Sequence[Slot], comment: str, end: int) -> tuple[Slot, ...]:
-    """The slots whose lines end before a cut after ``end`` UTF-16 units of the composed text."""
+    """Return the slots whose lines end before a cut after ``end`` UTF-16 units of the composed text."""
     at = js_length(f"{comment}\n" if comment else "") + len(HEAD)
     for number, slot in enumerate(slots, 1):
         at += 1 + js_length(line(number, slot.category, slot.label, slot.text))

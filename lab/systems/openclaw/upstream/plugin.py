@@ -1,8 +1,8 @@
-"""How the public plugin reads its configuration: what it refuses, what it passes over, what it clamps (E-5).
+"""Read a configuration as the public plugin does: what it refuses, ignores and clamps (E-5).
 
-Two steps. :func:`parse` checks the whole and keeps the values that have the right type; it refuses unknown keys and
-wrong sections in the plugin's own words. :func:`resolve_section` fills in defaults and clamps; it alone is more
-tolerant than both together ("3" is a number). What JavaScript calls undefined is None here, or a key that is absent.
+There are two steps. :func:`parse` keeps the values with the right type and refuses unknown keys and wrong sections
+with the plugin's messages. :func:`resolve_section` fills in defaults and clamps; on its own it is more tolerant than
+both together ("3" is a number). JavaScript's undefined is None or an absent key here.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.systems.openclaw.config.settle import present, settled, strings_of
 from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.values import present, section_values, strings_of
 
 _NAME = "openclaw-mem-engine config"
 
 
 def parse(raw: object) -> dict[str, Any]:
-    """A whole configuration as the plugin's parser leaves it: no defaults, no clamps, wrong values left out.
+    """Parse a configuration as the plugin does: without defaults and clamping, and without invalid values.
 
-    Raises :class:`UnusableInput` with the plugin's own message for unknown keys and sections of another type.
+    Raise :class:`UnusableInput` with the plugin's message for unknown keys and sections of another type.
     """
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
         raise UnusableInput(f"{_NAME} must be an object")
     _refuse_unknown(raw, PLUGIN, _NAME)
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for name, entry in PLUGIN.items():
-        found[name] = _picked(entry, raw.get(name), name)
+        parsed[name] = _picked(entry, raw.get(name), name)
         if name == "embedding":
-            # The plugin looks at the shape of one section before it reads the others.
+            # The plugin checks the type of this section before it reads the others.
             _demand_shape(PLUGIN["retrievalBackend"], raw.get("retrievalBackend"), "retrievalBackend")
-    return present(found)
+    return present(parsed)
 
 
 def resolve_section(name: str, raw: object) -> dict[str, Any]:
-    """One section with every value decided, as the plugin decides it; whatever cannot be used is the default."""
+    """Resolve one section as the plugin does; invalid values become the default."""
     section = PLUGIN[name]
     if not isinstance(section, Section):
-        raise UnusableInput(f"{name!r} is no section of the configuration")
-    return settled(name, section, raw, UPSTREAM)
+        raise UnusableInput(f"{name!r} is not a section of the configuration")
+    return section_values(name, section, raw, UPSTREAM)
 
 
 def resolve_embedding_clamp(raw: object) -> dict[str, Any]:
-    """The limits of what is embedded (E-50): ``maxChars``, ``headChars``, and ``maxBytes`` (None: no limit)."""
+    """Resolve the limits of embedded texts (E-50): ``maxChars``, ``headChars``, ``maxBytes`` (None: no limit)."""
     values = resolve_section("embedding", raw)
     return {"maxChars": values["maxChars"], "headChars": values["headChars"], "maxBytes": values.get("maxBytes")}
 
 
 def _picked(entry: Knob | Section, raw: object, path: str) -> Any:
-    """What the parser keeps of a value; None: nothing."""
+    """Return what the parser keeps of a value; None if nothing."""
     if isinstance(entry, Knob):
         return _pick(entry, raw)
     if raw is None or (isinstance(raw, bool) and entry.boolean):

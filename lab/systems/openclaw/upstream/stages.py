@@ -1,4 +1,4 @@
-"""What the public plugin does in its own way: select, drop what must not be injected, digest what was selected."""
+"""The stages specific to the public plugin: select, drop stale TODOs, build the Working Set from the selection."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ STICKY_READ, STICKY_KEPT = 12, 8
 
 @dataclass(slots=True)
 class PluginTurn(Turn):
-    """The working copy that the plugin's stages fill in. ``consumed`` are the memories that the digest used up."""
+    """The turn's state, which the plugin's stages fill in. ``consumed`` are the ids that the Working Set used."""
 
     consumed: tuple[str, ...] = ()
 
     @property
-    def digested(self) -> tuple[str, ...]:
-        """Ids of the memories whose lines were chosen for the digest, even where a cut lost them."""
-        return self.consumed if self.digest else ()
+    def covered(self) -> tuple[str, ...]:
+        """Ids of the memories whose lines were chosen for the Working Set, even if a cut removed them."""
+        return self.consumed if self.working_set_slot else ()
 
 
 def select(turn: PluginTurn) -> None:
-    """Search and select in the primary scope, then in its fallbacks while places are left (E-12)."""
+    """Search and select in the primary scope, then in its fallbacks while slots remain (E-12)."""
     config, tiers = turn.config, turn.tiers
-    found = select_in_scopes(
+    scoped = select_in_scopes(
         turn.scopes,
         config.max_items,
-        lambda scope, places: by_policy(config.auto_recall, places, lambda plan: tiers.fused(plan, scope)),
+        lambda scope, slots: by_policy(config.auto_recall, slots, lambda plan: tiers.fused(plan, scope)),
         config.scope_policy,
         turn.barred,
     )
-    take(turn, found)
-    # A kept Working Set row that was selected has used up a place by now: it goes, and nothing takes its place.
-    chosen = found.selection.picked[: config.max_items]
-    turn.hits = [one for one in chosen if not one.candidate.id.startswith(PREFIX)]
+    take(turn, scoped)
+    # A stored Working Set row that was selected is removed here, and its slot stays empty.
+    chosen = scoped.selection.picked[: config.max_items]
+    turn.hits = [pick for pick in chosen if not pick.candidate.id.startswith(PREFIX)]
 
 
 def todo(turn: PluginTurn) -> None:
-    """Drop TODOs that have outlived their days (E-33); nothing takes their places."""
+    """Drop stale TODOs (E-33); their slots stay empty."""
     rows, now, days = turn.memories.by_id, turn.prompt.now_ms, turn.config.todo_stale_ttl_days
 
     def stale(row: Row) -> bool:
         return row.category == "todo" and is_stale(row.created_at, now, days)
 
-    kept = [one for one in turn.hits if not stale(rows[one.candidate.id])]
+    kept = [pick for pick in turn.hits if not stale(rows[pick.candidate.id])]
     mark_stale(turn, len(turn.hits) - len(kept))
     turn.hits = turn.final = kept
 
 
 def working_set(turn: PluginTurn) -> None:
-    """Digest the hits and the scope's standing rules; hits that went into the digest leave the list (E-26)."""
+    """Build the Working Set from the hits and the scope's must memories; remove its memories from the hits (E-26)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
     turn.working_set = no_working_set(enabled=settings.enabled)
     if not settings.enabled:
         return
-    hot = [memories.by_id[one.candidate.id] for one in turn.hits]
+    hot = [memories.by_id[pick.candidate.id] for pick in turn.hits]
     recent = memories.listing.recent_of_first(turn.filter_scope, STICKY_CATEGORIES, STICKY_READ)
     merged = {row.id: row for row in reversed([*hot, *[row for row in recent if _is_sticky(row)][:STICKY_KEPT]])}
     slot, turn.consumed, sections = build_working_set(turn.scope, turn.text, now, settings, list(merged.values()))
@@ -75,10 +75,10 @@ def working_set(turn: PluginTurn) -> None:
         return
     turn.pinned = slot
     before = len(turn.hits)
-    turn.hits = [one for one in turn.hits if one.candidate.id not in turn.consumed]
+    turn.hits = [pick for pick in turn.hits if pick.candidate.id not in turn.consumed]
     write = memories.write if settings.persist else None
     if write is not None:
-        write(working_set_row(slot, turn.scope, now, dark=memories.no_vector is not None))
+        write(working_set_row(slot, turn.scope, now, no_vector=memories.no_vector is not None))
     turn.working_set |= {
         "generated": True,
         "id": slot.id,
@@ -91,16 +91,16 @@ def working_set(turn: PluginTurn) -> None:
 
 
 def _is_sticky(row: Row) -> bool:
-    """Whether a row stands in every digest of its scope."""
+    """Whether a row is considered for every Working Set of its scope."""
     return resolve_label(row.importance_label, row.importance) == MUST and not row.id.startswith(PREFIX)
 
 
 def slots(turn: PluginTurn) -> None:
-    """The digest, the memories, the documents."""
-    memories = [memory_slot(turn.memories.by_id[one.candidate.id]) for one in turn.hits]
+    """Collect the slots: Working Set, memories, documents."""
+    memories = [memory_slot(turn.memories.by_id[pick.candidate.id]) for pick in turn.hits]
     turn.slots = [*([turn.pinned] if turn.pinned else ()), *memories, *turn.docs]
 
 
 def budget(turn: PluginTurn) -> None:
-    """Fit it into the budget and say so (E-32, E-40)."""
+    """Fit the slots into the budget and write the receipt (E-32, E-40)."""
     inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))

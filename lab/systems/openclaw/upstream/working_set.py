@@ -1,7 +1,7 @@
-"""The public plugin's Working Set (E-26): a digest of constraints, decisions and open work, pinned as the first slot.
+"""The public plugin's Working Set (E-26): constraints, decisions and open work, pinned as the first slot.
 
-It is built from the rows it is handed, without goal or header, and every row whose line was chosen counts as consumed,
-even where the final cut loses the line.
+It is built from the given rows, without goal or header. Every row whose line was chosen counts as consumed, even if
+the final cut removes the line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lab.utf16 import WHITESPACE, js_slice
 
 
 class WorkingSet(NamedTuple):
-    """The slot (None: nothing worth pinning), ids whose lines were chosen, and how many lines each section has."""
+    """The slot (None: nothing to pin), the ids whose lines were chosen, and how many lines each section has."""
 
     slot: Slot | None
     consumed: tuple[str, ...]
@@ -38,9 +38,9 @@ class WorkingSet(NamedTuple):
 def build_working_set(
     scope: str, prompt: str, now_ms: float, limits: WorkingSetSettings, rows: Sequence[Row]
 ) -> WorkingSet:
-    """Build the digest of a scope: none where open questions alone would fill it, or a single line that is no rule."""
-    own = (row for row in rows if not row.id.startswith(PREFIX))
-    newest = sorted(own, key=lambda row: (-row.created_at, id_order(row.id)))
+    """Build the Working Set of a scope; none if it had only open questions, or a single line that is not a rule."""
+    memories = (row for row in rows if not row.id.startswith(PREFIX))
+    newest = sorted(memories, key=lambda row: (-row.created_at, id_order(row.id)))
     ranked = sorted(newest, key=lambda row: RANKS.get(row.importance_label, 2))
     constraints = _section(newest, lambda row: is_constraint(row.category, row.text), limits)
     decisions = _section(ranked, lambda row: row.category == "decision", limits)
@@ -56,20 +56,22 @@ def build_working_set(
         ("next_actions", list(actions)),
         ("open_questions", questions),
     )
-    text = "\n".join(line for title, lines in parts if lines for line in (f"{title}:", *(f"- {one}" for one in lines)))
+    text = "\n".join(
+        line for title, lines in parts if lines for line in (f"{title}:", *(f"- {entry}" for entry in lines))
+    )
     counts = dict(zip(NO_SECTIONS, (False, *(len(lines) for _, lines in parts)), strict=True))
     slot = working_set_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
     return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
 
 
-def working_set_row(slot: Slot, scope: str, now_ms: float, *, dark: bool) -> Row:
-    """The memory that a digest is kept as (E-28); ``dark``: there was nothing to embed it with."""
-    source = "system_working_set_noembed" if dark else "system_working_set"
+def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: bool) -> Row:
+    """Return the memory as which a Working Set is stored (E-28). ``no_vector``: it could not be embedded."""
+    source = "system_working_set_noembed" if no_vector else "system_working_set"
     return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 
 
 def _section(rows: Iterable[Row], belongs: Callable[[Row], bool], limits: WorkingSetSettings) -> dict[str, str]:
-    """Line to row id, in order: the first row of each distinct line."""
+    """Return the distinct lines in order, each with the id of its first row."""
     owners: dict[str, str] = {}
     lines = []
     for row in rows:

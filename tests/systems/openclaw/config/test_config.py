@@ -1,4 +1,4 @@
-"""The engine's configuration under the two profiles: defaults, clamps, errors that name the key, and who decided."""
+"""The engine's configuration under both profiles: defaults, clamping, errors that name the key, and value sources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.settle import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.values import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
@@ -54,44 +54,44 @@ def phases(**values: Any) -> dict[str, Any]:
 
 
 def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
-    (one,) = [one for one in explain_config(raw, profile, **more) if one.key == key]
-    return one.value, one.by
+    (decided,) = [decided for decided in explain_config(raw, profile, **more) if decided.key == key]
+    return decided.value, decided.by
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"autoRecall": {}}, {"autoRecall": None, "lab": {"textLane": {}}}])
-def test_the_defaults_of_profile_seed(raw: Any) -> None:
-    found = resolve(raw, "seed")
-    assert found == EngineConfig("seed")
-    assert (found.max_items, found.auto_recall.strict_caps, found.phases) == (6, True, Phases())
-    assert found.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
-    assert found.text == TextSettings("english", True, "index")
+def test_resolve_seed_defaults(raw: Any) -> None:
+    config = resolve(raw, "seed")
+    assert config == EngineConfig("seed")
+    assert (config.max_items, config.auto_recall.strict_caps, config.phases) == (6, True, Phases())
+    assert config.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
+    assert config.text == TextSettings("english", True, "index")
 
 
-def test_the_defaults_of_profile_upstream() -> None:
-    found = resolve(None, "upstream")
-    assert found.auto_recall == AutoRecall(
+def test_resolve_upstream_defaults() -> None:
+    config = resolve(None, "upstream")
+    assert config.auto_recall == AutoRecall(
         max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
     )
-    assert found.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
-    assert found.text == TextSettings("none", True, "scan")
-    assert (found.phases.repeat, found.phases.score, found.phases.pinned_counts) == (False, (), "extra")
-    assert (found.budget, found.scope_policy, found.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
-    assert (found.docs, found.embedding, found.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
+    assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
+    assert config.text == TextSettings("none", True, "scan")
+    assert (config.phases.repeat, config.phases.score, config.phases.pinned_counts) == (False, (), "extra")
+    assert (config.budget, config.scope_policy, config.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
+    assert (config.docs, config.embedding, config.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
 
 
-def test_the_seeds_own_example_is_read_under_seed_and_refused_under_upstream() -> None:
-    found = resolve(SEED_KNOBS, "seed")
-    assert (found.auto_recall.selection_mode, found.working_set.enabled) == ("tier_quota_v1", True)
+def test_resolve_accepts_the_seeds_example_under_seed_only() -> None:
+    config = resolve(SEED_KNOBS, "seed")
+    assert (config.auto_recall.selection_mode, config.working_set.enabled) == ("tier_quota_v1", True)
     problems = check_config(SEED_KNOBS, "upstream").problems
     assert [line.split(": ", 2)[1] for line in problems] == [
         "autoRecall.repeatWindowTurns",
         "autoRecall.repeatPenalty",
         "autoRecall.dedupeBackbone",
     ]
-    assert problems[0].endswith("unknown key in profile 'upstream'; profile 'seed' knows it")
+    assert problems[0].endswith("unknown key in profile 'upstream'; it exists in profile 'seed' only")
 
 
-def test_every_section_lands_in_its_record() -> None:
+def test_resolve_puts_every_section_in_its_record() -> None:
     raw = {
         "autoRecall": {
             "maxItems": 4,
@@ -113,8 +113,8 @@ def test_every_section_lands_in_its_record() -> None:
             "phases": {"repeatDecay": "linear", "minRelevance": 0.25, "score": {"novelty": True, "recency": False}},
         },
     }
-    found = resolve(raw, "seed")
-    assert found.auto_recall == AutoRecall(
+    config = resolve(raw, "seed")
+    assert config.auto_recall == AutoRecall(
         max_items=4,
         quota=Quota(1, 3, 0),
         tier_search_multiplier=5,
@@ -122,13 +122,13 @@ def test_every_section_lands_in_its_record() -> None:
         strict_caps=False,
         repeat_penalty=1.0,
     )
-    assert found.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
-    assert found.budget == Budget(max_chars=900, overflow_action="truncate_tail")
-    assert found.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
-    assert (found.embedding, found.read_only, found.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
-    assert found.text == TextSettings("none", False, "scan")
+    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
+    assert config.budget == Budget(max_chars=900, overflow_action="truncate_tail")
+    assert config.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
+    assert (config.embedding, config.read_only, config.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
+    assert config.text == TextSettings("none", False, "scan")
     factors = ("relevance", "scope_match", "importance_prior", "novelty")
-    assert found.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
+    assert config.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_every_section_lands_in_its_record() -> None:
         ("seed", {"dbPath": "~/db"}, "dbPath", ("~/db", NOT_HERE)),
     ],
 )
-def test_a_value_is_told_with_who_decided_it(profile: str, raw: Any, key: str, expected: tuple[Any, str]) -> None:
+def test_explain_config_names_the_source_of_a_value(
+    profile: str, raw: Any, key: str, expected: tuple[Any, str]
+) -> None:
     assert by(raw, profile, key) == expected
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_environment_is_read_where_it_is_handed_in_and_nowhere_else(
-    profile: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolve_reads_the_environment_only_if_passed(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCLAW_MEM_ENGINE_READONLY", "1")
     assert resolve({}, profile).read_only is False
     switch = {"OPENCLAW_MEM_ENGINE_READONLY": "off"}
@@ -181,14 +181,14 @@ def test_the_environment_is_read_where_it_is_handed_in_and_nowhere_else(
     assert by({"readOnly": True}, profile, "readOnly", environ=unclear) == (True, "config")
 
 
-def test_max_items_of_the_command_line_yields_to_the_configuration() -> None:
+def test_resolve_max_items_of_configuration_beats_the_option() -> None:
     assert resolve(None, "seed", max_items=3).max_items == 3
     assert resolve(recall(maxItems=2), "seed", max_items=3).max_items == 2
     assert by({}, "upstream", "autoRecall.maxItems", max_items=3) == (3, "max-items")
 
 
 @pytest.mark.parametrize(("profile", "count"), [("seed", 0), ("seed", 7), ("upstream", 6), ("seed", -1)])
-def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: str, count: int) -> None:
+def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count: int) -> None:
     with pytest.raises(UnusableInput, match=rf"max-items {count} is not in 1\.\.[56], which profile '{profile}'"):
         resolve(None, profile, max_items=count)
 
@@ -209,7 +209,10 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
             "my.json: autoRecall.trivialMinChars: expected a number, found Infinity",
         ),
         (recall(quotas=[2, 2, 1]), "my.json: autoRecall.quotas: expected an object, found a list"),
-        (recall(quotas={"caps": "soft"}), "my.json: autoRecall.quotas.caps: 'soft' is none of strict, reservation"),
+        (
+            recall(quotas={"caps": "soft"}),
+            "my.json: autoRecall.quotas.caps: expected one of strict, reservation, found 'soft'",
+        ),
         (
             recall(includeUnknownFallback=1),
             "my.json: autoRecall.includeUnknownFallback: expected true or false, found 1",
@@ -226,47 +229,47 @@ def test_max_items_of_the_command_line_must_be_what_the_profile_allows(profile: 
             {"docsColdLane": {"scopeMap": []}},
             "my.json: docsColdLane.scopeMap: expected an object of lists, found a list",
         ),
-        (lane(stopWords="german"), "my.json: lab.textLane.stopWords: 'german' is none of none, english"),
+        (lane(stopWords="german"), "my.json: lab.textLane.stopWords: expected one of none, english, found 'german'"),
         (lane(stem="yes"), "my.json: lab.textLane.stem: expected true or false, found 'yes'"),
         (phases(score="all"), "my.json: lab.phases.score: expected rrf_only, v1_full or an object, found 'all'"),
-        (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: 'sudden' is none of compounding, linear"),
-        ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: this is a configuration of profile 'upstream'"),
+        (phases(repeatDecay="sudden"), "my.json: lab.phases.repeatDecay: expected one of compounding, linear"),
+        ({"lab": {"profile": "upstream"}}, "my.json: lab.profile: the configuration is for profile 'upstream'"),
         ({"dbPath": 10**400}, f"my.json: dbPath: expected a string, found 1{'0' * 59}…"),
         ([1], "my.json: expected an object, found a list"),
         ("tier_first_v1", "my.json: expected an object, found a string"),
     ],
 )
-def test_an_error_names_the_file_and_the_path_of_the_key(raw: Any, message: str) -> None:
+def test_resolve_invalid_key_raises_with_file_and_path(raw: Any, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         resolve(raw, "seed", where="my.json")
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("raw", [SEED_KNOBS, phases(repeat=False), recall(quotas={"caps": "strict"})])
-def test_what_only_seed_knows_is_refused_under_upstream(raw: Any) -> None:
-    with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; profile 'seed' knows it"):
+def test_resolve_seed_only_key_under_upstream_raises(raw: Any) -> None:
+    with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; it exists in profile 'seed' only"):
         resolve(raw, "upstream")
 
 
-def test_an_unknown_profile_is_named() -> None:
+def test_resolve_unknown_profile_raises() -> None:
     with pytest.raises(UnusableInput, match="unknown profile 'default'; known: seed, upstream"):
         resolve(None, "default")
 
 
-def test_a_check_lists_every_problem_and_else_what_is_taken_otherwise() -> None:
+def test_check_config_lists_every_problem_else_warnings_and_notes() -> None:
     broken = {"a": 1, "budget": {"maxChars": "x", "enabled": "on"}, "receipts": 4}
     assert len(check_config(broken, "seed").problems) == 4
     fine = check_config({"autoRecall": {"maxItems": 9}, "workingSet": True}, "seed", where="my.json")
     assert fine.problems == ()
     assert fine.notes == ("my.json: autoRecall.maxItems: 6, clamped from 9",)
     assert fine.warnings == (
-        'my.json: workingSet: true stands for the defaults, which leave it off; {"enabled": true} switches it on',
+        'my.json: workingSet: true means the defaults, which leave it off; write {"enabled": true} to switch it on',
     )
 
 
 @pytest.mark.parametrize("name", [name for name, entry in PLUGIN.items() if isinstance(entry, Section)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, profile: str) -> None:
+def test_resolve_accepts_booleans_for_sections_as_the_plugin_does(name: str, profile: str) -> None:
     for value in (True, False):
         checked = check_config({name: value}, profile)
         assert not checked.problems or "expected" in checked.problems[0]
@@ -283,18 +286,18 @@ def test_a_section_may_be_true_or_false_where_the_plugin_takes_it(name: str, pro
     ],
 )
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_providers_key_is_never_repeated(raw: Any, profile: str) -> None:
-    said: list[Any] = [check_config(raw, profile)]
-    if not said[0].problems:
-        found = resolve(raw, profile)
-        said += [found, describe(found), explain_config(raw, profile)]
-    assert KEY not in repr(said)
+def test_errors_never_repeat_a_providers_key(raw: Any, profile: str) -> None:
+    outputs: list[Any] = [check_config(raw, profile)]
+    if not outputs[0].problems:
+        config = resolve(raw, profile)
+        outputs += [config, describe(config), explain_config(raw, profile)]
+    assert KEY not in repr(outputs)
 
 
 @pytest.mark.parametrize(
     ("max_items", "multiplier", "limit"), [(6, 2, 12), (1, 1, 1), (6, 6, 36), (5, 3, 15), (40, 2, 50), (60, 2, 60)]
 )
-def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int) -> None:
+def test_search_limit_follows_items_and_multiplier(max_items: int, multiplier: int, limit: int) -> None:
     assert AutoRecall(max_items=max_items, tier_search_multiplier=multiplier).search_limit == limit
 
 
@@ -309,17 +312,17 @@ def test_how_deep_a_tier_is_searched(max_items: int, multiplier: int, limit: int
         ("upstream", {"docsColdLane": {"scopeMap": {"a": ["x"]}}, "autoRecall": {"routeAuto": {"dbPath": "x"}}}),
     ],
 )
-def test_a_description_is_plain_json_that_resolves_to_the_same_configuration(profile: str, raw: Any) -> None:
-    found = resolve(raw, profile)
-    described = found.describe()
+def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, raw: Any) -> None:
+    config = resolve(raw, profile)
+    described = config.describe()
     assert json.loads(json.dumps(described)) == described
     read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
     assert set(described) == read | {"autoCapture", "lab", "readOnly"}
-    assert resolve(described, profile) == found
+    assert resolve(described, profile) == config
     assert resolve(described, profile).describe() == described
 
 
-def test_a_configuration_made_by_hand_describes_itself() -> None:
+def test_describe_accepts_a_config_built_by_hand() -> None:
     described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
     assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
     assert described["autoCapture"] == {"todoStaleTtlDays": 7}
@@ -338,7 +341,7 @@ def test_a_configuration_made_by_hand_describes_itself() -> None:
         (LAB.keys["textLane"], TextSettings, set()),
     ],
 )
-def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
+def test_every_field_of_a_record_has_a_key_in_the_table(section: Section | Knob, kind: type, other: set[str]) -> None:
     assert isinstance(section, Section)
     keys = {"".join(f"_{one.lower()}" if one.isupper() else one for one in key) for key in section.keys}
     assert set(kind.__match_args__) - keys == other
@@ -358,35 +361,35 @@ def test_every_field_of_a_record_has_its_key_in_the_table(section: Section | Kno
         ({"retrievalBackend": {"qdrantEdge": {"x": 1}}}, "retrievalBackend.qdrantEdge config has unknown keys: x"),
     ],
 )
-def test_the_plugins_parser_complains_in_its_own_words_and_order(raw: Any, message: str) -> None:
+def test_parse_raises_the_plugins_messages_in_its_order(raw: Any, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         parse(raw)
     assert str(caught.value) == message
 
 
-def test_the_plugins_parser_passes_over_wrong_values_and_some_wrong_sections() -> None:
+def test_parse_ignores_wrong_values_and_some_wrong_sections() -> None:
     raw = {"weijiMemoryPreflight": {"x": 1, "timeoutMs": "5"}, "gbrainMirror": 5, "budget": {"maxChars": "900"}}
     assert parse(raw) == {"weijiMemoryPreflight": {}, "budget": {}}
 
 
-def test_a_section_alone_is_resolved_more_tolerantly() -> None:
+def test_resolve_section_alone_is_more_tolerant() -> None:
     assert resolve_section("budget", {"maxChars": " 900 "})["maxChars"] == 900
-    found = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
-    assert (found["scopeMap"], found["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
-    with pytest.raises(UnusableInput, match="'dbPath' is no section"):
+    config = resolve_section("docsColdLane", {"scopeMap": {"A b": ["//x/", " ", 5], "--": ["y"]}, "sourceGlobs": [" "]})
+    assert (config["scopeMap"], config["sourceGlobs"]) == ({"a-b": ["x/"]}, ["**/*.md"])
+    with pytest.raises(UnusableInput, match="'dbPath' is not a section"):
         resolve_section("dbPath", "x")
 
 
 @pytest.mark.parametrize(("raw", "switch"), [(" Y ", True), ("n", False), ("maybe", None), ("", None), (None, None)])
-def test_a_switch_of_the_environment(raw: str | None, switch: bool | None) -> None:
+def test_parse_env_boolean_accepts_common_words(raw: str | None, switch: bool | None) -> None:
     assert parse_env_boolean(raw) is switch
 
 
 @pytest.mark.parametrize(("raw", "number"), [(10**400, 7), ("1e999", 7), (2.9, 2), ("0x9", 9), (None, 7), (True, 7)])
-def test_a_number_in_range(raw: Any, number: float) -> None:
+def test_number_in_range_floors_and_clamps(raw: Any, number: float) -> None:
     assert number_in_range(raw, 7, 0, 50, whole=True) == number
 
 
-def test_finite_and_shown() -> None:
+def test_finite_and_shown_convert_values() -> None:
     assert [finite(one) for one in (1, 1.5, True, "1", 10**400)] == [1, 1.5, None, None, None]
     assert [shown(one) for one in ("a", True, ["é"], None)] == ["a", "true", '["é"]', "null"]

@@ -1,4 +1,4 @@
-"""Where the engine's configuration stands in a file, and what a file may be."""
+"""Locating the engine's configuration in a file, and the accepted file formats."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def phases(**values: Any) -> dict[str, Any]:
 
 
 def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
-    (one,) = [one for one in explain_config(raw, profile, **more) if one.key == key]
-    return one.value, one.by
+    (decided,) = [decided for decided in explain_config(raw, profile, **more) if decided.key == key]
+    return decided.value, decided.by
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
         lambda config: {"enabled": True, "config": config},
     ],
 )
-def test_a_configuration_is_found_in_what_stands_around_it(around: Any) -> None:
+def test_locate_finds_the_configuration_in_its_surroundings(around: Any) -> None:
     assert locate(around(recall(maxItems=3)), "x") == recall(maxItems=3)
     assert resolve(around(recall(maxItems=3)), "seed").max_items == 3
 
@@ -47,22 +47,22 @@ def test_a_configuration_is_found_in_what_stands_around_it(around: Any) -> None:
         ({"plugins": {}}, "f: plugins has no 'entries'; it has: nothing"),
         ({"plugins": {"entries": {"b": {}, "a": {}}}}, "f: plugins.entries has no 'openclaw-mem-engine'; it has: a, b"),
         ({"plugins": {"entries": []}}, "f: plugins.entries: expected an object, found a list"),
-        ({"openclaw-mem-engine": {"budget": {}}}, "f: openclaw-mem-engine.budget: belongs inside 'config'"),
-        ({"config": {}, "budget": {}}, "f: budget: belongs inside 'config'"),
+        ({"openclaw-mem-engine": {"budget": {}}}, "f: openclaw-mem-engine.budget: this key belongs inside 'config'"),
+        ({"config": {}, "budget": {}}, "f: budget: this key belongs inside 'config'"),
     ],
 )
-def test_a_file_without_a_configuration_of_the_engine_is_refused(value: Any, message: str) -> None:
+def test_locate_without_a_configuration_of_the_engine_raises(value: Any, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         locate(value, "f")
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("entry", [{}, {"enabled": True}, {"config": None}])
-def test_an_entry_without_a_configuration_leaves_the_defaults(entry: Any) -> None:
+def test_locate_entry_without_configuration_gives_the_defaults(entry: Any) -> None:
     assert resolve({"plugins": {"entries": {"openclaw-mem-engine": entry}}}, "seed") == resolve({}, "seed")
 
 
-def test_json5_is_read(tmp_path: Path) -> None:
+def test_read_value_accepts_json5(tmp_path: Path) -> None:
     path = tmp_path / "openclaw.json"
     path.write_text("{plugins: {entries: {'openclaw-mem-engine': {config: {\n // mine\n dbPath: 'x',}}}}}", "utf-8")
     assert locate(read_value(path), str(path)) == {"dbPath": "x"}
@@ -78,7 +78,7 @@ def test_json5_is_read(tmp_path: Path) -> None:
         ('{"kind": "turn"}\n' * 20_000, "f: not JSON: Extra data: line 2 column 1 (char 17)"),
     ],
 )
-def test_a_text_that_is_neither_json_nor_json5_is_refused_with_its_line(text: str, message: str) -> None:
+def test_read_value_of_invalid_json5_raises_with_the_line(text: str, message: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         locate(parse_json(text, "f"), "f")
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""What a configuration asks for and the lab does not have: told of a live file, refused where nobody heeds it."""
+"""Keys that the lab does not implement: reported in a live file, refused in a configuration for the lab only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Secti
 from lab.systems.openclaw.recommended import recommended
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
-# A live engine's section: most of it is about what recall never reads.
+# A live engine's section, most of which recall never reads.
 LIVE: dict[str, Any] = {
     "embedding": {"apiKey": "sk-FAKE", "model": "text-embedding-3-large"},
     "dbPath": "~/lancedb",
@@ -26,21 +26,21 @@ LIVE: dict[str, Any] = {
     "retrievalBackend": {"backend": "lancedb", "qdrantEdge": {"enabled": True}},
     "gbrainMirror": {"mirrorRoot": "~/brain"},
 }
-TOLD = (
+MISSING = (
     *("dbPath", "autoCapture", "docsColdLane.ingestOnStart", "weijiMemoryPreflight", "symbolicCanvas"),
     "retrievalBackend.qdrantEdge",
 )
 
 
-def test_a_live_file_is_read_and_what_is_not_here_is_told() -> None:
-    assert missing(LIVE) == TOLD
+def test_missing_of_a_live_file_lists_unimplemented_keys() -> None:
+    assert missing(LIVE) == MISSING
     for profile in PROFILES:
-        assert check_config(LIVE, profile).missing == TOLD
+        assert check_config(LIVE, profile).missing == MISSING
         assert check_config(LIVE, profile).problems == ()
         assert resolve(LIVE, profile).todo_stale_ttl_days == 3
     host = host_of({"plugins": {}})
     assert host is not None
-    assert check_host({"plugins": {"entries": {"openclaw-mem-engine": {"config": LIVE}}}}, host).missing == TOLD
+    assert check_host({"plugins": {"entries": {"openclaw-mem-engine": {"config": LIVE}}}}, host).missing == MISSING
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_live_file_is_read_and_what_is_not_here_is_told() -> None:
         {"workingSet": {"enabled": True}, "readOnly": True},
     ],
 )
-def test_what_is_off_or_read_here_is_not_told(raw: Any) -> None:
+def test_missing_ignores_what_is_off_or_implemented(raw: Any) -> None:
     assert missing(raw) == ()
 
 
@@ -75,22 +75,22 @@ def test_what_is_off_or_read_here_is_not_told(raw: Any) -> None:
         ({"docsColdLane": {"sqlitePath": "x"}}, "docsColdLane.sqlitePath"),
     ],
 )
-def test_what_is_told_in_a_live_file_is_refused_in_one_for_the_lab_alone(raw: Any, path: str) -> None:
+def test_refused_unimplemented_keys_in_a_lab_configuration(raw: Any, path: str) -> None:
     assert missing(raw) == (path,)
     resolve(raw, "seed")
-    own: list[dict[str, Any]] = [
+    lab_configs: list[dict[str, Any]] = [
         {"lab": {"arm": "engine"}},
         {"autoRecall": {"repeatPenalty": 0.1}},
         {"autoRecall": {"quotas": {"caps": "strict"}}},
     ]
-    for one in own:
+    for lab_config in lab_configs:
         with pytest.raises(UnusableInput, match=f"^my.json: {path}: not implemented here; leave it out"):
-            resolve(raw | one, "seed", where="my.json")
+            resolve(raw | lab_config, "seed", where="my.json")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (
             {"autoRecall": {"routeAuto": {"enabled": True}}},
@@ -99,17 +99,17 @@ def test_what_is_told_in_a_live_file_is_refused_in_one_for_the_lab_alone(raw: An
         ({"retrievalBackend": {"backend": "qdrant-edge"}}, "retrievalBackend.backend: qdrant-edge is not implemented"),
     ],
 )
-def test_another_recall_than_the_lab_has_is_refused_anywhere(raw: Any, said: str, profile: str) -> None:
-    with pytest.raises(UnusableInput, match=f"^openclaw.json: {said}"):
+def test_refused_values_that_need_another_recall(raw: Any, message: str, profile: str) -> None:
+    with pytest.raises(UnusableInput, match=f"^openclaw.json: {message}"):
         resolve(raw, profile, where="openclaw.json")
     host = host_of({"plugins": {}})
     assert host is not None
-    warned = [one for one in check_host(raw, host).warnings if said in one]
-    assert [one.endswith("the host accepts it; a replay refuses it") for one in warned] == [True]
+    warned = [warning for warning in check_host(raw, host).warnings if message in warning]
+    assert [warning.endswith("the host accepts it; a replay refuses it") for warning in warned] == [True]
 
 
-def test_only_what_is_here_is_shown_described_and_laid_under_the_recommended_configuration() -> None:
-    keys = {one.key: one.by for one in explain_config(LIVE, "seed")}
+def test_only_here_removes_unimplemented_keys_everywhere() -> None:
+    keys = {decided.key: decided.by for decided in explain_config(LIVE, "seed")}
     assert keys["dbPath"] == keys["autoCapture.captureTodo"] == "not implemented here"
     assert keys["autoCapture.todoStaleTtlDays"] == "config"
     assert not [key for key in keys if key.startswith(("gbrainMirror.import", "autoCapture.max"))]
@@ -126,12 +126,12 @@ def test_only_what_is_here_is_shown_described_and_laid_under_the_recommended_con
     assert resolve(recommended(LIVE), "seed").todo_stale_ttl_days == 3
 
 
-# The provider's key and model are told with the embedder; profile and arm are the command's; one backend is refused.
+# Provider's key and model belong to the embedder; profile and arm to the command; one backend is refused.
 ELSEWHERE = ("embedding.apiKey", "embedding.model", "lab.profile", "lab.arm", "retrievalBackend.backend")
 
 
-def test_a_knob_that_lands_in_no_record_is_marked() -> None:
-    """Any other would be accepted and act on nothing."""
+def test_every_key_without_a_record_field_is_marked() -> None:
+    """Otherwise the key would be accepted and have no effect."""
     silent = []
     for path, value in _changes(Section({**PLUGIN, "lab": LAB}, boolean=False), ""):
         raw: Any = value
@@ -143,7 +143,7 @@ def test_a_knob_that_lands_in_no_record_is_marked() -> None:
 
 
 def _changes(section: Section, path: str) -> Iterator[tuple[str, Any]]:
-    """Every knob of the sections that are here, with another value than its default."""
+    """Every key of the implemented sections, with a value other than its default."""
     for key, entry in section.keys.items():
         at = f"{path}.{key}" if path else key
         if isinstance(entry, Section):
@@ -161,5 +161,5 @@ def _another(knob: Knob) -> Any:
     if knob.kind in ("whole", "number"):
         return knob.low if default != knob.low else knob.high_in("seed")
     if knob.choices:
-        return next(one for one in knob.choices if one != default)
+        return next(choice for choice in knob.choices if choice != default)
     return {"another": ["x"]} if knob.kind == "map" else ["another"] if isinstance(default, tuple) else "another"

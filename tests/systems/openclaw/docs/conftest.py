@@ -26,31 +26,31 @@ WORDS = ("gateway", "port", "mobile", "passkey", "restart", "clashed", "部署",
 
 
 class Counting:
-    """An embedder with one axis a word, and a list of what it was asked."""
+    """An embedder with one axis per word that records its inputs."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        self.asked += texts
+        self.texts += texts
         return np.array([[word in text.lower() for word in WORDS] for text in texts], np.float32)
 
 
 @pytest.fixture
 def counting() -> type[Counting]:
-    """Makes embedders that count."""
+    """Return a factory of recording embedders."""
     return Counting
 
 
 @pytest.fixture
 def refs() -> Callable[[DocsSearch], list[str]]:
-    """What a search found, each by its citation within the handbook."""
+    """Return what a search found, each by its citation within the handbook."""
     return lambda found: [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[Mapping[str, str]], Path]:
-    """Writes files below the folder ``handbook`` and gives it back."""
+    """Return a function that writes files below the folder ``handbook`` and returns the folder."""
 
     def write(files: Mapping[str, str]) -> Path:
         folder = tmp_path / "handbook"
@@ -71,11 +71,11 @@ def handbook(written: Callable[[Mapping[str, str]], Path]) -> Path:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., DocsIndex]]:
-    """Brings an index up to date with a folder; the same place every time unless another is named."""
+    """Return a function that updates an index from a folder, always in the same file unless another is named."""
     with ExitStack() as stack:
 
-        def bring(folder: Path, embed: Any = None, place: str = "index", **settings: Any) -> DocsIndex:
-            asked = DocsSettings(enabled=True, source_roots=(str(folder),), **settings)
-            return stack.enter_context(open_docs(asked, tmp_path / place, embed))
+        def bring(folder: Path, embed: Any = None, name: str = "index", **settings: Any) -> DocsIndex:
+            docs_settings = DocsSettings(enabled=True, source_roots=(str(folder),), **settings)
+            return stack.enter_context(open_docs(docs_settings, tmp_path / name, embed))
 
         yield bring

@@ -1,4 +1,4 @@
-"""Files that an ingest reads: the walk, allowed roots, citations, and reasons to read nothing."""
+"""The files that an ingest reads: directory walk, allowed roots, citations, and skip reasons."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lab.systems.openclaw.docs.globs import IngestPlan, glob_matches, plan_inges
 Write = Callable[[Mapping[str, str]], Path]
 
 
-def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), asked: object = None) -> IngestPlan:
+def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), tool_input: object = None) -> IngestPlan:
     settings = DocsSettings(source_roots=tuple(map(str, roots)), source_globs=patterns)
-    return plan_ingest(settings, None if asked is None else read_tool_input(asked))
+    return plan_ingest(settings, None if tool_input is None else read_tool_input(tool_input))
 
 
-def cited(found: IngestPlan) -> list[str]:
-    return [f"{source.repo}:{source.path}" for source in found.files]
+def cited(result: IngestPlan) -> list[str]:
+    return [f"{source.repo}:{source.path}" for source in result.files]
 
 
 @pytest.mark.parametrize(
@@ -39,49 +39,49 @@ def cited(found: IngestPlan) -> list[str]:
         ("a.md", "axmd", False),
     ],
 )
-def test_a_glob_speaks_of_the_whole_path(glob: str, path: str, expected: bool) -> None:
+def test_glob_matches_the_full_path(glob: str, path: str, expected: bool) -> None:
     assert glob_matches(glob, path) is expected
 
 
-def test_markdown_is_found_in_order_and_nothing_else(written: Write) -> None:
+def test_plan_ingest_returns_only_markdown_in_order(written: Write) -> None:
     folder = written(
         {"b.md": "", "a/z.MD": "", "a/x.txt": "", "a.md": "", "node_modules/p/readme.md": "", ".git2/c.md": ""}
     )
-    found = plan(folder)
-    assert cited(found) == [f"local:handbook/{name}" for name in (".git2/c.md", "a.md", "a/z.MD", "b.md")]
-    assert found == plan(folder)
-    assert found.whole
+    result = plan(folder)
+    assert cited(result) == [f"local:handbook/{name}" for name in (".git2/c.md", "a.md", "a/z.MD", "b.md")]
+    assert result == plan(folder)
+    assert result.complete
     assert cited(plan(folder, patterns=("a/**", "b.md"))) == ["local:handbook/a/z.MD", "local:handbook/b.md"]
 
 
-def test_inside_a_repository_files_are_cited_by_it(written: Write) -> None:
+def test_plan_ingest_cites_files_of_a_repository_by_its_name(written: Write) -> None:
     folder = written({"app/.git/HEAD": "", "app/docs/a.md": "", "app/.git/b.md": "", "loose.md": ""})
     assert cited(plan(folder)) == ["app:docs/a.md", "local:handbook/loose.md"]
     assert cited(plan(folder / "app" / "docs")) == ["app:docs/a.md"]
 
 
-def test_the_order_of_roots_decides_nothing_and_a_file_is_read_once(written: Write) -> None:
+def test_plan_ingest_ignores_root_order_and_reads_a_file_once(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     roots = (folder / "b", folder, folder / "a" / "x.md")
     assert plan(*roots) == plan(*reversed(roots))
     assert len({source.file for source in plan(folder, folder).files}) == 2
 
 
-def test_a_part_that_a_tool_call_names_is_cited_as_the_whole_is(written: Write) -> None:
+def test_plan_ingest_of_a_part_cites_files_as_for_the_full_roots(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     for root in (folder / "a", folder / "a" / "x.md"):
-        assert cited(plan(folder, asked={"sourceRoots": [str(root)]})) == ["local:handbook/a/x.md"]
+        assert cited(plan(folder, tool_input={"sourceRoots": [str(root)]})) == ["local:handbook/a/x.md"]
     assert cited(plan(folder / "a", folder)) == ["local:handbook/a/x.md", "local:handbook/b/y.md"]
 
 
-def test_files_that_would_be_cited_alike_are_counted(written: Write) -> None:
+def test_plan_ingest_counts_files_with_equal_citations(written: Write) -> None:
     folder = written({"one/docs/a.md": "", "two/docs/a.md": "", "two/docs/b.md": ""})
-    found = plan(folder / "one" / "docs", folder / "two" / "docs")
-    assert (cited(found), found.shadowed) == (["local:docs/a.md", "local:docs/b.md"], 1)
-    assert found.files[0].file == folder / "one" / "docs" / "a.md"
+    result = plan(folder / "one" / "docs", folder / "two" / "docs")
+    assert (cited(result), result.shadowed) == (["local:docs/a.md", "local:docs/b.md"], 1)
+    assert result.files[0].file == folder / "one" / "docs" / "a.md"
 
 
-def test_links_are_not_followed(written: Write) -> None:
+def test_plan_ingest_does_not_follow_links(written: Write) -> None:
     folder = written({"a/x.md": ""})
     (folder / "a" / "loop").symlink_to(folder, target_is_directory=True)
     (folder / "a" / "again.md").symlink_to(folder / "a" / "x.md")
@@ -89,33 +89,33 @@ def test_links_are_not_followed(written: Write) -> None:
     assert cited(plan(folder)) == ["local:handbook/a/x.md"]
 
 
-def test_a_root_may_itself_be_a_link(written: Write, tmp_path: Path) -> None:
+def test_plan_ingest_accepts_a_link_as_root(written: Write, tmp_path: Path) -> None:
     folder = written({"a.md": ""})
     (tmp_path / "link").symlink_to(folder, target_is_directory=True)
     assert plan(tmp_path / "link") == plan(folder)
 
 
-def test_a_file_name_that_is_no_utf8_is_counted(written: Write) -> None:
+def test_plan_ingest_counts_file_names_that_are_not_utf8(written: Write) -> None:
     folder = written({"a.md": ""})
     (Path(os.fsdecode(os.fsencode(folder) + b"/\xff.md"))).write_text("x", encoding="utf-8")
-    found = plan(folder)
-    assert (cited(found), found.unreadable) == (["local:handbook/a.md"], 1)
+    result = plan(folder)
+    assert (cited(result), result.unreadable) == (["local:handbook/a.md"], 1)
 
 
-def test_the_walk_is_bounded_and_its_order_is_that_of_names(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_ingest_limits_the_walk_and_sorts_by_name(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:02d}.md" for number in range(40)]
     folder = written(dict.fromkeys(reversed(names), ""))
     monkeypatch.setattr(globs, "MAX_FILES", 3)
-    found = plan(folder)
-    assert (cited(found), found.truncated) == ([f"local:handbook/{name}" for name in names[:3]], True)
+    result = plan(folder)
+    assert (cited(result), result.truncated) == ([f"local:handbook/{name}" for name in names[:3]], True)
     monkeypatch.setattr(globs, "MAX_FILES", 40)
     assert not plan(folder).truncated
 
 
-def test_a_missing_root_is_named_and_the_rest_is_read(written: Write) -> None:
+def test_plan_ingest_names_a_missing_root_and_reads_the_others(written: Write) -> None:
     folder = written({"a.md": ""})
-    found = plan(folder / "nowhere", folder)
-    assert (cited(found), found.missing_roots, found.skip_reason) == (
+    result = plan(folder / "nowhere", folder)
+    assert (cited(result), result.missing_roots, result.skip_reason) == (
         ["local:handbook/a.md"],
         (str(folder / "nowhere"),),
         None,
@@ -123,7 +123,7 @@ def test_a_missing_root_is_named_and_the_rest_is_read(written: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("roots", "asked", "reason"),
+    ("roots", "tool_input", "reason"),
     [
         ((), None, "no_source_roots"),
         (("  ",), None, "no_source_roots"),
@@ -140,32 +140,32 @@ def test_a_missing_root_is_named_and_the_rest_is_read(written: Write) -> None:
         (("handbook/a/x.md",), {"sourceRoots": [" handbook/a/x.md "]}, None),
     ],
 )
-def test_a_reason_says_why_nothing_is_read(
+def test_plan_ingest_without_files_gives_the_reason(
     written: Write,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     roots: tuple[str, ...],
-    asked: object,
+    tool_input: object,
     reason: str | None,
 ) -> None:
     written({"a/x.md": "", "b/y.md": ""})
     monkeypatch.chdir(tmp_path)
-    found = plan(*roots, asked=asked)
-    assert found.skip_reason == reason
-    assert bool(found.files) is (reason is None)
+    result = plan(*roots, tool_input=tool_input)
+    assert result.skip_reason == reason
+    assert bool(result.files) is (reason is None)
 
 
-def test_roots_outside_are_named_even_behind_a_link(written: Write, tmp_path: Path) -> None:
+def test_plan_ingest_names_roots_outside_even_behind_a_link(written: Write, tmp_path: Path) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     (folder / "a" / "out").symlink_to(folder / "b", target_is_directory=True)
-    asked = {"sourceRoots": [str(folder / "a" / "out"), str(folder / "a")]}
-    assert plan(folder / "a", asked=asked) == IngestPlan(
+    tool_input = {"sourceRoots": [str(folder / "a" / "out"), str(folder / "a")]}
+    assert plan(folder / "a", tool_input=tool_input) == IngestPlan(
         skip_reason="source_roots_not_allowlisted", invalid_roots=(str(folder / "a" / "out"),)
     )
 
 
-def test_only_the_configured_whole_may_forget_other_documents(written: Write) -> None:
+def test_plan_ingest_is_complete_only_for_the_configured_roots(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
-    assert plan(folder, asked={}).whole
-    assert not plan(folder, asked={"sourceRoots": [str(folder / "a")]}).whole
-    assert not plan(folder, asked={"sourceGlobs": ["a/*.md"]}).whole
+    assert plan(folder, tool_input={}).complete
+    assert not plan(folder, tool_input={"sourceRoots": [str(folder / "a")]}).complete
+    assert not plan(folder, tool_input={"sourceGlobs": ["a/*.md"]}).complete

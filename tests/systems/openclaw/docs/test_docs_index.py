@@ -1,4 +1,4 @@
-"""The documents' index: what an ingest changes, what survives its end, and what a search finds."""
+"""The document index: what an ingest changes, what an aborted one leaves, and what a search returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bytes_of(index: DocsIndex) -> bytes:
 # Ingest
 
 
-def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_first_ingest_stores_and_reports_everything(handbook: Path, opened: Opened, counting: Any) -> None:
     assert opened(handbook, counting()).last_ingest == {
         "skipped": False,
         "skipReason": None,
@@ -60,56 +60,56 @@ def test_the_first_ingest_stores_everything_and_says_so(handbook: Path, opened: 
     }
 
 
-def test_what_is_unchanged_is_neither_written_nor_embedded(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_ingest_neither_writes_nor_embeds_unchanged_content(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     before = bytes_of(opened(handbook, embed))
-    asked = len(embed.asked)
+    embedded_count = len(embed.texts)
     again = opened(handbook, embed)
     assert counted(again) == (0, 0, 7, 0, 7, 0)
-    assert (len(embed.asked), bytes_of(again)) == (asked, before)
+    assert (len(embed.texts), bytes_of(again)) == (embedded_count, before)
 
 
-def test_only_what_changed_is_written_and_embedded(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_ingest_writes_and_embeds_only_changes(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     opened(handbook, embed)
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nDrain, then restart.\n", encoding="utf-8")
     (handbook / "mobile/specs/login.md").unlink()
     (handbook / "new.md").write_text("Fresh.", encoding="utf-8")
-    embed.asked.clear()
+    embed.texts.clear()
     assert counted(opened(handbook, embed)) == (1, 1, 4, 2, 6, 2)
-    assert sorted(embed.asked) == ["Runbook\nDrain, then restart.", "new\nFresh."]
+    assert sorted(embed.texts) == ["Runbook\nDrain, then restart.", "new\nFresh."]
 
 
-def test_a_file_that_moves_is_not_embedded_again(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_ingest_does_not_embed_a_moved_file_again(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     opened(handbook, embed)
     (handbook / "gateway/runbook.md").rename(handbook / "runbook.md")
     assert counted(opened(handbook, embed)) == (1, 0, 6, 1, 7, 0)
 
 
-def test_a_search_does_not_depend_on_how_the_index_came_to_be(
+def test_search_does_not_depend_on_the_history_of_the_index(
     written: Write, opened: Opened, counting: Any, refs: Any
 ) -> None:
     folder = written({"b.md": "# B\n\nport one\n\n# C\n\nport two\n", "c.md": "# X\n\nport one\n"})
     opened(folder, counting(), "grown")
     written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
-    grown, fresh = (opened(folder, counting(), place) for place in ("grown", "fresh"))
+    grown, fresh = (opened(folder, counting(), name) for name in ("grown", "fresh"))
     assert grown.search("port", limit=9) == fresh.search("port", limit=9)
-    # All lines are alike, so they stand by document and by place in it.
+    # All lines are equal, so they are sorted by document and by position in it.
     assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
 
 
-def test_a_tool_call_for_a_part_forgets_nothing_else(handbook: Path, opened: Opened, refs: Any) -> None:
+def test_ingest_of_a_part_deletes_nothing_else(handbook: Path, opened: Opened, refs: Any) -> None:
     index = opened(handbook)
     (handbook / "gateway/runbook.md").write_text("# Runbook\n\nNew.\n", encoding="utf-8")
     (handbook / "notes/部署.md").unlink()
-    asked = read_tool_input({"sourceRoots": [str(handbook / "gateway")]})
-    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),)), asked))
+    tool_input = read_tool_input({"sourceRoots": [str(handbook / "gateway")]})
+    index.ingest(plan_ingest(DocsSettings(source_roots=(str(handbook),)), tool_input))
     assert counted(index)[:5] == (0, 1, 2, 0, 3)
     assert refs(index.search("備份", limit=5)) == ["notes/部署.md#root~2:001"]
 
 
-def test_a_day_that_changes_is_stored_though_the_text_is_the_same(written: Write, opened: Opened) -> None:
+def test_ingest_stores_a_changed_date_of_unchanged_text(written: Write, opened: Opened) -> None:
     front = "---\ndate: 2026-03-0{}\n---\n# A\n\ntext\n"
     folder = written({"a.md": front.format(1)})
     opened(folder)
@@ -120,9 +120,7 @@ def test_a_day_that_changes_is_stored_though_the_text_is_the_same(written: Write
     assert hints == [("2026-03-02",)] * 2
 
 
-def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(
-    handbook: Path, opened: Opened, refs: Any
-) -> None:
+def test_ingest_counts_unusable_files_and_stores_the_others(handbook: Path, opened: Opened, refs: Any) -> None:
     (handbook / "big5.md").write_bytes("# 標題\n\n內文".encode("big5"))
     (handbook / "bom.md").write_bytes(b"\xef\xbb\xbf# Mark\r\n\r\nwith carriage\r\n")
     settings = DocsSettings(source_roots=(str(handbook),))
@@ -130,9 +128,9 @@ def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(
     (handbook / "gateway/runbook.md").unlink()
     index = opened(handbook)
     index.ingest(plan)
-    told = index.last_ingest
-    assert (told["files_ingested"], told["files_unreadable"], told["files_not_utf8"]) == (4, 1, 1)
-    assert told["error"] == (
+    receipt = index.last_ingest
+    assert (receipt["files_ingested"], receipt["files_unreadable"], receipt["files_not_utf8"]) == (4, 1, 1)
+    assert receipt["error"] == (
         "local:handbook/big5.md: not UTF-8; "
         "local:handbook/gateway/runbook.md: cannot be read: No such file or directory"
     )
@@ -140,7 +138,7 @@ def test_files_that_cannot_be_used_are_counted_and_the_rest_is_stored(
     assert refs(index.search("restart", limit=5)) == []
 
 
-def test_a_folder_that_is_emptied_empties_the_index_and_no_roots_leave_it(
+def test_ingest_of_an_empty_folder_empties_the_index_no_roots_keep_it(
     handbook: Path, opened: Opened, refs: Any
 ) -> None:
     index = opened(handbook)
@@ -154,14 +152,14 @@ def test_a_folder_that_is_emptied_empties_the_index_and_no_roots_leave_it(
 
 
 @pytest.mark.parametrize("tag", ["[SECRET]", "password: hunter2"])
-def test_what_is_private_is_nowhere_in_the_file(written: Write, opened: Opened, tag: str) -> None:
+def test_ingest_writes_no_private_text_into_the_file(written: Write, opened: Opened, tag: str) -> None:
     folder = written({"a.md": f"# Open\n\nText.\n\n# Closed\n\n{tag} marzipan\n"})
     index = opened(folder)
     assert index.last_ingest["chunks_excluded"] == 1
     assert b"marzipan" not in bytes_of(index)
 
 
-def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened, counting: Any, refs: Any) -> None:
+def test_ingest_deletes_text_that_became_private(written: Write, opened: Opened, counting: Any, refs: Any) -> None:
     folder = written({"a.md": "# Open\n\nmarzipan\n"})
     opened(folder, counting())
     written({"a.md": "# Open\n\n[SECRET] marzipan\n"})
@@ -169,10 +167,10 @@ def test_what_becomes_private_leaves_the_index(written: Write, opened: Opened, c
     assert (counted(index)[:5], refs(index.search("marzipan", limit=5))) == ((0, 0, 0, 1, 0), [])
 
 
-# Ends of an ingest
+# Aborted ingests
 
 
-def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
+def test_ingest_that_fails_midway_leaves_the_old_state(
     handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any
 ) -> None:
     index = opened(handbook, counting())
@@ -181,8 +179,8 @@ def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
     (handbook / "notes/部署.md").unlink()
     plan = plan_ingest(DocsSettings(source_roots=(str(handbook),)))
 
-    # Fails after the chunks were written and before anything was forgotten.
-    monkeypatch.setattr(IngestPlan, "whole", property(lambda self: 1 / 0))
+    # Fails after the chunks were written and before any was deleted.
+    monkeypatch.setattr(IngestPlan, "complete", property(lambda self: 1 / 0))
     with pytest.raises(ZeroDivisionError):
         index.ingest(plan)
     assert index.search("port", limit=9) == before
@@ -191,7 +189,9 @@ def test_an_ingest_that_fails_on_the_way_leaves_the_old_state(
     assert counted(index) == (1, 0, 5, 2, 6, 1)
 
 
-def test_an_interrupted_embedder_leaves_the_old_state(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_ingest_with_an_interrupted_embedder_leaves_the_old_state(
+    handbook: Path, opened: Opened, counting: Any
+) -> None:
     before = opened(handbook, counting()).search("port", limit=9)
     (handbook / "a.md").write_text("# A\n\nport port port\n", encoding="utf-8")
 
@@ -224,8 +224,9 @@ index.ingest(plan_ingest(DocsSettings(source_roots=(sys.argv[2],))))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("steps", [200, 6000, 13000])
-def test_a_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, steps: int) -> None:
+def test_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, steps: int) -> None:
     folder = written({f"{number}.md": f"# Old {number}\n\nport {number}\n" for number in range(40)})
     index = opened(folder)
     before = index.search("port", limit=99, fts_k=99)
@@ -243,7 +244,7 @@ def test_a_killed_ingest_leaves_the_old_state(written: Write, opened: Opened, st
 # Vectors
 
 
-def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(
+def test_ingest_with_a_failing_embedder_lacks_only_vectors(
     handbook: Path, opened: Opened, counting: Any, refs: Any
 ) -> None:
     def fails(texts: Sequence[str]) -> np.ndarray:
@@ -251,31 +252,31 @@ def test_a_failing_embedder_costs_vectors_alone_and_is_asked_again(
 
     index = opened(handbook, fails)
     assert (counted(index), index.last_ingest["error"]) == ((7, 0, 0, 0, 7, 0), "embedding failed: OSError")
-    found = index.search("passkey", limit=3)
-    assert (refs(found), found.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
+    answer = index.search("passkey", limit=3)
+    assert (refs(answer), answer.vector_status) == (["mobile/specs/login.md#login:001"], "embedding_failed")
     assert counted(opened(handbook, counting())) == (0, 0, 7, 0, 7, 7)
 
 
 @pytest.mark.parametrize(
     "answer", [np.zeros((1, 3), np.float32), np.zeros(7, np.float32), np.full((7, 3), np.nan), "nonsense"]
 )
-def test_an_embedder_that_answers_nonsense_has_failed(handbook: Path, opened: Opened, answer: object) -> None:
+def test_ingest_treats_invalid_vectors_as_a_failed_embedder(handbook: Path, opened: Opened, answer: object) -> None:
     assert opened(handbook, lambda texts: answer).last_ingest["error"] == "embedding failed: ValueError"
 
 
-def test_without_an_embedder_there_is_no_vector_lane(handbook: Path, opened: Opened) -> None:
-    found = opened(handbook).search("passkey", limit=3)
-    assert (found.vector_status, found.rows[0].match) == ("missing_api_key", ("fts",))
+def test_search_without_an_embedder_has_no_vector_lane(handbook: Path, opened: Opened) -> None:
+    answer = opened(handbook).search("passkey", limit=3)
+    assert (answer.vector_status, answer.rows[0].match) == ("missing_api_key", ("fts",))
 
 
-def test_vectors_may_be_left_out(handbook: Path, opened: Opened, counting: Any) -> None:
+def test_ingest_can_skip_vectors(handbook: Path, opened: Opened, counting: Any) -> None:
     embed = counting()
     index = opened(handbook, embed, embed_on_ingest=False)
-    assert (counted(index)[-1], embed.asked) == (0, [])
+    assert (counted(index)[-1], embed.texts) == (0, [])
     assert index.search("passkey", limit=1).vector_status == "no_embeddings"
 
 
-def test_vectors_of_another_model_or_size_are_not_compared(handbook: Path, tmp_path: Path, counting: Any) -> None:
+def test_search_ignores_vectors_of_another_model_or_size(handbook: Path, tmp_path: Path, counting: Any) -> None:
     settings = DocsSettings(source_roots=(str(handbook),))
     with open_docs(settings, tmp_path, counting(), model="one") as index:
         assert index.search("passkey", limit=1).vector_status == "ok"
@@ -285,14 +286,14 @@ def test_vectors_of_another_model_or_size_are_not_compared(handbook: Path, tmp_p
         assert other.search("passkey", limit=1).vector_status == "no_embeddings"
 
 
-def test_the_vector_lane_ranks_by_cosine_and_ties_by_place(handbook: Path, opened: Opened) -> None:
+def test_vector_lane_ranks_by_cosine_and_ties_by_position(handbook: Path, opened: Opened) -> None:
     def embed(texts: Sequence[str]) -> np.ndarray:
-        # Length must not count; nor must differences beyond the sixth decimal.
+        # Vector length must not count, nor differences beyond the sixth decimal.
         angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
-        return np.array([[7 * np.cos(one), 7 * np.sin(one)] for one in angles], np.float32)
+        return np.array([[7 * np.cos(angle), 7 * np.sin(angle)] for angle in angles], np.float32)
 
-    found = opened(handbook, embed).search("?", limit=9).rows
-    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in found] == [
+    answer = opened(handbook, embed).search("?", limit=9).rows
+    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in answer] == [
         "gateway/decisions/2026-03-02-port.md#port:001",
         "gateway/decisions/2026-03-02-port.md#port-why:001",
         "mobile/specs/login.md#login:001",
@@ -303,7 +304,7 @@ def test_the_vector_lane_ranks_by_cosine_and_ties_by_place(handbook: Path, opene
     ]
 
 
-def test_a_zero_vector_is_like_nothing_and_cosines_are_rounded() -> None:
+def test_nearest_scores_a_zero_vector_0_and_rounds_cosines() -> None:
     rows = [(at, "", np.array(one, "<f4").tobytes()) for at, one in enumerate(([0, 0], [7, 0], [7, 1e-6]))]
     matrix = matrix_of(rows, 2)
     assert nearest(matrix, np.zeros(2, np.float32), (), 9) == [(0, 0.0), (1, 0.0), (2, 0.0)]
@@ -313,30 +314,30 @@ def test_a_zero_vector_is_like_nothing_and_cosines_are_rounded() -> None:
 # The file
 
 
-def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_open_refuses_another_database_and_leaves_it_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE mine (x)")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(UnusableInput, match=r"other\.sqlite: holds another database"):
+    with pytest.raises(UnusableInput, match=r"other\.sqlite: contains another database"):
         DocsIndex(path)
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_open_refuses_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "docs.sqlite"
     path.write_text("hello " * 50, encoding="utf-8")
-    with pytest.raises(UnusableInput, match="cannot be used as a documents index"):
+    with pytest.raises(UnusableInput, match="cannot be used as a document index"):
         DocsIndex(path)
-    with pytest.raises(UnusableInput, match="cannot be opened as a documents index"):
+    with pytest.raises(UnusableInput, match="cannot be opened as a document index"):
         DocsIndex(tmp_path)
 
 
-def test_batches_are_counted(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any) -> None:
+def test_ingest_counts_batches(written: Write, opened: Opened, monkeypatch: pytest.MonkeyPatch, counting: Any) -> None:
     monkeypatch.setattr(ingesting, "BATCH", 2)
     folder = written({f"{name}.md": f"# {name}\n\nsame words\n" for name in "abcde"} | {"z.md": "# a\n\nsame words\n"})
     embed = counting()
-    told = opened(folder, embed).last_ingest
-    # One text twice is embedded once, even in two batches.
-    assert (told["batches"], told["chunks_inserted"], told["embedded"], len(embed.asked)) == (3, 6, 5, 5)
+    receipt = opened(folder, embed).last_ingest
+    # A text that occurs twice is embedded once, even in two batches.
+    assert (receipt["batches"], receipt["chunks_inserted"], receipt["embedded"], len(embed.texts)) == (3, 6, 5, 5)

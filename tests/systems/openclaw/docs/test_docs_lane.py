@@ -1,4 +1,4 @@
-"""The docs cold lane as a turn meets it: when it is asked, what it answers, and that it never fails the turn."""
+"""The docs cold lane in a turn: when it is consulted, what it returns, and that it never fails the turn."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ def receipt(**given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("hot", "minimum", "needed"), [(0, 2, True), (1, 2, True), (2, 2, False), (0, 0, False)])
-def test_the_lane_is_needed_where_hot_items_are_few(hot: int, minimum: int, needed: bool) -> None:
+def test_needed_if_there_are_few_hot_items(hot: int, minimum: int, needed: bool) -> None:
     assert DocsLane(settings(min_hot_items=minimum), None).needed(hot) is needed
     assert not DocsLane(DocsSettings(min_hot_items=minimum), None).needed(hot)
 
 
-def test_a_hit_cites_its_place(handbook: Path, opened: Opened) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(" gateway listens ", "global", 2, trigger="insufficient_hot")
-    assert found.hits == (
+def test_hit_has_its_citation(handbook: Path, opened: Opened) -> None:
+    answer = DocsLane(settings(), opened(handbook)).consult(
+        " gateway listens ", "global", 2, trigger="insufficient_hot"
+    )
+    assert answer.hits == (
         DocHit(
             record_ref=PORT,
             doc_kind="decision",
@@ -65,60 +67,62 @@ def test_a_hit_cites_its_place(handbook: Path, opened: Opened) -> None:
             match=("fts",),
         ),
     )
-    assert found.receipt == receipt(returned=1, rawCandidates=1, scopedCandidates=1)
-    assert list(found.receipt) == list(receipt())
+    assert answer.receipt == receipt(returned=1, rawCandidates=1, scopedCandidates=1)
+    assert list(answer.receipt) == list(receipt())
 
 
-def test_the_same_query_gives_the_same_bytes(handbook: Path, opened: Opened) -> None:
+def test_consult_with_the_same_query_gives_the_same_bytes(handbook: Path, opened: Opened) -> None:
     def embed(texts: Any) -> np.ndarray:
         return np.array([[len(text), text.count("o"), 1] for text in texts], np.float32)
 
     queries = ("port", "gateway OR passkey", "週五不部署", "什麼時候備份資料庫", "?")
-    told = []
-    for place in ("one", "one", "two"):
-        lane = DocsLane(settings(scope_mapping_strategy="path_prefix"), opened(handbook, embed, place))
-        told += [
+    receipt = []
+    for name in ("one", "one", "two"):
+        lane = DocsLane(settings(scope_mapping_strategy="path_prefix"), opened(handbook, embed, name))
+        receipt += [
             json.dumps(
                 [lane.consult(query, scope, 3, trigger="manual") for query in queries for scope in ("", "mobile")]
             )
         ]
-    assert told[0] == told[1] == told[2]
+    assert receipt[0] == receipt[1] == receipt[2]
 
 
 @pytest.mark.parametrize(
     ("query", "ref"), [("週五可以部署嗎", "root:001"), ("遷移之前要不要備份", "root~2:001"), ("通知客服", "root~2:001")]
 )
-def test_chinese_prompts_find_chinese_documents(handbook: Path, opened: Opened, query: str, ref: str) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(query, "global", 1, trigger="insufficient_hot")
-    assert [hit.record_ref for hit in found.hits] == [f"doc:local:handbook/notes/部署.md#{ref}"]
+def test_consult_finds_chinese_documents_for_chinese_prompts(
+    handbook: Path, opened: Opened, query: str, ref: str
+) -> None:
+    answer = DocsLane(settings(), opened(handbook)).consult(query, "global", 1, trigger="insufficient_hot")
+    assert [hit.record_ref for hit in answer.hits] == [f"doc:local:handbook/notes/部署.md#{ref}"]
 
 
-def test_no_receipt_holds_text(handbook: Path, opened: Opened) -> None:
+def test_consult_receipt_contains_no_text(handbook: Path, opened: Opened) -> None:
     lane = DocsLane(settings(), opened(handbook))
     for query in ("gateway listens", "週五不部署"):
-        told = json.dumps(lane.consult(query, "global", 2, trigger="manual").receipt, ensure_ascii=False)
-        assert not any(word in told for word in ("gateway", "listens", "部署"))
+        receipt = json.dumps(lane.consult(query, "global", 2, trigger="manual").receipt, ensure_ascii=False)
+        assert not any(word in receipt for word in ("gateway", "listens", "部署"))
 
 
-def test_a_lane_that_is_off_says_so() -> None:
-    found = DocsLane(DocsSettings(), None).consult("port", "global", 2, trigger="insufficient_hot")
-    assert found == ((), receipt(enabled=False, consulted=False, trigger="disabled", sourceRootsCount=0))
+def test_consult_of_a_disabled_lane_says_disabled() -> None:
+    answer = DocsLane(DocsSettings(), None).consult("port", "global", 2, trigger="insufficient_hot")
+    assert answer == ((), receipt(enabled=False, consulted=False, trigger="disabled", sourceRootsCount=0))
 
 
 @pytest.mark.parametrize("query", ["", " \n\u3000\ufeff"])
-def test_an_empty_query_is_an_error_of_its_own(handbook: Path, opened: Opened, query: str) -> None:
-    found = DocsLane(settings(), opened(handbook)).consult(query, "global", 2, trigger="manual")
-    assert found == ((), receipt(trigger="manual", error="empty_query"))
+def test_consult_with_an_empty_query_reports_empty_query(handbook: Path, opened: Opened, query: str) -> None:
+    answer = DocsLane(settings(), opened(handbook)).consult(query, "global", 2, trigger="manual")
+    assert answer == ((), receipt(trigger="manual", error="empty_query"))
 
 
-def test_without_an_index_the_search_has_failed() -> None:
-    found = DocsLane(settings(), None).consult("port", "proj-a", 9, trigger="insufficient_hot")
-    assert found.receipt == receipt(
+def test_consult_without_an_index_reports_a_failed_search() -> None:
+    answer = DocsLane(settings(), None).consult("port", "proj-a", 9, trigger="insufficient_hot")
+    assert answer.receipt == receipt(
         scope="proj-a", requested=9, pushdownRepos=["proj-a"], pushdownApplied=True, error="docs_search_failed"
     )
 
 
-def test_an_index_that_breaks_does_not_break_the_turn(handbook: Path, opened: Opened) -> None:
+def test_consult_with_a_broken_index_does_not_raise(handbook: Path, opened: Opened) -> None:
     index = opened(handbook)
     index.path.write_bytes(b"rubbish" * 5000)
     assert DocsLane(settings(), index).consult("port", "", 2, trigger="manual").receipt["error"] == "docs_search_failed"
@@ -126,10 +130,8 @@ def test_an_index_that_breaks_does_not_break_the_turn(handbook: Path, opened: Op
     assert DocsLane(settings(), index).consult("port", "", 2, trigger="manual").receipt["error"] == "docs_search_failed"
 
 
-def test_a_search_that_takes_too_long_is_given_up(
-    handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(indexing, "STEPS_BETWEEN_QUESTIONS", 1)
+def test_consult_reports_a_timeout(handbook: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "STEPS_BETWEEN_CHECKS", 1)
 
     def ticking(step: int) -> Callable[[], int]:
         ticks: Iterator[int] = count(0, step)
@@ -145,27 +147,33 @@ def test_a_search_that_takes_too_long_is_given_up(
 @pytest.mark.parametrize(
     ("max_items", "requested", "returned"), [(2, 5, 2), (5, 3, 3), (5, 0, 1), (5, -1, 1), (1, 4, 1), (5, 9, 4)]
 )
-def test_hits_are_bounded(written: Write, opened: Opened, max_items: int, requested: int, returned: int) -> None:
+def test_consult_returns_a_bounded_number_of_hits(
+    written: Write, opened: Opened, max_items: int, requested: int, returned: int
+) -> None:
     folder = written({f"{name}.md": "port" for name in "abcd"})
-    found = DocsLane(settings(max_items=max_items), opened(folder)).consult("port", "", requested, trigger="manual")
-    assert (len(found.hits), found.receipt["returned"], found.receipt["requested"]) == (returned, returned, requested)
+    answer = DocsLane(settings(max_items=max_items), opened(folder)).consult("port", "", requested, trigger="manual")
+    assert (len(answer.hits), answer.receipt["returned"], answer.receipt["requested"]) == (
+        returned,
+        returned,
+        requested,
+    )
 
 
 @pytest.mark.parametrize(
     ("limit", "fts_k", "vec_k", "expected"), [(2, 20, 20, 20), (2, 1, 1, 10), (5, 20, 30, 30), (2, 100, 1, 50)]
 )
-def test_a_scoped_search_asks_for_more(limit: int, fts_k: int, vec_k: int, expected: int) -> None:
+def test_overfetch_requests_more_rows_in_a_scope(limit: int, fts_k: int, vec_k: int, expected: int) -> None:
     assert overfetch(limit, settings(search_fts_k=fts_k, search_vec_k=vec_k)) == expected
 
 
-def test_a_scope_is_not_starved_by_better_matches_elsewhere(written: Write, opened: Opened) -> None:
+def test_consult_in_a_scope_is_not_starved_by_better_matches_elsewhere(written: Write, opened: Opened) -> None:
     files = {f"other/{number}.md": "# Port\n\nport port port\n" for number in range(9)}
     folder = written(files | {"team/a.md": "# Notes\n\nA port among many other words of no interest.\n"})
     narrow = settings(scope_mapping_strategy="path_prefix", search_fts_k=1, search_vec_k=1)
     lane = DocsLane(narrow, opened(folder))
-    found = lane.consult("port", "team", 2, trigger="insufficient_hot")
-    assert [hit.path for hit in found.hits] == ["handbook/team/a.md"]
-    assert found.receipt == receipt(
+    answer = lane.consult("port", "team", 2, trigger="insufficient_hot")
+    assert [hit.path for hit in answer.hits] == ["handbook/team/a.md"]
+    assert answer.receipt == receipt(
         scope="team",
         strategy="path_prefix",
         returned=1,
@@ -197,18 +205,22 @@ def repos(written: Write, opened: Opened) -> DocsIndex:
         ("map", "elsewhere", [], [], 4),
     ],
 )
-def test_a_scope_sees_its_documents_alone(
+def test_consult_in_a_scope_returns_only_its_documents(
     repos: DocsIndex, strategy: str, scope: str, expected: list[str], pushed: list[str], filtered: int
 ) -> None:
     mapped = (("team:x", ("/Web", "WEB")), ("team", ("app",)))
     lane = DocsLane(settings(scope_mapping_strategy=strategy, scope_map=mapped, max_items=5), repos)
-    found = lane.consult("port", scope, 5, trigger="manual")
-    assert sorted(f"{hit.repo}:{hit.path}" for hit in found.hits) == expected
-    told = found.receipt
-    assert (told["pushdownRepos"], told["pushdownApplied"], told["filteredByScope"]) == (pushed, bool(pushed), filtered)
+    answer = lane.consult("port", scope, 5, trigger="manual")
+    assert sorted(f"{hit.repo}:{hit.path}" for hit in answer.hits) == expected
+    receipt = answer.receipt
+    assert (receipt["pushdownRepos"], receipt["pushdownApplied"], receipt["filteredByScope"]) == (
+        pushed,
+        bool(pushed),
+        filtered,
+    )
 
 
-def test_a_snippet_is_collapsed_and_cut() -> None:
+def test_snippet_is_collapsed_and_cut() -> None:
     assert snippet(" a\n\n\u3000b\ufeffc ", 80) == "a b c"
     assert snippet("x" * 280, 280) == "x" * 280
     assert snippet("x" * 281, 280) == "x" * 280 + "…"
@@ -216,25 +228,25 @@ def test_a_snippet_is_collapsed_and_cut() -> None:
     assert js_length(snippet("x" * 9000, 9000)) == 1201
 
 
-def test_a_snippet_does_not_end_in_half_a_character() -> None:
+def test_snippet_does_not_end_in_half_a_character() -> None:
     assert snippet("x" * 79 + "😀" * 9, 80) == "x" * 79 + "…"
     assert snippet("😀" * 41, 80) == "😀" * 40 + "…"
 
 
-def test_an_index_is_opened_in_a_folder_or_a_file(handbook: Path, tmp_path: Path) -> None:
-    asked = DocsSettings(enabled=True, source_roots=(str(handbook),))
-    for place, path in (
+def test_open_docs_accepts_a_folder_or_a_file(handbook: Path, tmp_path: Path) -> None:
+    docs_settings = DocsSettings(enabled=True, source_roots=(str(handbook),))
+    for given, path in (
         (tmp_path / "cache" / "docs", tmp_path / "cache" / "docs" / "docs.sqlite"),
         (tmp_path / "x.db", tmp_path / "x.db"),
     ):
-        with open_docs(asked, place) as index:
+        with open_docs(docs_settings, given) as index:
             assert (index.path, index.last_ingest["chunks_inserted"]) == (path, 7)
-        with open_docs(asked, place) as index:
+        with open_docs(docs_settings, given) as index:
             assert index.last_ingest["chunks_unchanged"] == 7
-        assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [path.name]
+        assert [file.name for file in path.parent.iterdir() if file.name.startswith(path.name)] == [path.name]
 
 
-def test_the_size_of_chunks_is_a_setting(written: Write, opened: Opened) -> None:
+def test_open_docs_uses_the_configured_chunk_size(written: Write, opened: Opened) -> None:
     folder = written({"a.md": f"{'word ' * 60}\n\n{'word ' * 60}\n"})
     assert opened(folder).last_ingest["chunks_total"] == 1
     assert opened(folder, max_chunk_chars=300).last_ingest["chunks_total"] == 2

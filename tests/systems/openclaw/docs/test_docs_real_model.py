@@ -1,4 +1,4 @@
-"""The docs cold lane over real vectors: what words cannot find, meaning does."""
+"""The docs cold lane with real vectors, which find what words cannot."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from lab.embedding.vectors import Vectors
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane, open_docs
+
+pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,14 @@ def embed() -> Callable[[Sequence[str]], np.ndarray]:
         ("bring the service up again after a crash", "gateway/runbook.md#runbook:001"),
     ],
 )
-def test_a_paraphrase_finds_its_document(
+def test_search_finds_a_document_by_paraphrase(
     handbook: Path, tmp_path: Path, embed: Callable[[Sequence[str]], np.ndarray], query: str, ref: str
 ) -> None:
     settings = DocsSettings(enabled=True, source_roots=(str(handbook),))
     model = embedder_key(SentenceTransformerEmbedder())
     with open_docs(settings, tmp_path / "index", embed, model=model) as index:
         assert index.last_ingest["embedded"] == 7
-        found = DocsLane(settings, index).consult(query, "global", 1, trigger="insufficient_hot")
-        assert [(hit.record_ref, hit.match) for hit in found.hits] == [(f"doc:local:handbook/{ref}", ("vector",))]
+        answer = DocsLane(settings, index).consult(query, "global", 1, trigger="insufficient_hot")
+        assert [(hit.record_ref, hit.match) for hit in answer.hits] == [(f"doc:local:handbook/{ref}", ("vector",))]
     with DocsIndex(index.path, embed, model) as reopened:
-        assert DocsLane(settings, reopened).consult(query, "global", 1, trigger="insufficient_hot") == found
+        assert DocsLane(settings, reopened).consult(query, "global", 1, trigger="insufficient_hot") == answer

@@ -1,4 +1,4 @@
-"""A turn goes on without memories, whatever breaks (E-24)."""
+"""If a stage fails, the turn continues without memories (E-24)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 
 
 class Broken:
-    """A store whose every search fails, with words that no log may show."""
+    """A store whose searches all fail, with an error message that must not be logged."""
 
     def search(self, where: Filter, limit: int) -> Lanes:
         raise OSError("a text that nobody should read")
@@ -21,7 +21,7 @@ class Broken:
 
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
 @pytest.mark.parametrize("mode", ["tier_first_v1", "tier_quota_v1"])
-def test_a_store_that_breaks_injects_nothing_and_raises_nothing(kit: Any, profile: str, mode: str) -> None:
+def test_recall_with_a_broken_store_injects_nothing_and_does_not_raise(kit: Any, profile: str, mode: str) -> None:
     config = resolve({"autoRecall": {"selectionMode": mode}}, profile)
     state = RecallState()
     turn = recall(Prompt("what about the gateway", 1), config, Memories(Broken(), [], {}), state)
@@ -33,6 +33,6 @@ def test_a_store_that_breaks_injects_nothing_and_raises_nothing(kit: Any, profil
         assert turn.receipt is not None
         assert turn.receipt["failed"] == {"stage": "select", "error": "OSError"}
         assert (turn.receipt["injectedCount"], turn.receipt["skipped"]) == (0, False)
-    # The next turn is as if nothing had been injected.
+    # The next turn behaves as if nothing had been injected.
     rows = [kit.row("one", "gateway")]
     assert kit.Talk(rows, config).say("what about the gateway").hits

@@ -1,4 +1,4 @@
-"""Where the flow meets the world: old TODOs, scopes and tags, an embedder that is down, documents, the budget."""
+"""Edge cases of the flow: stale TODOs, scopes and tags, a failing embedder, documents, the budget."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def upstream(**raw: Any) -> Any:
 # --- 9: TODOs
 
 
-def test_a_todo_that_outlived_its_days_leaves_its_place_to_another(kit: Any) -> None:
+def test_stale_todo_leaves_its_slot_to_another_memory(kit: Any) -> None:
     rows = [kit.row("todo", "recall lunch gateway", category="todo", days=8), kit.row("fact", "gateway")]
     talk = kit.Talk(rows, kit.flow(recall={"max_items": 1}))
     turn = talk.say(ASK)
     assert (talk.hot(turn), turn.stale) == (["fact"], [engine_id("todo")])
     marker = 'openclaw-mem-engine:todoGuardrail {"phase":"recall","reason":"ttl","dropped":1,"ttlDays":7}'
     assert ("info", marker) in turn.log
-    # The public plugin selects first: the place stays empty.
+    # The public plugin selects first, so the slot stays empty.
     plugin = kit.Talk(rows, upstream(autoRecall={"maxItems": 1}))
     left = plugin.say(ASK)
     assert (plugin.hot(left), left.context, left.receipt["injectedCount"]) == ([], "", 0)
@@ -42,12 +42,12 @@ def test_a_todo_that_outlived_its_days_leaves_its_place_to_another(kit: Any) -> 
 
 @pytest.mark.parametrize(("days", "there"), [(7.0, True), (7.0001, False)])
 @pytest.mark.parametrize("mode", ["tier_quota_v1", "tier_first_v1"])
-def test_the_last_day_of_a_todo(kit: Any, mode: str, days: float, there: bool) -> None:
+def test_todo_is_injected_until_its_last_day(kit: Any, mode: str, days: float, there: bool) -> None:
     rows = [kit.row("todo", "gateway", category="todo", days=days)]
     assert bool(kit.Talk(rows, kit.flow(recall={"selection_mode": mode})).say(ASK).hits) is there
 
 
-def test_a_hard_rule_is_no_todo_that_can_outlive(kit: Any) -> None:
+def test_hard_rule_in_a_todo_never_becomes_stale(kit: Any) -> None:
     rows = [kit.row("todo", "gateway", category="todo", days=99, hard_rule=True)]
     for enabled in (False, True):
         assert "gateway" in kit.Talk(rows, kit.flow(working_set={"enabled": enabled})).say(ASK).context
@@ -56,7 +56,7 @@ def test_a_hard_rule_is_no_todo_that_can_outlive(kit: Any) -> None:
 # --- 3.4, 7: scopes
 
 
-def test_a_tag_chooses_the_scope_and_fallbacks_fill_what_it_leaves(kit: Any) -> None:
+def test_scope_tag_selects_the_scope_and_fallbacks_fill_the_rest(kit: Any) -> None:
     rows = [
         kit.row("w", "gateway one", scope="work"),
         kit.row("h", "gateway two", scope="home"),
@@ -81,7 +81,7 @@ def test_a_tag_chooses_the_scope_and_fallbacks_fill_what_it_leaves(kit: Any) -> 
     assert (talk.hot(full), full.receipt["fallback"]["consulted"]) == (["w"], False)
 
 
-def test_a_tag_that_is_no_scope_falls_back_to_nothing(kit: Any) -> None:
+def test_invalid_scope_tag_has_no_fallback(kit: Any) -> None:
     rows = [kit.row("h", "gateway two", scope="home"), kit.row("x", "gateway four")]
     config = kit.flow(scopes={"fallback_scopes": ("home",)})
     talk = kit.Talk(rows, config)
@@ -93,7 +93,7 @@ def test_a_tag_that_is_no_scope_falls_back_to_nothing(kit: Any) -> None:
     assert talk.hot(talk.say(f"[SCOPE: my work!] {ASK}", scoping="tags", config=allowed)) == ["x", "h"]
 
 
-def test_an_open_question_searches_every_scope(kit: Any) -> None:
+def test_open_scoping_searches_every_scope(kit: Any) -> None:
     rows = [kit.row("w", "gateway one", scope="work"), kit.row("x", "gateway four")]
     talk = kit.Talk(rows, kit.flow())
     assert sorted(talk.hot(talk.say(ASK, scoping="open"))) == ["w", "x"]
@@ -105,7 +105,7 @@ def test_an_open_question_searches_every_scope(kit: Any) -> None:
 
 @pytest.mark.parametrize("reason", ["provider_unavailable", "embedding_input_too_long"])
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
-def test_without_a_vector_recall_goes_on_by_words_and_says_why(kit: Any, profile: str, reason: str) -> None:
+def test_recall_without_a_vector_uses_words_and_reports_why(kit: Any, profile: str, reason: str) -> None:
     rows = [kit.row("a", "gateway", kit.MUST), kit.row("b", "zebra quilt", kit.MUST)]
     config = kit.flow(working_set={"enabled": True}) if profile == "seed" else upstream()
     talk = kit.Talk(rows, config, no_vector=reason)
@@ -113,11 +113,11 @@ def test_without_a_vector_recall_goes_on_by_words_and_says_why(kit: Any, profile
     assert talk.hot(turn) == ["a"]
     assert reason in turn.receipt["rejected"]
     assert (turn.receipt["vecTop"], [why["signals"] for why in turn.receipt["whyTheseIds"]]) == ([], [["fts"]])
-    # A prompt that is passed over was not embedded either, and that is no fault.
+    # A skipped prompt was not embedded either, which is no failure.
     assert talk.say("ok").receipt["rejected"] == ["trivial_prompt"]
 
 
-def test_an_engine_that_is_off_says_and_does_nothing(kit: Any) -> None:
+def test_disabled_engine_does_nothing(kit: Any) -> None:
     talk = kit.Talk([kit.row("a", "gateway")], kit.flow(recall={"enabled": False}))
     turn = talk.say(ASK)
     assert (turn.context, turn.receipt, turn.log, turn.kept) == ("", None, [], ())
@@ -125,26 +125,26 @@ def test_an_engine_that_is_off_says_and_does_nothing(kit: Any) -> None:
 
 
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
-def test_receipts_that_are_off_change_nothing_else(kit: Any, profile: str) -> None:
+def test_disabled_receipts_change_nothing_else(kit: Any, profile: str) -> None:
     rows = kit.pool(9, kit.MUST)
     config = kit.flow() if profile == "seed" else upstream()
     quiet = kit.changed(config, receipts={"enabled": False, "verbosity": "high"})
-    told, silent = kit.Talk(rows, config).say(ASK), kit.Talk(rows, quiet).say(ASK)
-    assert told.context == silent.context
-    assert (told.receipt is None, silent.receipt) == (False, None)
+    logging, silent = kit.Talk(rows, config).say(ASK), kit.Talk(rows, quiet).say(ASK)
+    assert logging.context == silent.context
+    assert (logging.receipt is None, silent.receipt) == (False, None)
 
 
 # --- 13.1: documents
 
 
 class Index:
-    """Stands for an index: it answers with chunks one, two, … and notes what it was asked."""
+    """A fake index that answers with chunks one, two, … and records its queries."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.limits: list[int] = []
 
     def search(self, query: str, *, limit: int, **depths: Any) -> Any:
-        self.asked.append(limit)
+        self.limits.append(limit)
         return SimpleNamespace(
             rows=tuple(
                 DocRow(f"doc:r:{at}.md#a:001", "r", f"{at}.md", "spec", "t", "h", f"chunk {at} <b>")
@@ -153,7 +153,7 @@ class Index:
         )
 
 
-def test_documents_come_last_where_the_hot_lane_is_thin(kit: Any) -> None:
+def test_documents_come_last_if_there_are_few_hot_items(kit: Any) -> None:
     settings = DocsSettings(enabled=True, min_hot_items=2, scope_mapping_strategy="none")
     lane = DocsLane(settings, Index())
     rows = [kit.row("a", "gateway"), kit.row("d", "use sqlite", category="decision")]
@@ -163,17 +163,17 @@ def test_documents_come_last_where_the_hot_lane_is_thin(kit: Any) -> None:
     assert [slot.id for slot in turn.kept] == named
     assert [slot.created_at for slot in turn.kept[2:]] == [kit.NOW, kit.NOW + 1]
     assert "3. [fact|unknown] [docs|operator|spec] chunk 0 &lt;b&gt; (doc:r:0.md#a:001)\n" in turn.context
-    assert [turn.receipt["decisions"][one] for one in named] == ["pinned", "nice_quota", "docs", "docs"]
+    assert [turn.receipt["decisions"][identity] for identity in named] == ["pinned", "nice_quota", "docs", "docs"]
     assert turn.receipt["coldLane"]["returned"] == 2
     assert turn.receipt["injectedCount"] == 4
-    # What was cited leaves no history.
+    # Cited documents are not recorded in the history.
     assert dict(talk.state.history.recent("s1", 9)) == {engine_id("a"): 1}
     # Two hot items are enough.
     more = kit.Talk([*rows, kit.row("b", "gateway two")], kit.flow(working_set={"enabled": True}), docs=lane)
     assert more.say(ASK).cold_lane is None
 
 
-def test_documents_that_cannot_be_searched_fail_no_turn(kit: Any) -> None:
+def test_failing_document_search_does_not_fail_the_turn(kit: Any) -> None:
     lane = DocsLane(DocsSettings(enabled=True), None)
     turn = kit.Talk([kit.row("a", "gateway")], kit.flow(), docs=lane).say(ASK)
     assert len(turn.kept) == 1
@@ -204,15 +204,15 @@ def slot(key: str, created_at: float, units: int) -> Slot:
         ("truncate_oldest", 3, "abc", "ab"),
     ],
 )
-def test_what_goes_first_when_one_of_three_must_go(action: str, recent: int, hard: str, kept: str) -> None:
+def test_pack_drops_one_of_three_slots_in_order(action: str, recent: int, hard: str, kept: str) -> None:
     """Soft slots that are not protected, then protected ones, then hard ones from the last."""
     slots = [slot("a", 10, 100), slot("b", 20, 100), slot("c", 30, 100)]
     packed = pack_well_formed(slots, Budget(True, 330, recent, action), hard=frozenset(hard))
-    assert "".join(one.id for one in packed.kept) == kept
+    assert "".join(slot.id for slot in packed.kept) == kept
     assert (packed.receipt["afterChars"], packed.receipt["droppedCount"]) == (js_length(packed.context), 1)
 
 
-def test_hard_rules_outlive_every_other_item_of_a_turn(kit: Any) -> None:
+def test_budget_drops_hard_rules_after_all_other_items(kit: Any) -> None:
     rows = [kit.row(f"r{at}", f"rule {at} " + "x" * 60, hard_rule=True, days=300) for at in range(2)]
     rows += [kit.row(f"k{at}", "gateway " * 9, days=0.1) for at in range(4)]
     for action in ("truncate_oldest", "truncate_tail"):
@@ -220,24 +220,24 @@ def test_hard_rules_outlive_every_other_item_of_a_turn(kit: Any) -> None:
         talk = kit.Talk(rows, kit.flow(budget=budget))
         turn = talk.say(ASK)
         assert sorted(talk.keys(turn)) == ["r0", "r1"]
-        assert turn.receipt["decisions"] == dict.fromkeys((one.id for one in turn.kept), "hard_rule")
+        assert turn.receipt["decisions"] == dict.fromkeys((slot.id for slot in turn.kept), "hard_rule")
 
 
-def test_a_comment_that_does_not_fit_takes_no_memory_with_it(kit: Any) -> None:
+def test_budget_keeps_memories_if_the_comment_does_not_fit(kit: Any) -> None:
     rows = kit.pool(6, kit.NICE)
-    low, high = (kit.Talk(rows, kit.flow(receipts={"verbosity": one})) for one in ("low", "high"))
-    told = high.say(ASK)
-    assert told.context == low.say(ASK).context
-    assert len(told.kept) == 6
-    spent = told.receipt["budget"]
-    assert spent["beforeChars"] > 1800 > spent["afterChars"] == js_length(told.context)
+    low, high = (kit.Talk(rows, kit.flow(receipts={"verbosity": verbosity})) for verbosity in ("low", "high"))
+    logging = high.say(ASK)
+    assert logging.context == low.say(ASK).context
+    assert len(logging.kept) == 6
+    spent = logging.receipt["budget"]
+    assert spent["beforeChars"] > 1800 > spent["afterChars"] == js_length(logging.context)
     assert (spent["truncated"], spent["droppedCount"]) == (True, 0)
     wide = kit.Talk(rows, kit.flow(receipts={"verbosity": "high"}, budget={"max_chars": 6000})).say(ASK)
-    assert wide.context.endswith(told.context)
+    assert wide.context.endswith(logging.context)
     assert wide.context.startswith("<!-- openclaw-mem-engine:autoRecall {")
 
 
-def test_a_budget_that_is_off_drops_nothing(kit: Any) -> None:
+def test_disabled_budget_drops_nothing(kit: Any) -> None:
     rows = [kit.row(f"k{at}", "gateway " * 200) for at in range(6)]
     turn = kit.Talk(rows, kit.flow(budget={"enabled": False, "max_chars": 300})).say(ASK)
     assert len(turn.kept) == 6

@@ -1,4 +1,4 @@
-"""Whatever a memory holds, the block that is put before a prompt stays one block (E-25, E-32)."""
+"""Whatever a memory contains, the injected text is one well-formed block (E-25, E-32)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOSTILE = (
     "\n\n\n",
     "constraints:",
 )
-# A scope is whatever a recording calls it.
+# A recording may name scopes freely.
 SCOPES = ("global", "--> <!-- x", "work")
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -53,7 +53,7 @@ LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc0
 
 
 def hostile() -> st.SearchStrategy[str]:
-    """Texts of what could break a block, short ones and some as long as a whole budget."""
+    """Texts that could break a block, some short and some as long as a whole budget."""
     parts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(codec=None), max_size=12))
     return st.tuples(st.lists(parts, min_size=1, max_size=6), st.sampled_from((1, 1, 9))).map(
         lambda found: " ".join(found[0]) * found[1]
@@ -61,12 +61,12 @@ def hostile() -> st.SearchStrategy[str]:
 
 
 def units(text: str) -> str:
-    """A text in UTF-16 units, one character each."""
+    """Return a text in UTF-16 units, one character each."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def assert_well_formed(turn: Turn) -> None:
-    """One block, its tags once each, within its budget, no entity and no character cut in two."""
+    """Assert one block with each tag once, within its budget, no entity or character cut in two."""
     context, budget = turn.context, turn.config.budget
     if not context:
         assert turn.kept == ()
@@ -83,15 +83,15 @@ def assert_well_formed(turn: Turn) -> None:
     body = block[len(OPEN) + len(POLICY) + 2 : -len(CLOSE)]
     assert not re.search(r"&(?!amp;|lt;|gt;|quot;|#39;)", body)
     assert not re.search(r"[<>\"']", body)
-    # A half of a pair stands in the block only if a memory or the prompt held one.
-    sources = "".join(one.text for one in turn.memories.rows) + turn.text
+    # The block contains half a surrogate pair only if a memory or the prompt did.
+    sources = "".join(row.text for row in turn.memories.rows) + turn.text
     if not LONE.search(units(sources)):
         assert not LONE.search(units(context))
 
 
 @FEW
 @given(data=st.data())
-def test_a_block_of_the_seed_profile_is_always_well_formed(kit: Any, data: st.DataObject) -> None:
+def test_seed_block_is_always_well_formed(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(most=10, least=1, scopes=SCOPES, body=hostile()))
     config = kit.changed(
         data.draw(kit.knobs()),
@@ -106,9 +106,7 @@ def test_a_block_of_the_seed_profile_is_always_well_formed(kit: Any, data: st.Da
 @pytest.mark.parametrize("text", [*HOSTILE, *("<" * 100_000, "x" * 100_000, "刪" * 100_000, "a b" * 30_000)])
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("pinned", [False, True])
-def test_one_memory_of_any_kind_is_injected_whole_or_cut_between_characters(
-    kit: Any, text: str, hard: bool, pinned: bool
-) -> None:
+def test_any_memory_is_injected_whole_or_cut_between_characters(kit: Any, text: str, hard: bool, pinned: bool) -> None:
     rows = [kit.row("a", text, kit.MUST, category="decision", hard_rule=hard), kit.row("b", f"other {text}")]
     config = kit.flow(working_set={"enabled": pinned}, budget={"max_chars": 500}, receipts={"verbosity": "high"})
     turn = kit.Talk(rows, config).say("what of the decision")
@@ -118,7 +116,7 @@ def test_one_memory_of_any_kind_is_injected_whole_or_cut_between_characters(
 
 @pytest.mark.parametrize("mode", ["tier_quota_v1", "tier_first_v1"])
 @pytest.mark.parametrize("pinned", [False, True])
-def test_a_scope_cannot_end_the_comment(kit: Any, mode: str, pinned: bool) -> None:
+def test_scope_cannot_end_the_comment(kit: Any, mode: str, pinned: bool) -> None:
     rows = [kit.row("a", "never on a friday", category="decision", scope=SCOPES[1])]
     config = kit.flow(
         recall={"selection_mode": mode, "dedupe_backbone": False},
@@ -137,7 +135,7 @@ def test_a_scope_cannot_end_the_comment(kit: Any, mode: str, pinned: bool) -> No
 
 @pytest.mark.parametrize("max_item_chars", [40, 41])
 @pytest.mark.parametrize("category", ["decision", "preference", "todo"])
-def test_the_digest_cuts_no_character_in_two(kit: Any, max_item_chars: int, category: str) -> None:
+def test_working_set_cuts_no_character_in_two(kit: Any, max_item_chars: int, category: str) -> None:
     text = "must " + "\U0001f600" * 40
     config = kit.flow(working_set={"enabled": True, "max_item_chars": max_item_chars, "max_goal_chars": max_item_chars})
     turn = kit.Talk([kit.row("a", text, category=category)], config).say("\U0001f600" * 39 + " why?")
@@ -155,7 +153,7 @@ def test_the_digest_cuts_no_character_in_two(kit: Any, max_item_chars: int, cate
     st.sets(st.integers(0, 5)),
 )
 @example(["\ud83d" + "\ude00" * 2], 300, 1, "truncate_oldest", set())
-def test_packing_well_formed_keeps_the_budget_and_what_is_hard_longest(
+def test_pack_well_formed_keeps_the_budget_and_hard_slots_longest(
     texts: list[str], most: int, recent: int, action: str, rules: set[int]
 ) -> None:
     slots = [Slot(f"m{at}", float(at), "fact", "unknown", text) for at, text in enumerate(texts)]
@@ -165,20 +163,20 @@ def test_packing_well_formed_keeps_the_budget_and_what_is_hard_longest(
     assert packed.context.endswith(CLOSE)
     kept = [slot.id for slot in packed.kept]
     assert kept
-    # Nothing that is soft stays where something hard had to go, and what stays keeps its order.
+    # No soft slot stays if a hard one was dropped, and the order is kept.
     assert set(kept) <= hard or hard <= set(kept)
     assert kept == [slot.id for slot in slots if slot.id in kept]
     assert packed.receipt["afterChars"] == js_length(packed.context)
     assert packed.receipt["truncated"] == (packed.receipt["beforeChars"] > packed.receipt["afterChars"])
     assert packed.receipt["droppedCount"] == len(slots) - len(kept)
-    whole = {slot.id: slot.text for slot in slots}
-    cut = [slot for slot in packed.kept if slot.text != whole[slot.id]]
-    assert all(whole[slot.id].startswith(slot.text) for slot in cut)
+    text_by_id = {slot.id: slot.text for slot in slots}
+    cut = [slot for slot in packed.kept if slot.text != text_by_id[slot.id]]
+    assert all(text_by_id[slot.id].startswith(slot.text) for slot in cut)
     assert len(cut) <= (len(kept) == 1)
 
 
-def test_a_pair_that_stands_as_two_characters_is_cut_as_one() -> None:
-    """A text may hold the halves of a pair apart, as a JavaScript string does."""
+def test_cut_removes_a_split_surrogate_pair_as_one_character() -> None:
+    """A text may contain the halves of a pair as two characters, as a JavaScript string does."""
     text = ("\ud83d" + "\ude00") * 200
     for most in range(300, 304):
         packed = pack_well_formed([Slot("m", 0.0, "fact", "unknown", text)], Budget(True, most))
@@ -186,7 +184,7 @@ def test_a_pair_that_stands_as_two_characters_is_cut_as_one() -> None:
         assert not LONE.search(units(packed.context))
 
 
-# --- what the public plugin does, kept in its profile
+# --- behaviour of the public plugin, reproduced in its profile
 
 
 def upstream(**budget: Any) -> EngineConfig:
@@ -195,21 +193,21 @@ def upstream(**budget: Any) -> EngineConfig:
     return resolve({"budget": budget}, "upstream")
 
 
-def test_the_public_plugin_cuts_the_closing_tag_off(kit: Any) -> None:
+def test_upstream_pack_cuts_off_the_closing_tag(kit: Any) -> None:
     turn = kit.Talk([kit.row("a", "gateway " * 100)], upstream(maxChars=300)).say("what of the gateway")
     assert js_length(turn.context) == 300
     assert CLOSE not in turn.context
     assert turn.receipt["budget"]["truncatedChars"] > 0
 
 
-def test_the_public_plugin_cuts_a_character_in_two() -> None:
+def test_upstream_pack_cuts_a_character_in_two() -> None:
     slots = [Slot("m", 0.0, "fact", "unknown", "\U0001f600" * 200)]
     assert any(LONE.search(units(pack(slots, Budget(True, most)).context)) for most in (300, 301))
 
 
 @FEW
 @given(data=st.data())
-def test_the_public_plugin_neither_fails_nor_outgrows_its_budget(kit: Any, data: st.DataObject) -> None:
+def test_upstream_recall_neither_fails_nor_exceeds_its_budget(kit: Any, data: st.DataObject) -> None:
     config = kit.changed(upstream(maxChars=300), working_set={"enabled": data.draw(st.booleans())})
     talk = kit.Talk(data.draw(kit.stores(most=8, least=1, body=hostile())), config)
     assert js_length(talk.say(data.draw(hostile())).context) <= 300
@@ -220,7 +218,7 @@ def test_the_public_plugin_neither_fails_nor_outgrows_its_budget(kit: Any, data:
 
 @pytest.fixture
 def table(kit: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StoreRetriever, list[str]]]:
-    """A LanceDB table that holds every hostile text, and the prompts that it can be asked."""
+    """A LanceDB table with every hostile text, and prompts for it."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     kinds = (kit.MUST, kit.NICE, kit.UNKNOWN)
     bodies = [*HOSTILE, "long " * 20_000, ""]
@@ -236,9 +234,7 @@ def table(kit: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield retriever, prompts
 
 
-def test_hostile_memories_come_through_lancedb_as_they_went_in(
-    kit: Any, table: tuple[StoreRetriever, list[str]]
-) -> None:
+def test_hostile_memories_pass_through_lancedb_unchanged(kit: Any, table: tuple[StoreRetriever, list[str]]) -> None:
     retriever, prompts = table
     state, shown, listing = RecallState(), {}, Listing()
     listing.add(retriever.store.rows)

@@ -1,4 +1,4 @@
-"""Which scope a prompt names (E-30)."""
+"""The scope that a prompt names (E-30)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lab.systems.openclaw.upstream.plugin import resolve_section
         ("- " * 7 + "[SCOPE: one]", None),
     ],
 )
-def test_a_tag_is_found_at_the_start_of_a_line(text: str, scope: str | None) -> None:
+def test_find_tag_at_the_start_of_a_line(text: str, scope: str | None) -> None:
     assert find_tag(text) == scope
 
 
-def test_fallbacks_are_six_others_than_the_default_each_once() -> None:
+def test_fallback_scopes_are_at_most_six_distinct_non_default_ones() -> None:
     scopes = ["b", "a", "b", *"cdefghi"]
-    found = resolve_section("scopePolicy", {"defaultScope": "a", "fallbackScopes": scopes})
-    assert found["fallbackScopes"] == list("bcdefg")
+    section = resolve_section("scopePolicy", {"defaultScope": "a", "fallbackScopes": scopes})
+    assert section["fallbackScopes"] == list("bcdefg")

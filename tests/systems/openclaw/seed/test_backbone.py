@@ -1,4 +1,4 @@
-"""The digest that is pinned first: what it is made of, what survives its cuts, what it keeps out of the hot lane."""
+"""The pinned Working Set: its content, what survives its cuts, and what it keeps out of the hot lane."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def ids(*keys: str) -> tuple[str, ...]:
     return tuple(map(engine_id, keys))
 
 
-def digest(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
-    """The digest of rows, hard rules among them."""
-    rules = [one for one in rows if one.hard_rule]
+def working_set_of(kit: Any, rows: list[Any], prompt: str = ASK, **sizes: Any) -> WorkingSet:
+    """The Working Set of rows, including hard rules."""
+    rules = [row for row in rows if row.hard_rule]
     return build_working_set("global", prompt, kit.NOW, WorkingSetSettings(True, **sizes), rows, rules, 7)
 
 
-def test_a_digest_by_hand(kit: Any) -> None:
+def test_working_set_computed_by_hand(kit: Any) -> None:
     rows = [
         kit.row("d1", "ship on thursdays", category="decision", days=3),
         kit.row("d2", "use sqlite", kit.MUST, category="decision", days=9),
@@ -39,7 +39,7 @@ def test_a_digest_by_hand(kit: Any) -> None:
         kit.row("h1", "[HARD]  no\nsecrets in logs", category="fact", hard_rule=True, days=50),
         kit.row("h2", "rules " + "stay whole " * 20, category="todo", hard_rule=True, days=90),
     ]
-    built = digest(kit, rows, "tell me:\nwhy though?\nor how？")
+    built = working_set_of(kit, rows, "tell me:\nwhy though?\nor how？")
     assert built.slot is not None
     assert built.slot[:4] == ("working_set:global", kit.NOW, "other", "must_remember")
     assert built.slot.text.split("\n") == [
@@ -61,28 +61,28 @@ def test_a_digest_by_hand(kit: Any) -> None:
     assert built.sections == {"goal": True, "constraints": 3, "decisions": 2, "nextActions": 1, "openQuestions": 2}
 
 
-def test_no_line_stands_in_two_sections_nor_twice_in_one(kit: Any) -> None:
+def test_working_set_has_no_line_twice(kit: Any) -> None:
     rows = [
         kit.row("a", "never push to main", category="decision", days=1),
         kit.row("b", "Never  push to MAIN", category="preference", days=2),
         kit.row("c", "never push to main", category="todo", days=3),
     ]
-    assert digest(kit, rows).pinned == ids("a")
+    assert working_set_of(kit, rows).pinned == ids("a")
 
 
 @pytest.mark.parametrize("prompt", [ASK, "here is the log:", ASK + " " + "x" * 300])
-def test_the_goal_stands_behind_the_constraints_or_first(kit: Any, prompt: str) -> None:
+def test_working_set_goal_follows_the_constraints_or_is_first(kit: Any, prompt: str) -> None:
     decided = kit.row("d", "use sqlite", category="decision")
     goal = f"goal: {prompt if len(prompt) <= 200 else prompt[:199] + '…'}"
-    assert digest(kit, [decided], prompt).slot.text.split("\n") == [goal, "decisions:", "- use sqlite"]
+    assert working_set_of(kit, [decided], prompt).slot.text.split("\n") == [goal, "decisions:", "- use sqlite"]
     bound = kit.row("c", "must sign", category="preference")
-    text = digest(kit, [decided, bound], prompt).slot.text
+    text = working_set_of(kit, [decided, bound], prompt).slot.text
     assert text.split("\n") == ["constraints:", "- must sign", goal, "decisions:", "- use sqlite"]
 
 
-def test_a_prompt_alone_is_no_digest(kit: Any) -> None:
+def test_working_set_of_a_prompt_alone_is_empty(kit: Any) -> None:
     facts = [kit.row("f", "the gateway is blue"), kit.row("t", "old", category="todo", days=9)]
-    built = digest(kit, facts, "why though?")
+    built = working_set_of(kit, facts, "why though?")
     assert (built.slot, built.pinned, built.holds("why though")) == (None, (), False)
     assert built.sections == {"goal": False, "constraints": 0, "decisions": 0, "nextActions": 0, "openQuestions": 0}
     turn = kit.Talk(facts, kit.flow(working_set={"enabled": True})).say("why though of the gateway?")
@@ -90,7 +90,7 @@ def test_a_prompt_alone_is_no_digest(kit: Any) -> None:
     assert len(turn.hits) == 1
 
 
-def test_only_rows_of_the_scope_are_digested_the_newest_of_them(kit: Any) -> None:
+def test_working_set_uses_only_the_newest_rows_of_the_scope(kit: Any) -> None:
     rows = [kit.row(f"k{at}", f"use tool {at}", category="decision", days=at) for at in range(50)]
     rows += [kit.row("w", "use work tool", category="decision", days=-1, scope="work")]
     config = kit.flow(working_set={"enabled": True})
@@ -100,7 +100,7 @@ def test_only_rows_of_the_scope_are_digested_the_newest_of_them(kit: Any) -> Non
     assert everywhere.built_working_set.pinned == ids("w", "k0", "k1")
 
 
-def test_the_digest_does_not_hang_on_what_recall_found(kit: Any) -> None:
+def test_working_set_does_not_depend_on_the_selection(kit: Any) -> None:
     rows = [kit.row("d", "use sqlite", category="decision"), *kit.pool(20, kit.MUST)]
     talk = kit.Talk(rows, kit.flow(working_set={"enabled": True, "max_goal_chars": 40}))
     first, second = talk.say("gateway"), talk.say("gateway", at=kit.NOW + kit.DAY)
@@ -116,58 +116,56 @@ def test_the_digest_does_not_hang_on_what_recall_found(kit: Any) -> None:
     st.integers(0, 200),
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_a_cut_keeps_whole_lines_within_the_room_hard_rules_before_others(
-    drawn: list[tuple[str, bool]], room: int
-) -> None:
+def test_cut_lines_keeps_fitting_lines_with_hard_rules_first(drawn: list[tuple[str, bool]], room: int) -> None:
     rules = [Line(f"- r{at}{text}", f"r{at}", True) for at, (text, hard) in enumerate(drawn) if hard]
     others = [Line(f"- o{at}{text}", f"o{at}") for at, (text, hard) in enumerate(drawn) if not hard]
-    whole = [
+    all_lines = [
         *([Line("constraints:"), *rules] if rules else ()),
         Line("goal: to see:"),
         *([Line("decisions:"), *others] if others else ()),
     ]
-    kept = cut_lines(whole, room)
+    kept = cut_lines(all_lines, room)
     assert js_length("\n".join(line.text for line in kept)) <= room
-    assert kept == [line for line in whole if line in kept]
+    assert kept == [line for line in all_lines if line in kept]
     assert (Line("constraints:") in kept) == bool(set(kept) & set(rules))
     assert (Line("decisions:") in kept) == bool(set(kept) & set(others))
     title = len("constraints:") + 1
     if any(line not in kept for line in rules):
         used = title + sum(len(line.text) + 1 for line in rules if line in kept)
         assert all(used + len(line.text) > room for line in rules if line not in kept) or title > room
-    if len(kept) < len(whole):
+    if len(kept) < len(all_lines):
         assert cut_lines(kept, room) == kept
 
 
-def test_no_line_comes_under_the_title_of_another_section() -> None:
+def test_cut_lines_puts_no_line_under_another_title() -> None:
     lines = [Line("decisions:"), Line("- use it", "d"), Line("next_actions:"), Line("- x", "t")]
-    # There is room for the short line, and none for its title.
+    # There is room for the short line, but not for its title.
     assert cut_lines(lines, len("decisions:\n- use it\n- x")) == lines[:2]
 
 
-def test_only_lines_that_survive_the_cut_are_pinned_and_keep_memories_out(kit: Any) -> None:
+def test_only_lines_that_survive_the_cut_are_pinned_and_deduplicate(kit: Any) -> None:
     rows = [kit.row(f"d{at}", f"{word} " * 20, category="decision", days=at) for at, word in enumerate(("one", "two"))]
     config = kit.flow(working_set={"enabled": True, "max_chars": 240, "max_item_chars": 100})
     turn = kit.Talk(rows, config).say("x" * 90)
     assert turn.built_working_set.pinned == ids("d0")
     assert turn.excluded == {engine_id("d0"): "id"}
-    assert [one.candidate.id for one in turn.hits] == list(ids("d1"))
+    assert [pick.candidate.id for pick in turn.hits] == list(ids("d1"))
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
 
 
-def test_the_receipt_says_pinned_of_what_the_budget_left(kit: Any) -> None:
+def test_receipt_pinned_lists_what_the_budget_left(kit: Any) -> None:
     rows = [kit.row(f"d{at}", f"{word} " * 20, category="decision", days=at) for at, word in enumerate(("one", "two"))]
     config = kit.flow(working_set={"enabled": True}, budget={"max_chars": 300})
     turn = kit.Talk(rows, config).say(ASK)
     assert turn.built_working_set.pinned == ids("d0", "d1")
-    assert turn.digested == ids("d0")
+    assert turn.covered == ids("d0")
     assert turn.receipt["pinnedByWorkingSet"] == {"count": 1, "ids": list(ids("d0"))}
 
 
-# --- what the digest says is not said again
+# --- the Working Set is not duplicated
 
 
-def test_duplicates_by_id_and_by_text_leave_their_places_to_others(kit: Any) -> None:
+def test_duplicates_by_id_and_text_leave_their_slots_to_others(kit: Any) -> None:
     rows = [
         kit.row("d", "the gateway needs two reviewers", category="decision", days=1),
         kit.row("same", "The gateway needs TWO reviewers!", days=2),
@@ -182,7 +180,7 @@ def test_duplicates_by_id_and_by_text_leave_their_places_to_others(kit: Any) -> 
     assert set(talk.keys(turn)) == {"n1", "n2"}
     assert turn.excluded == dict(zip(ids("d", "same", "zh", "zh2"), ("id", "text", "id", "text"), strict=True))
     excluded = turn.receipt["excludedAsBackboneDuplicate"]
-    # Of the four, as many as would have had a place.
+    # Of the four, as many as would have had a slot.
     assert excluded["count"] == len(excluded["ids"]) == 2
     assert set(excluded["ids"]) <= set(turn.excluded)
     assert turn.duplicates() == 0
@@ -195,40 +193,40 @@ def test_duplicates_by_id_and_by_text_leave_their_places_to_others(kit: Any) -> 
 
 @given(data=st.data())
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_the_quick_look_at_words_never_overlooks_a_duplicate(kit: Any, data: st.DataObject) -> None:
+def test_holds_word_count_shortcut_misses_no_duplicate(kit: Any, data: st.DataObject) -> None:
     texts = data.draw(st.lists(kit.texts(1, 4), min_size=1, max_size=3, unique=True))
     rows = [kit.row(f"d{at}", text, category="decision") for at, text in enumerate(texts)]
-    built = digest(kit, rows, max_chars=2800)
-    whole = data.draw(st.sampled_from(texts)) + data.draw(st.sampled_from(["", " and more", "嗎"]))
-    begin = data.draw(st.integers(0, len(whole) - 1))
-    end = data.draw(st.integers(begin + 1, len(whole)))
-    # Parts of a text begin and end within words.
-    for text in (whole, whole[begin:end], data.draw(kit.texts())):
+    built = working_set_of(kit, rows, max_chars=2800)
+    full_text = data.draw(st.sampled_from(texts)) + data.draw(st.sampled_from(["", " and more", "嗎"]))
+    begin = data.draw(st.integers(0, len(full_text) - 1))
+    end = data.draw(st.integers(begin + 1, len(full_text)))
+    # Parts of a text that begin and end within words.
+    for text in (full_text, full_text[begin:end], data.draw(kit.texts())):
         lines = [line.text.removeprefix("- ").rstrip("…") for line in built.lines if line.id]
         assert built.holds(text) == any(says_the_same(text, line) for line in lines)
 
 
-def test_a_part_of_a_line_that_begins_and_ends_within_words_is_a_duplicate(kit: Any) -> None:
+def test_holds_a_part_of_a_line_that_begins_and_ends_within_words(kit: Any) -> None:
     line = "never ship on thursdays unless the board has agreed to it in writing"
-    built = digest(kit, [kit.row("d", line, category="decision")])
+    built = working_set_of(kit, [kit.row("d", line, category="decision")])
     assert built.holds("ver ship on thursda")
     assert not built.holds("ver ship it thursda")
 
 
-# --- where the digest is counted, and hard rules beside it
+# --- whether the Working Set takes a slot, and hard rules beside it
 
 
 @pytest.mark.parametrize(("counts", "items"), [("inside", 4), ("extra", 5)])
-def test_the_digest_takes_a_place_or_comes_on_top(kit: Any, counts: str, items: int) -> None:
+def test_working_set_takes_a_slot_or_comes_on_top(kit: Any, counts: str, items: int) -> None:
     rows = [kit.row("d", "use sqlite", category="decision"), *kit.pool(9, kit.NICE)]
     config = kit.flow(working_set={"enabled": True}, phases={"pinned_counts": counts}, recall={"max_items": 5})
     turn = kit.Talk(rows, config).say(ASK)
     assert (len(turn.hits), len(turn.kept)) == (items, items + 1)
-    # Nothing is pinned: no place is taken.
+    # Nothing is pinned, so no slot is taken.
     assert len(kit.Talk(rows[1:], config).say(ASK).hits) == 5
 
 
-def test_hard_rules_that_the_digest_does_not_hold_are_items_and_take_places(kit: Any) -> None:
+def test_hard_rules_outside_the_working_set_are_items_with_slots(kit: Any) -> None:
     rules = [kit.row(f"r{at}", f"rule {at} " + "x" * 150, kit.IGNORE, hard_rule=True, days=at) for at in range(3)]
     rows = [*rules, *kit.pool(9, kit.NICE)]
     none = kit.Talk(rows, kit.flow())
@@ -242,7 +240,7 @@ def test_hard_rules_that_the_digest_does_not_hold_are_items_and_take_places(kit:
     assert not {slot.id for slot in off.kept} & set(ids("r0", "r1", "r2"))
 
 
-def test_a_hard_rule_in_the_words_of_a_pinned_one_takes_no_place(kit: Any) -> None:
+def test_hard_rule_with_the_words_of_a_pinned_one_takes_no_slot(kit: Any) -> None:
     rows = [kit.row(key, text, hard_rule=True) for key, text in (("a", "never  push"), ("b", "Never push"))]
     config = kit.flow(working_set={"enabled": True})
     turn = kit.Talk(rows, config).say(ASK)
@@ -251,8 +249,8 @@ def test_a_hard_rule_in_the_words_of_a_pinned_one_takes_no_place(kit: Any) -> No
     assert len(both.kept) == 3
 
 
-def test_hard_lines_of_the_digest_outlive_a_protected_memory(kit: Any) -> None:
-    """Three protected slots, and room for two: the memory that is no rule goes before a rule within the digest."""
+def test_budget_drops_a_protected_memory_before_hard_lines(kit: Any) -> None:
+    """Three protected slots and room for two: the ordinary memory is dropped before a rule in the Working Set."""
     rows = [
         kit.row("r0", "rule one " + "x" * 60, hard_rule=True),
         kit.row("r1", "rule two " + "y" * 60, hard_rule=True),
@@ -262,24 +260,24 @@ def test_hard_lines_of_the_digest_outlive_a_protected_memory(kit: Any) -> None:
     talk = kit.Talk(rows, config)
     turn = talk.say(ASK)
     assert talk.keys(turn) == []
-    assert turn.digested == ids("r0", "r1") or turn.digested == ids("r1", "r0")
+    assert turn.covered == ids("r0", "r1") or turn.covered == ids("r1", "r0")
     assert all(escape(row.text) in turn.context for row in rows[:2])
 
 
-def test_of_rules_that_do_not_all_fit_whole_ones_stay(kit: Any) -> None:
+def test_budget_keeps_complete_rules_if_not_all_fit(kit: Any) -> None:
     rows = [kit.row(f"r{at}", f"rule {at} " + "x" * 80, hard_rule=True, days=9 - at) for at in range(3)]
     config = kit.flow(working_set={"enabled": True}, budget={"max_chars": 300})
     turn = kit.Talk(rows, config).say(ASK)
-    assert turn.digested == ids("r0")
+    assert turn.covered == ids("r0")
     assert turn.context.endswith("\n- " + rows[0].text + "\n</relevant-memories>")
 
 
-def test_a_hard_rule_is_carried_whole_however_long_and_any_other_line_if_it_was_not_cut(kit: Any) -> None:
+def test_carried_has_hard_rules_and_lines_that_were_not_cut(kit: Any) -> None:
     rule, long, short = (f"never {one} " + "x" * size for one, size in (("push", 90), ("pull", 90), ("poke", 3)))
     rows = [kit.row("rule", rule, hard_rule=True, category="decision", label=kit.MUST)]
     rows += [kit.row(text[6:10], text, category="decision", label=kit.MUST) for text in (long, short)]
     size = {"enabled": True, "max_item_chars": 60}
     turn = kit.Talk(rows, kit.flow(working_set=size)).say("anything about the gateway that I ought to recall")
     by_id = {row.id: row.key for row in rows}
-    assert {by_id[one] for one in turn.digested} == {"rule", "pull", "poke"}
-    assert {by_id[one] for one in turn.carried} == {"rule", "poke"}
+    assert {by_id[identity] for identity in turn.covered} == {"rule", "pull", "poke"}
+    assert {by_id[identity] for identity in turn.carried} == {"rule", "poke"}

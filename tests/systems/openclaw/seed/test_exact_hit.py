@@ -1,4 +1,4 @@
-"""Exact and very strong lexical hits (E-57): what of a query is evidence, and where it stands in a memory."""
+"""Exact and very strong lexical hits (E-57): the evidence of a query, and matching it with a memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UUID = "36a59560-885a-55c9-98c4-a404b1ac6ea0"
         ("plain words only", set()),
     ],
 )
-def test_identifiers_of_a_query(query: str, identifiers: set[str]) -> None:
+def test_evidence_identifiers_of_a_query(query: str, identifiers: set[str]) -> None:
     assert evidence_of(query).identifiers == identifiers
 
 
@@ -39,11 +39,11 @@ def test_identifiers_of_a_query(query: str, identifiers: set[str]) -> None:
         ('say "Keep Tabs" or “two words” now', {"keep tabs", "two words"}),
         ("「退款」與『流程圖』還有 `git push`", {"退款", "流程圖", "git push"}),
         ("退款流程改了嗎？不知道", {"退款流程改了嗎"}),
-        # What stands between two quotations is none.
+        # The text between two quotations is not a phrase.
         ('a "" and "x" and "b", and an "open one', set()),
     ],
 )
-def test_phrases_of_a_query(query: str, phrases: set[str]) -> None:
+def test_evidence_phrases_of_a_query(query: str, phrases: set[str]) -> None:
     assert evidence_of(query).phrases == phrases
 
 
@@ -59,7 +59,7 @@ def test_phrases_of_a_query(query: str, phrases: set[str]) -> None:
         ("週五不要部署 對嗎", "團隊規定：週五不要部署。", None, "phrase"),
         ("週五部署", "週五不要部署", None, None),
         ("rotate the signing token", "rotate signing token every month", 1, "terms"),
-        # First of its tier, or no hit; two words at least; four fifths of them.
+        # Must rank first of its tier, with at least two and four fifths of the words.
         ("rotate the signing token", "rotate signing token every month", 2, None),
         ("rotate the signing token", "rotate signing token every month", None, None),
         ("token", "token", 1, None),
@@ -70,22 +70,22 @@ def test_phrases_of_a_query(query: str, phrases: set[str]) -> None:
         ("what about 8443", "", 1, None),
     ],
 )
-def test_the_rule_that_makes_an_exact_hit(query: str, text: str, rank: int | None, rule: str | None) -> None:
+def test_exact_hit_returns_the_rule(query: str, text: str, rank: int | None, rule: str | None) -> None:
     assert exact_hit(query, text, rank) == rule
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.one_of(st.none(), st.integers(1, 3)))
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_any_texts_give_a_rule_or_none_whatever_their_case(query: str, text: str, rank: int | None) -> None:
-    found = exact_hit(query, text, rank)
-    assert found in (None, "identifier", "phrase", "terms")
+def test_exact_hit_ignores_case_and_accepts_any_text(query: str, text: str, rank: int | None) -> None:
+    rule = exact_hit(query, text, rank)
+    assert rule in (None, "identifier", "phrase", "terms")
     if query.isascii() and text.isascii():
         assert exact_hit(query.upper(), text.lower(), rank) == exact_hit(query.lower(), text.upper(), rank)
 
 
 @pytest.mark.parametrize("filler", [*'aA0-._/:<“「`"刪', "a.", "0a", "a/", "a-", "<a", "A1", "e1f2-"])
-def test_a_long_query_takes_no_time_by_the_square_of_its_length(filler: str) -> None:
-    """What somebody pastes: a key, a rule of dashes, a broken page. By the square it would take minutes."""
+def test_exact_hit_of_a_long_query_is_not_quadratic(filler: str) -> None:
+    """Pasted keys, rows of dashes, broken pages: with quadratic time they would take minutes."""
     query = filler * (100_000 // len(filler)) + "?"
     started = time.perf_counter()
     exact_hit(query, query[::-1], 1)

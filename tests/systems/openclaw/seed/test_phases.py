@@ -1,4 +1,4 @@
-"""The seeds' phases by example: repeats, exemptions, the final score, trust, and what the hot lane lets through."""
+"""The seeds' phases by example: repeats, exemptions, final score, trust, and filters of the hot lane."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pair(kit: Any, **fields: Any) -> list[Row]:
 
 
 def repeats(talk: Any, turns: int, key: str = "a", **prompt: Any) -> list[float]:
-    """The repeat factor of a memory, turn by turn."""
+    """Return the repeat factor of a memory, turn by turn."""
     return [factor(talk.say(ASK, **prompt), key).repeat for _ in range(turns)]
 
 
@@ -46,9 +46,7 @@ def repeats(talk: Any, turns: int, key: str = "a", **prompt: Any) -> list[float]
         ("literal", [1.0, 0.4, 0.4, 0.4, 0.4]),
     ],
 )
-def test_a_decay_goes_by_how_often_a_memory_was_injected_within_the_window(
-    kit: Any, decay: str, expected: list[float]
-) -> None:
+def test_repeat_factor_follows_the_count_within_the_window(kit: Any, decay: str, expected: list[float]) -> None:
     knobs = {"repeat_window_turns": 3, "repeat_penalty": 0.4}
     talk = kit.Talk(pair(kit), kit.flow(recall=knobs, phases={"repeat_decay": decay}))
     assert repeats(talk, 5) == pytest.approx(expected)
@@ -56,7 +54,7 @@ def test_a_decay_goes_by_how_often_a_memory_was_injected_within_the_window(
 
 @given(st.integers(0, 50), st.floats(0, 1), st.integers(1, 50), st.sampled_from(("compounding", "linear", "once")))
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_a_decay_never_rises_and_stays_within_bounds(times: int, penalty: float, window: int, decay: str) -> None:
+def test_repeat_factor_never_rises_and_stays_within_bounds(times: int, penalty: float, window: int, decay: str) -> None:
     times = min(times, window)
     now = repeat_factor(times, penalty, window, decay)
     assert 0.0 <= now <= 1.0 == repeat_factor(0, penalty, window, decay)
@@ -64,7 +62,7 @@ def test_a_decay_never_rises_and_stays_within_bounds(times: int, penalty: float,
 
 
 @pytest.mark.parametrize(("between", "expected"), [(0, 0.65), (2, 0.65), (3, 1.0)])
-def test_a_turn_counts_while_it_is_one_of_the_windows_last(kit: Any, between: int, expected: float) -> None:
+def test_repeat_counts_a_turn_within_the_window(kit: Any, between: int, expected: float) -> None:
     talk = kit.Talk(
         [*pair(kit), kit.row("w", "work gateway", scope="work")], kit.flow(recall={"repeat_window_turns": 3})
     )
@@ -74,12 +72,12 @@ def test_a_turn_counts_while_it_is_one_of_the_windows_last(kit: Any, between: in
     assert factor(talk.say(ASK, scope="work"), "w").repeat == expected
 
 
-def test_a_window_of_no_turns_suppresses_nothing(kit: Any) -> None:
+def test_repeat_window_of_0_suppresses_nothing(kit: Any) -> None:
     assert repeats(kit.Talk(pair(kit), kit.flow(recall={"repeat_window_turns": 0})), 3) == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(("history", "expected"), [("session", 1.0), ("conversation", 0.65)])
-def test_a_new_session_starts_afresh_unless_the_conversation_counts(kit: Any, history: str, expected: float) -> None:
+def test_repeat_history_restarts_per_session_unless_per_conversation(kit: Any, history: str, expected: float) -> None:
     talk = kit.Talk(pair(kit), kit.flow(phases={"repeat_history": history}))
     talk.say(ASK, session="s1")
     assert factor(talk.say(ASK, session="s2"), "a").repeat == expected
@@ -88,7 +86,7 @@ def test_a_new_session_starts_afresh_unless_the_conversation_counts(kit: Any, hi
 
 @pytest.mark.parametrize(("counts", "expected"), [("recall_turns", 0.65), ("all_user_turns", 1.0)])
 @pytest.mark.parametrize("passed_over", ["ok", "   ", "/status"])
-def test_prompts_that_are_passed_over_count_only_where_all_do(
+def test_skipped_prompts_count_only_with_all_user_turns(
     kit: Any, counts: str, expected: float, passed_over: str
 ) -> None:
     talk = kit.Talk(pair(kit), kit.flow(recall={"repeat_window_turns": 2}, phases={"repeat_counts": counts}))
@@ -98,16 +96,16 @@ def test_prompts_that_are_passed_over_count_only_where_all_do(
     assert factor(talk.say(ASK), "a").repeat == expected
 
 
-def test_a_question_from_outside_neither_sees_nor_leaves_a_history(kit: Any) -> None:
+def test_query_outside_any_session_neither_sees_nor_leaves_history(kit: Any) -> None:
     talk = kit.Talk(pair(kit), kit.flow(phases={"repeat_history": "conversation"}))
     talk.say(ASK)
     assert repeats(talk, 3, session=None) == [1.0, 1.0, 1.0]
-    # One that is asked within a session, but not for it, sees the history and leaves none.
+    # A query within a session that is not remembered sees the history and leaves none.
     assert repeats(talk, 3, remembered=False) == [0.65, 0.65, 0.65]
     assert repeats(talk, 2) == pytest.approx([0.65, 0.65**2])
 
 
-def test_what_the_budget_dropped_was_not_injected(kit: Any) -> None:
+def test_memories_dropped_by_the_budget_do_not_count_as_injected(kit: Any) -> None:
     rows = [kit.row("old", "gateway " + "alpha " * 40, days=9), kit.row("new", "gateway beta", days=1)]
     talk = kit.Talk(rows, kit.flow(budget={"max_chars": 300}))
     assert talk.keys(talk.say(ASK)) == ["new"]
@@ -115,7 +113,7 @@ def test_what_the_budget_dropped_was_not_injected(kit: Any) -> None:
     assert (factor(turn, "old").repeat, factor(turn, "new").repeat) == (1.0, 0.65)
 
 
-def test_a_repeat_lets_the_next_one_pass_and_is_injected_still_where_nothing_else_is(kit: Any) -> None:
+def test_repeated_memory_yields_to_the_next_but_stays_if_alone(kit: Any) -> None:
     rows = [kit.row("a", "gateway recall lunch"), kit.row("b", "gateway recall")]
     talk = kit.Talk(rows, kit.flow(recall={"max_items": 1}, phases={"score": ()}))
     assert [talk.hot(talk.say(ASK)) for _ in range(4)] == [["a"], ["b"], ["a"], ["b"]]
@@ -135,7 +133,7 @@ def test_a_repeat_lets_the_next_one_pass_and_is_injected_still_where_nothing_els
         ("rotate the signing token monthly", "rotate signing token", "terms"),
     ],
 )
-def test_an_exact_hit_is_not_suppressed(kit: Any, text: str, prompt: str, rule: str) -> None:
+def test_exact_hit_is_not_suppressed(kit: Any, text: str, prompt: str, rule: str) -> None:
     config = kit.flow(recall={"max_items": 2, "repeat_penalty": 0.9})
     talk = kit.Talk([kit.row("hit", text), kit.row("b", "gateway beta")], config)
     turns = [talk.say(prompt) for _ in range(3)]
@@ -145,8 +143,8 @@ def test_an_exact_hit_is_not_suppressed(kit: Any, text: str, prompt: str, rule: 
     assert factor(turns[2], "b").repeat == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("why", ["hard rule", "in the digest"])
-def test_what_is_pinned_or_a_rule_is_not_suppressed_where_it_is_also_in_the_hot_lane(kit: Any, why: str) -> None:
+@pytest.mark.parametrize("why", ["hard rule", "in the Working Set"])
+def test_pinned_memory_or_hard_rule_in_the_hot_lane_is_not_suppressed(kit: Any, why: str) -> None:
     fields = {"hard_rule": True} if why == "hard rule" else {"category": "decision"}
     config = kit.flow(recall={"dedupe_backbone": False}, working_set={"enabled": True})
     talk = kit.Talk([kit.row("a", "gateway alpha", **fields), kit.row("b", "gateway beta")], config)
@@ -158,7 +156,7 @@ def test_what_is_pinned_or_a_rule_is_not_suppressed_where_it_is_also_in_the_hot_
     assert factor(turns[2], "b").repeat == pytest.approx(0.65**2)
 
 
-def test_a_hard_rule_of_another_scope_is_not_suppressed_where_that_is_searched(kit: Any) -> None:
+def test_hard_rule_of_another_searched_scope_is_not_suppressed(kit: Any) -> None:
     rows = [*pair(kit), kit.row("rule", "gateway gamma", hard_rule=True, scope="work")]
     talk = kit.Talk(rows, kit.flow(scopes={"fallback_scopes": ("work",)}))
     turns = [talk.say(ASK) for _ in range(3)]
@@ -170,32 +168,32 @@ def test_a_hard_rule_of_another_scope_is_not_suppressed_where_that_is_searched(k
 
 @given(data=st.data())
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_suppressed_by_repeat_is_what_would_be_there_without(kit: Any, data: st.DataObject) -> None:
+def test_suppressed_by_repeat_lists_what_would_be_selected_without_it(kit: Any, data: st.DataObject) -> None:
     rows = data.draw(kit.stores(least=6))
     drawn = kit.changed(data.draw(kit.knobs()), phases={"repeat": True}, receipts={"max_items": 10})
     talk = kit.Talk(rows, drawn)
     for prompt in data.draw(st.lists(kit.texts(), min_size=1, max_size=3)):
         talk.say(prompt)
     prompt = data.draw(kit.texts())
-    # Asked so that nothing is remembered of it, and once more with the phase switched off.
+    # Queried once without being remembered, and once more with the phase switched off.
     turn = talk.say(prompt, remembered=False)
     free = talk.say(
         prompt, remembered=False, config=kit.changed(drawn, phases={"repeat": False, "score": scores(drawn)})
     )
     found = turn.receipt["suppressedByRepeat"]
     expected = [
-        one.candidate.id for one in free.hits if one.candidate.id not in {hit.candidate.id for hit in turn.hits}
+        pick.candidate.id for pick in free.hits if pick.candidate.id not in {hit.candidate.id for hit in turn.hits}
     ]
     assert (found["count"], found["ids"]) == (len(expected), expected)
     assert found["penalized"] == sum(factors.repeat < 1.0 for factors in turn.factors.values())
 
 
 def scores(config: Any) -> tuple[str, ...]:
-    """The factors that stay on without repeats: where none is, the scale alone is the score, and it is one."""
+    """Return the factors without repeats: if there are none, the scale alone is the score."""
     return config.phases.score or ("relevance",)
 
 
-def test_the_history_counts_turns_apart_by_session_and_forgets_none_for_novelty() -> None:
+def test_history_counts_turns_per_session_and_keeps_all_for_novelty() -> None:
     history = History()
     for ids in (["x", "y"], [], ["x"]):
         history.remember("one", ids)
@@ -220,10 +218,10 @@ def test_the_history_counts_turns_apart_by_session_and_forgets_none_for_novelty(
         ("novelty", 1.0, 1.0),
     ],
 )
-def test_a_factor_of_the_score_is_on_by_itself(kit: Any, name: str, of_a: float, of_b: float) -> None:
+def test_score_factor_works_alone(kit: Any, name: str, of_a: float, of_b: float) -> None:
     rows = [kit.row("a", "recall lunch gateway", days=0), kit.row("b", "gateway", kit.MUST, days=120)]
     turn = kit.Talk(rows, kit.flow(phases={"score": (name,), "repeat": False})).say(ASK)
-    # Each tier has a first place of its own, so relevance needs both in one.
+    # Each tier has its own first rank, so for relevance both must be in one tier.
     same = [rows[0], kit.row("b", "gateway", days=120)]
     turn = (
         kit.Talk(same, kit.flow(phases={"score": (name,), "repeat": False})).say(ASK) if name == "relevance" else turn
@@ -234,20 +232,20 @@ def test_a_factor_of_the_score_is_on_by_itself(kit: Any, name: str, of_a: float,
     assert others == [Factors(), Factors()]
 
 
-def test_novelty_falls_with_every_injection_of_a_lifetime(kit: Any) -> None:
+def test_novelty_falls_with_every_injection(kit: Any) -> None:
     talk = kit.Talk(pair(kit), kit.flow(phases={"score": ("novelty",), "repeat": False}))
     found = [factor(talk.say(ASK, session=f"s{at}"), "a").novelty for at in range(3)]
     assert found == pytest.approx([1.0, 1 / (1 + 0.15 * math.log(2)), 1 / (1 + 0.15 * math.log(3))])
 
 
-def test_factors_by_hand(kit: Any) -> None:
+def test_factors_computed_by_hand(kit: Any) -> None:
     now = kit.NOW
-    assert [scope_match(place) for place in range(4)] == [1.0, 0.9, 0.8, 0.8]
+    assert [scope_match(index) for index in range(4)] == [1.0, 0.9, 0.8, 0.8]
     labels = (kit.MUST, kit.NICE, kit.UNKNOWN, kit.IGNORE)
     assert [importance_prior(kit.row("k", "", label)) for label in labels] == [1.10, 1.00, 0.95, 0.95]
     for category, days in (("preference", 365), ("decision", 180), ("fact", 120), ("todo", 30), ("other", 30)):
         assert recency(kit.row("k", "", category=category, days=days), now) == pytest.approx(0.875)
-    # A memory from the future is new, not newer than new.
+    # A memory from the future counts as new, not as newer.
     assert recency(kit.row("k", "", days=-5), now) == 1.0
     assert Factors(0.5, 0.9, 0.8, 1.1, 0.7, 0.65, 0.001).product == pytest.approx(0.5 * 0.9 * 0.8 * 1.1 * 0.7 * 0.65e-3)
 
@@ -265,24 +263,24 @@ def test_factors_by_hand(kit: Any) -> None:
         ("similarity", None, 3, 3.0, 0.0),
     ],
 )
-def test_scales_of_relevance(scale: str, fts: int | None, vec: int | None, distance: float, expected: float) -> None:
+def test_relevance_scales(scale: str, fts: int | None, vec: int | None, distance: float, expected: float) -> None:
     score = sum(1 / (60 + rank) for rank in (fts, vec) if rank)
     assert relevance(Candidate("x", score, 0, fts, vec, distance), scale) == pytest.approx(expected)
 
 
-def test_without_any_factor_candidates_stay_as_fusion_ranked_them(kit: Any) -> None:
+def test_candidates_without_factors_keep_the_order_of_fusion(kit: Any) -> None:
     rows = kit.pool(10, kit.NICE)
     still = kit.flow(phases={"score": (), "repeat": False})
     turn = kit.Talk(rows, still).say(ASK)
-    fused = turn.tiers.unnoted().fused(turn_plan(), "global")
-    assert [one.candidate for one in turn.hits] == fused[:6]
+    fused = turn.tiers.unrecorded().fused(turn_plan(), "global")
+    assert [pick.candidate for pick in turn.hits] == fused[:6]
 
 
-def test_of_equal_scores_the_newest_goes_first_and_then_the_lesser_id(kit: Any) -> None:
+def test_equal_scores_are_sorted_by_newest_then_id(kit: Any) -> None:
     rows = [kit.row(f"k{at}", "gateway " * at, days=1 + at // 3) for at in range(1, 6)]
     turn = kit.Talk(rows, kit.flow(phases={"score": ("importance_prior",), "repeat": False})).say(ASK)
-    ages = {one.id: -one.created_at for one in rows}
-    assert [one.candidate.id for one in turn.hits] == sorted(ages, key=lambda one: (ages[one], one))
+    ages = {row.id: -row.created_at for row in rows}
+    assert [pick.candidate.id for pick in turn.hits] == sorted(ages, key=lambda identity: (ages[identity], identity))
 
 
 def turn_plan() -> Any:
@@ -291,10 +289,10 @@ def turn_plan() -> Any:
     return recall_plans()[1]
 
 
-# --- 16.7 and 20.16: what may be selected at all
+# --- 16.7 and 20.16: filters of the hot lane
 
 
-def test_soft_trust_puts_the_untrusted_last_and_the_quarantined_nowhere(kit: Any) -> None:
+def test_soft_trust_ranks_untrusted_last_and_excludes_quarantined(kit: Any) -> None:
     rows = [
         kit.row("bad", "gateway recall lunch", trust_tier="quarantined"),
         kit.row("odd", "gateway recall lunch", trust_tier="untrusted"),
@@ -308,7 +306,7 @@ def test_soft_trust_puts_the_untrusted_last_and_the_quarantined_nowhere(kit: Any
     assert "bad" not in wide.hot(wide.say(ASK))
 
 
-def test_the_quarantined_come_only_where_recall_would_be_empty(kit: Any) -> None:
+def test_quarantined_memories_are_selected_only_if_nothing_else_is(kit: Any) -> None:
     rows = [kit.row(f"k{at}", f"gateway {at}", trust_tier="quarantined") for at in range(3)]
     talk = kit.Talk(rows, kit.flow(phases={"trust": "soft"}, recall={"max_items": 2}, receipts={"max_items": 10}))
     first, second = talk.say(ASK), talk.say(ASK)
@@ -317,7 +315,7 @@ def test_the_quarantined_come_only_where_recall_would_be_empty(kit: Any) -> None
     assert second.receipt["suppressedByRepeat"]["ids"] == [engine_id(key) for key in lost]
 
 
-def test_the_quarantined_are_not_pinned(kit: Any) -> None:
+def test_quarantined_memories_are_not_pinned(kit: Any) -> None:
     rows = [
         kit.row("rule", "[HARD] never ask", category="decision", trust_tier="quarantined", hard_rule=True),
         kit.row("must", "must not ask", category="decision", trust_tier="quarantined"),
@@ -332,14 +330,14 @@ def test_the_quarantined_are_not_pinned(kit: Any) -> None:
     }
 
 
-def test_a_floor_of_relevance_drops_far_hits_without_a_match_in_words(kit: Any) -> None:
+def test_min_relevance_drops_distant_hits_without_a_text_match(kit: Any) -> None:
     rows = [kit.row("near", ASK), kit.row("word", "gateway " + "x y z " * 9), kit.row("far", "zebra quilt")]
     talk = kit.Talk(rows, kit.flow(phases={"min_relevance": 0.5}))
     assert sorted(talk.hot(talk.say(ASK))) == ["near", "word"]
     assert sorted(talk.hot(talk.say(ASK, config=kit.flow()))) == ["far", "near", "word"]
 
 
-def test_a_window_of_days_drops_older_hits_and_no_hard_rule(kit: Any) -> None:
+def test_recency_window_drops_older_hits_but_no_hard_rule(kit: Any) -> None:
     rows = [
         kit.row("edge", "gateway one", days=10),
         kit.row("old", "gateway two", days=10.001),
@@ -362,7 +360,9 @@ def test_a_window_of_days_drops_older_hits_and_no_hard_rule(kit: Any) -> None:
         ([], "must+nice"),
     ],
 )
-def test_the_loop_widens_while_places_are_left_and_says_how_far(kit: Any, labels: list[str], expected: str) -> None:
+def test_policy_loop_extends_while_slots_remain_and_reports_the_tier(
+    kit: Any, labels: list[str], expected: str
+) -> None:
     rows = [kit.row(label, f"gateway {label}", label) for label in labels]
     talk = kit.Talk(rows, kit.flow(phases={"tier_mode": "loop_v0"}, recall={"max_items": 2}))
     turn = talk.say(ASK)
@@ -373,8 +373,8 @@ def test_the_loop_widens_while_places_are_left_and_says_how_far(kit: Any, labels
 
 
 @pytest.mark.parametrize("label", ["unknown", "ignore"])
-def test_the_loop_fills_its_places_and_no_more(kit: Any, label: str) -> None:
+def test_policy_loop_fills_its_slots_and_no_more(kit: Any, label: str) -> None:
     rows = [kit.row("m", "gateway", kit.MUST), *kit.pool(5, label)]
     talk = kit.Talk(rows, kit.flow(phases={"tier_mode": "loop_v0"}, recall={"max_items": 3}))
     turn = talk.say(ASK)
-    assert [one.decision for one in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]
+    assert [pick.decision for pick in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]

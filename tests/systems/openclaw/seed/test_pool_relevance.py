@@ -1,4 +1,4 @@
-"""Relevance over the whole pool: the best of a weak tier is no longer as good as the best of a strong one."""
+"""Relevance over the whole pool: the best of a weak tier scores lower than the best of a strong one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.seed.score import over_pool, relevance
 
 
-def test_ranks_are_those_in_the_pool() -> None:
+def test_over_pool_uses_ranks_in_the_pool() -> None:
     pool = Pool({"a": 1, "b": 30}, {"a": (1, 0.2), "b": (40, 1.4)})
     first, weak = (
         over_pool(Candidate(one, 2 / 61, 0, 1, 1, distance), pool) for one, distance in (("a", 0.2), ("b", 1.4))
@@ -18,14 +18,19 @@ def test_ranks_are_those_in_the_pool() -> None:
     assert relevance(weak, "similarity") == (1 - 0.7) + 0.7 * 0.5 / 30
 
 
-def test_what_the_pool_does_not_rank_stands_behind_it() -> None:
-    found = over_pool(Candidate("c", 2 / 61, 0, 1, 2, 1.6), Pool({}, {}))
-    assert (found.score, found.fts_rank, found.vec_rank, found.distance) == (0.0, None, POOL_DEPTH + 1, 1.6)
-    assert relevance(found) == 0.0
-    assert relevance(found, "similarity") == 1 - 1.6 / 2
+def test_over_pool_ranks_unlisted_candidates_behind_the_pool() -> None:
+    candidate = over_pool(Candidate("c", 2 / 61, 0, 1, 2, 1.6), Pool({}, {}))
+    assert (candidate.score, candidate.fts_rank, candidate.vec_rank, candidate.distance) == (
+        0.0,
+        None,
+        POOL_DEPTH + 1,
+        1.6,
+    )
+    assert relevance(candidate) == 0.0
+    assert relevance(candidate, "similarity") == 1 - 1.6 / 2
 
 
-def test_a_distance_that_the_tier_did_not_look_deep_enough_for_comes_from_the_pool() -> None:
-    found = over_pool(Candidate("d", 1 / 61, 0, 1, None, 0.0), Pool({"d": 3}, {"d": (20, 0.8)}))
-    assert (found.fts_rank, found.vec_rank, found.distance) == (3, 20, 0.8)
-    assert found.score == 1 / 63 + 1 / 80
+def test_over_pool_takes_a_missing_distance_from_the_pool() -> None:
+    candidate = over_pool(Candidate("d", 1 / 61, 0, 1, None, 0.0), Pool({"d": 3}, {"d": (20, 0.8)}))
+    assert (candidate.fts_rank, candidate.vec_rank, candidate.distance) == (3, 20, 0.8)
+    assert candidate.score == 1 / 63 + 1 / 80

@@ -1,4 +1,4 @@
-"""The recall tool: what an agent asks for itself; and what a receipt tells of its lanes."""
+"""The recall tool of an agent, and the receipt's summary of its lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.openclaw.near_duplicate import words_of
-from lab.systems.openclaw.recall.receipt import Found, lane_of
+from lab.systems.openclaw.recall.receipt import LaneHit, lane_of
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.turn import Memories
@@ -28,7 +28,7 @@ QUERY = "the gateway"
 
 
 class Answers:
-    """A view that always finds the same."""
+    """A view that always returns the same hits."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -37,50 +37,50 @@ class Answers:
         return Lanes(self.lanes.fts[:limit], self.lanes.vec[:limit])
 
 
-def asked(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
+def recalled(rows: list[Row], query: str = QUERY, config: EngineConfig | None = None, **how: Any) -> Recalled:
     embedder = HashingEmbedder()
     store = ExactStore(embedder.dimension)
-    store.add(rows, embedder.encode([one.text for one in rows]), [sorted(words_of(one.text)) for one in rows])
+    store.add(rows, embedder.encode([row.text for row in rows]), [sorted(words_of(row.text)) for row in rows])
     dark = how.pop("no_vector", None)
     view = store.view(Query(query, sorted(words_of(query)), None if dark else embedder.encode([query])[0]))
-    memories = Memories(view, store.rows, {one.id: one for one in rows}, no_vector=dark)
+    memories = Memories(view, store.rows, {row.id: row for row in rows}, no_vector=dark)
     return memory_recall(query, config or EngineConfig(), memories, **how)
 
 
-def test_tiers_are_asked_in_their_order_and_ignored_memories_last(kit: Any) -> None:
-    rows = [one for label in (IGNORE, UNKNOWN, NICE, MUST) for one in kit.pool(1, label)]
-    found = asked(rows)
-    assert [one.importance_label for _, one in found.hits] == [MUST, NICE, UNKNOWN, IGNORE]
-    assert found.receipt["policyTier"] == "ignore"
-    assert asked(rows, limit=1).receipt["policyTier"] == "must"
+def test_memory_recall_searches_tiers_in_order_with_ignore_last(kit: Any) -> None:
+    rows = [row for label in (IGNORE, UNKNOWN, NICE, MUST) for row in kit.pool(1, label)]
+    answer = recalled(rows)
+    assert [row.importance_label for _, row in answer.hits] == [MUST, NICE, UNKNOWN, IGNORE]
+    assert answer.receipt["policyTier"] == "ignore"
+    assert recalled(rows, limit=1).receipt["policyTier"] == "must"
 
 
 @pytest.mark.parametrize(("limit", "deep"), [(1, 2), (5, 10), (25, 50), (30, 50), (50, 50)])
-def test_each_lane_is_searched_twice_as_deep_as_wanted_and_at_most_fifty(kit: Any, limit: int, deep: int) -> None:
-    found = asked(kit.pool(60, MUST), limit=limit)
-    assert (found.receipt["vecCount"], found.receipt["fusedCount"]) == (deep, limit)
+def test_memory_recall_searches_twice_the_limit_and_at_most_50(kit: Any, limit: int, deep: int) -> None:
+    answer = recalled(kit.pool(60, MUST), limit=limit)
+    assert (answer.receipt["vecCount"], answer.receipt["fusedCount"]) == (deep, limit)
 
 
 @pytest.mark.parametrize(("skip", "keys"), [(True, []), (False, ["w"])])
-def test_an_invalid_scope_reaches_fallbacks_only_where_they_are_not_to_be_skipped(
-    kit: Any, skip: bool, keys: list[str]
-) -> None:
+def test_memory_recall_invalid_scope_uses_fallbacks_only_if_allowed(kit: Any, skip: bool, keys: list[str]) -> None:
     policy = ScopePolicy(fallback_scopes=("work",), skip_fallback_on_invalid=skip)
-    found = asked([kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!")
-    assert [one.key for _, one in found.hits] == keys
-    assert found.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
+    answer = recalled(
+        [kit.row("w", "the gateway", scope="work")], config=EngineConfig(scope_policy=policy), scope="no!"
+    )
+    assert [row.key for _, row in answer.hits] == keys
+    assert answer.receipt["fallback"]["suppressedReason"] == ("invalid_scope" if skip else None)
 
 
-def test_without_vectors_it_says_so_and_answers_from_words(kit: Any) -> None:
-    found = asked([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
-    assert [one.key for _, one in found.hits] == ["a"]
-    assert found.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
-    assert "provider_unavailable" in found.receipt["lifecycle"]["rejected"]
+def test_memory_recall_without_vectors_says_so_and_uses_words(kit: Any) -> None:
+    answer = recalled([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
+    assert [row.key for _, row in answer.hits] == ["a"]
+    assert answer.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
+    assert "provider_unavailable" in answer.receipt["lifecycle"]["rejected"]
 
 
-def test_a_blank_query_finds_nothing(kit: Any) -> None:
-    found = asked([kit.row("a", "the gateway")], " \n")
-    assert (found.hits, found.text, found.receipt["lifecycle"]["skipReason"]) == (
+def test_memory_recall_with_a_blank_query_returns_nothing(kit: Any) -> None:
+    answer = recalled([kit.row("a", "the gateway")], " \n")
+    assert (answer.hits, answer.text, answer.receipt["lifecycle"]["skipReason"]) == (
         (),
         "No recall query provided.",
         "no_query",
@@ -92,25 +92,23 @@ NEAR = st.tuples(st.integers(0, 30), st.integers(-3, 3), st.booleans())
 
 @given(st.lists(NEAR, max_size=40) | st.lists(NEAR, max_size=9, unique_by=lambda one: one[0]), st.integers(1, 6))
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_what_a_receipt_lists_of_a_lane_is_what_all_its_hits_would_give(
-    kit: Any, drawn: list[tuple[int, int, bool]], listed: int
-) -> None:
-    """Scores lie so close that rounding decides; one that is clearly worse is not rounded at all."""
+def test_lane_summaries_equal_those_of_all_hits(kit: Any, drawn: list[tuple[int, int, bool]], listed: int) -> None:
+    """Scores are so close that rounding decides; clearly worse ones are not rounded at all."""
     rows = [kit.row(str(number), "-") for number in range(31)]
-    # A row without an id takes no place.
+    # A row without an id takes no slot.
     rows[0] = replace(rows[0], id="")
-    hits = [Hit(place, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for place, nudge, up in drawn]
+    hits = [Hit(row, 0.5 + nudge * 4e-7 + 0.1 * up, 0.25) for row, nudge, up in drawn]
     tiers = Tiers(Answers(Lanes(hits, [])), rows, 50, {})
     tiers.fused(TierPlan("must", (MUST,)), None)
-    found, _ = tiers.told(ReceiptSettings(max_items=listed))
-    expected = lane_of([Found(rows[one.row].id, one.score, one.distance) for one in hits], listed)
-    assert found == expected
+    answer, _ = tiers.lane_summaries(ReceiptSettings(max_items=listed))
+    expected = lane_of([LaneHit(rows[hit.row].id, hit.score, hit.distance) for hit in hits], listed)
+    assert answer == expected
 
 
-def test_the_whole_pool_is_ranked_to_the_fiftieth() -> None:
+def test_pool_is_ranked_to_depth_50() -> None:
     hits = [Hit(number, 1.0 - number / 100, number / 10) for number in range(60)]
     rows = [normal_row(str(number), "-", "-", 0, category=None, label=None, scope=None) for number in range(60)]
-    found = Tiers(Answers(Lanes(hits, hits)), rows, 8, {}).pool(None)
-    assert list(found.fts.values()) == list(range(1, 51))
-    assert found.vec[rows[49].id] == (50, 4.9)
-    assert len(found.vec) == 50
+    answer = Tiers(Answers(Lanes(hits, hits)), rows, 8, {}).pool(None)
+    assert list(answer.fts.values()) == list(range(1, 51))
+    assert answer.vec[rows[49].id] == (50, 4.9)
+    assert len(answer.vec) == 50

@@ -1,4 +1,4 @@
-"""What an OpenClaw host refuses in a configuration of the engine, and where nothing would happen."""
+"""What an OpenClaw host refuses in a configuration of the engine, and settings without effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checked(value: Any, version: str | None = None) -> Checked:
 
 
 def with_value(path: str, value: Any) -> dict[str, Any]:
-    """The sound file with a value at a path from ``plugins``; ``entry`` and ``config`` stand for the engine's."""
+    """The valid file with a value at a path below ``plugins``; ``entry`` and ``config`` are the engine's."""
     file = copy.deepcopy(SOUND)
     target: Any = file["plugins"]
     first, *rest = path.split(".")
@@ -63,8 +63,8 @@ def test_check_host_of_a_sound_file_says_nothing(version: str) -> None:
         ("config.autoRecall.maxItems", True, "expected a whole number from 1 to 6, found true"),
         ("config.autoRecall.maxItems", float("inf"), "expected a whole number from 1 to 6, found Infinity"),
         ("config.autoRecall", None, "expected true, false or an object, found null"),
-        ("config.autoRecall.repeatPenalty", 0.1, "unknown key (profile 'seed' of this lab alone has it"),
-        ("config.lab", {}, "unknown key (this lab's own; keep it in the file of an arm)"),
+        ("config.autoRecall.repeatPenalty", 0.1, "unknown key (a key of this lab's profile 'seed'"),
+        ("config.lab", {}, "unknown key (a key of this lab; keep it in the file of an arm)"),
         ("config.autoRecal", {}, "unknown key (known: autoCapture, autoRecall, "),
         ("config.embedding.model", "mini", "expected one of text-embedding-3-small, text-embedding-3-large, found"),
         ("config.embedding.maxBytes", 499, "expected a whole number from 500 to 200000, found 499"),
@@ -86,11 +86,11 @@ def test_check_host_of_a_sound_file_says_nothing(version: str) -> None:
     ],
 )
 def test_check_host_of_a_refused_value_is_an_error(version: str, path: str, value: Any, what: str) -> None:
-    found = checked(with_value(path, value), version)
-    assert len(found.problems) == 1, found
-    assert found.problems[0].startswith("f: plugins.")
-    assert f": the host refuses this: {what}" in found.problems[0]
-    assert "FAKE" not in str(found)
+    result = checked(with_value(path, value), version)
+    assert len(result.problems) == 1, result
+    assert result.problems[0].startswith("f: plugins.")
+    assert f": the host refuses this: {what}" in result.problems[0]
+    assert "FAKE" not in str(result)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_check_host_of_a_versions_own_key_follows_the_version(path: str, value: 
 )
 def test_check_host_of_meta_follows_the_version(meta: dict[str, Any], refused_by: set[str]) -> None:
     for version in (OLDER, NEWEST):
-        found = checked({"meta": meta} | SOUND, version)
-        assert bool(found.problems) == (version in refused_by)
-        assert all(one.startswith("f: meta") for one in found.problems)
+        result = checked({"meta": meta} | SOUND, version)
+        assert bool(result.problems) == (version in refused_by)
+        assert all(message.startswith("f: meta") for message in result.problems)
 
 
 def test_check_host_accepts_both_ends_of_every_range() -> None:
@@ -133,8 +133,8 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
                 low, high = entry.manifest or (entry.low, entry.high)
                 step = 1 if entry.kind == "whole" else 0.001
                 for value, sound in ((low, True), (high, True), (low - step, False), (high + step, False)):
-                    found = checked(with_value(f"{path}.{key}", value), NEWEST)
-                    assert bool(found.problems) != sound, (path, key, value)
+                    result = checked(with_value(f"{path}.{key}", value), NEWEST)
+                    assert bool(result.problems) != sound, (path, key, value)
 
     ends(Section(PLUGIN), "config")
 
@@ -149,25 +149,25 @@ def test_check_host_accepts_both_ends_of_every_range() -> None:
         ("enabled", False, "plugins.enabled: nothing happens: the host loads no plugin"),
         ("deny", ["OpenClaw-Mem-Engine "], "plugins.deny: nothing happens: it names openclaw-mem-engine"),
         ("slots.memory", "memory-lancedb", "plugins.slots.memory: nothing happens: it names 'memory-lancedb'"),
-        ("slots", {}, "plugins.slots.memory: nothing happens: it is not set, which stands for 'memory-core'"),
+        ("slots", {}, "plugins.slots.memory: nothing happens: it is not set, which means 'memory-core'"),
         ("config.autoRecall", False, "autoRecall: nothing is injected: it is switched off"),
         ("config.autoRecall.quotas", {"mustMax": 1}, "autoRecall.quotas: no quota is applied"),
         ("config.workingSet", {"persist": False}, "workingSet: it stays off"),
-        ("config.workingSet", True, "workingSet: true stands for the defaults, which leave it off"),
+        ("config.workingSet", True, "workingSet: true means the defaults, which leave it off"),
         ("config.dbPath", " ", "dbPath: is blank: the host accepts it and the plugin ignores it"),
     ],
 )
 def test_check_host_of_a_file_that_does_nothing_warns(path: str, value: Any, warning: str) -> None:
-    found = checked(with_value(path, value))
-    assert not found.problems
-    assert len(found.warnings) == 1, found
-    assert warning in found.warnings[0]
+    result = checked(with_value(path, value))
+    assert not result.problems
+    assert len(result.warnings) == 1, result
+    assert warning in result.warnings[0]
 
 
 def test_check_host_before_prompts_were_guarded_warns_of_capture_alone() -> None:
-    found = checked(with_value("entry.hooks", {}), OLDER)
-    assert len(found.warnings) == 1
-    assert "nothing is captured: the host blocks the hook agent_end" in found.warnings[0]
+    result = checked(with_value("entry.hooks", {}), OLDER)
+    assert len(result.warnings) == 1
+    assert "nothing is captured: the host blocks the hook agent_end" in result.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,22 @@ def test_check_host_before_prompts_were_guarded_warns_of_capture_alone() -> None
 def test_check_host_of_long_receipt_comments_warns(receipts: Any, budget: Any, warns: bool) -> None:
     file = with_value("config.receipts", receipts)
     file["plugins"]["entries"][ENTRY]["config"] |= {"budget": budget, "autoRecall": {"maxItems": 5}}
-    assert any("most blocks would hold no memory" in one for one in checked(file).warnings) == warns
+    assert any("most blocks would hold no memory" in message for message in checked(file).warnings) == warns
 
 
 def test_check_host_of_a_value_the_plugin_clamps_is_a_note() -> None:
-    found = checked(with_value("config.autoRecall.maxItems", 6))
-    assert found.notes == (
-        "f: autoRecall.maxItems: 5, clamped from 6: the host accepts it, and the plugin changes it in silence",
+    result = checked(with_value("config.autoRecall.maxItems", 6))
+    assert result.notes == (
+        "f: autoRecall.maxItems: 5, clamped from 6: the host accepts it, and the plugin changes it silently",
     )
-    assert not found.problems
-    assert not found.warnings
+    assert not result.problems
+    assert not result.warnings
 
 
 def test_check_host_of_an_include_says_that_it_is_not_read() -> None:
-    found = checked(with_value("config", {"$include": "./engine.json5"}))
-    assert not found.problems
-    assert "$include names another file, which is not read" in found.notes[0]
+    result = checked(with_value("config", {"$include": "./engine.json5"}))
+    assert not result.problems
+    assert "$include names another file, which is not read" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_check_host_reads_the_parts_that_operators_paste(value: Any, path: str) 
 def test_check_host_agrees_with_recorded_verdicts_of_hosts(shared: Callable[..., Path]) -> None:
     for file in sorted(shared("live", "config").glob("*.json")):
         version = file.stem.partition("-")[2] if file.stem.startswith("openclaw-") else NEWEST
-        found = checked(parse_json(file.read_text("utf-8"), file.name), version)
-        assert bool(found.problems) == file.stem.startswith("refused-"), file.name
-        assert not found.warnings
+        result = checked(parse_json(file.read_text("utf-8"), file.name), version)
+        assert bool(result.problems) == file.stem.startswith("refused-"), file.name
+        assert not result.warnings
 
 
 def test_check_host_with_faults_around_and_in_the_section_lists_both() -> None:
@@ -258,4 +258,4 @@ def test_check_host_with_faults_around_and_in_the_section_lists_both() -> None:
 
 def test_check_host_without_receipts_warns_of_a_canary_that_sees_nothing() -> None:
     (warning,) = checked(with_value("config.receipts", {"enabled": False})).warnings
-    assert "receipts.enabled: nothing is logged of a recall" in warning
+    assert "receipts.enabled: recalls are not logged" in warning

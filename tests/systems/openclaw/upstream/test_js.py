@@ -1,4 +1,4 @@
-"""How JavaScript writes numbers and texts, where the plugin's bytes depend on it."""
+"""JavaScript's formatting of numbers and texts, on which the plugin's bytes depend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a memory was made, read as JavaScript reads it."""
+"""The creation time of a memory, parsed as in JavaScript."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ms(*point: int) -> float:
         ("2025-12-31T23:59:59+08:00", ms(2025, 12, 31, 15, 59, 59)),
     ],
 )
-def test_a_time_of_any_type(value: Any, expected: float) -> None:
+def test_created_at_ms_accepts_any_type(value: Any, expected: float) -> None:
     assert created_at_ms(value) == expected
 
 
@@ -64,7 +64,7 @@ def test_a_time_of_any_type(value: Any, expected: float) -> None:
         ("1600-02-29", ms(1600, 2, 29)),
     ],
 )
-def test_dates(text: str, expected: float) -> None:
+def test_parse_date_accepts_iso_formats(text: str, expected: float) -> None:
     assert parse_date(text) == expected
 
 
@@ -72,5 +72,5 @@ def test_dates(text: str, expected: float) -> None:
     "text",
     ["2026-13-01", "2026-00-01", "2026-01-32", "2026-01-01T24:00:01", "2026-01-01T23:60", "20260101", "+999999-01-01"],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_parse_date_of_anything_else_is_nan(text: str) -> None:
     assert math.isnan(parse_date(text))

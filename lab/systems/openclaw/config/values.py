@@ -1,7 +1,6 @@
-"""How values of a configuration are decided: what is usable, clamped to its range, or else the default (E-5).
+"""Resolve the values of a configuration: use and clamp what is valid, else use the default (E-5).
 
-It is how the plugin decides them; :mod:`lab.systems.openclaw.config.check` refuses beforehand what this would pass over
-in silence.
+This is the plugin's behaviour; :mod:`lab.systems.openclaw.config.check` first refuses what it would silently ignore.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 def parse_env_boolean(raw: str | None) -> bool | None:
-    """An environment variable as a switch; None where it says neither. Here ``y`` and ``n`` count."""
+    """Parse an environment variable as a boolean, including ``y`` and ``n``; None if it is neither."""
     word = (raw or "").strip(WHITESPACE).lower()
     return True if word in (*_TRUE, "y") else False if word in (*_FALSE, "n") else None
 
 
 def normal_boolean(raw: object, fallback: bool) -> bool:
-    """A boolean as the plugin reads one: numbers but 0 are true (NaN, too), some words are either."""
+    """Return a boolean as the plugin reads it: all numbers but 0 are true (also NaN), some words are either."""
     if isinstance(raw, bool | int | float):
         return bool(raw)
     word = raw.strip(WHITESPACE).lower() if isinstance(raw, str) else ""
@@ -33,7 +32,7 @@ def normal_boolean(raw: object, fallback: bool) -> bool:
 
 
 def number_in_range(raw: object, fallback: float, low: float, high: float, whole: bool = False) -> float:
-    """A number, or a string of one, floored where ``whole`` and clamped; ``fallback`` where it is none or endless."""
+    """Return a number or numeric string, floored if ``whole``, and clamped; ``fallback`` if it is not finite."""
     value = finite(js_number(raw) if isinstance(raw, str) else raw)
     if value is None:
         return fallback
@@ -41,7 +40,7 @@ def number_in_range(raw: object, fallback: float, low: float, high: float, whole
 
 
 def finite(raw: object) -> float | None:
-    """A number that JavaScript holds as a finite one; None for anything else."""
+    """Return a number that is finite in JavaScript; None for anything else."""
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
     try:
@@ -50,8 +49,8 @@ def finite(raw: object) -> float | None:
         return None
 
 
-def settled(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
-    """A section with every value decided under a profile. Keys without a value are left out."""
+def section_values(name: str, section: Section, raw: object, profile: str) -> dict[str, Any]:
+    """Return the resolved values of a section under a profile. Keys without a value are left out."""
     given = raw if isinstance(raw, Mapping) else {}
     switched_on = raw is True and section.true_is_on
     values: dict[str, Any] = {}
@@ -59,16 +58,16 @@ def settled(name: str, section: Section, raw: object, profile: str) -> dict[str,
         if entry.only_seed and profile == UPSTREAM:
             continue
         if isinstance(entry, Section):
-            values[key] = settled(key, entry, True if switched_on else given.get(key), profile)
+            values[key] = section_values(key, entry, True if switched_on else given.get(key), profile)
         else:
-            values[key] = _settle(entry, given.get(key), profile)
+            values[key] = _value_of(entry, given.get(key), profile)
     if "enabled" in values and (raw is False or switched_on):
         values["enabled"] = switched_on
-    return present(_RELATED.get(name, _as_it_is)(values))
+    return present(_RELATED.get(name, _unchanged)(values))
 
 
-def _settle(knob: Knob, raw: object, profile: str) -> Any:
-    """One value: what is usable in ``raw``, clamped, or else the default."""
+def _value_of(knob: Knob, raw: object, profile: str) -> Any:
+    """Resolve one value: what is valid in ``raw``, clamped, or else the default."""
     default, high = knob.default_in(profile), knob.high_in(profile)
     if knob.kind == "flag":
         return normal_boolean(raw, default)
@@ -92,30 +91,30 @@ def _settle(knob: Knob, raw: object, profile: str) -> Any:
         return list(default)
     if knob.kind == "scopes":
         return [token for token in map(scope_token, raw) if token]
-    bare = strings_of(raw)
-    kept = [one for one in bare if one.strip(WHITESPACE)]
+    strings = strings_of(raw)
+    kept = [string for string in strings if string.strip(WHITESPACE)]
     if knob.kind == "texts":
-        kept = [one.strip(WHITESPACE) for one in kept]
+        kept = [string.strip(WHITESPACE) for string in kept]
     kept = kept if math.isinf(high) else kept[: int(high)]
     return list(default) if knob.refill and not kept else kept
 
 
 def _scope_map(raw: object, most: int) -> dict[str, list[str]]:
-    """Scopes and the path prefixes that belong to them; what is left of none is left out."""
-    found: dict[str, list[str]] = {}
+    """Return the path prefixes by scope, without scopes that have none."""
+    scope_map: dict[str, list[str]] = {}
     for name, prefixes in raw.items() if isinstance(raw, Mapping) else ():
         token = scope_token(name)
-        bare = [one.strip(WHITESPACE).lstrip("/") for one in strings_of(prefixes)]
-        if token and any(bare):
-            found[token] = [one for one in bare if one][:most]
-    return found
+        paths = [prefix.strip(WHITESPACE).lstrip("/") for prefix in strings_of(prefixes)]
+        if token and any(paths):
+            scope_map[token] = [path for path in paths if path][:most]
+    return scope_map
 
 
 def _scopes_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
-    """Names cut to the length allowed; fallbacks that are others than the default, once each, six at most."""
+    """Cut names to the allowed length; keep at most six distinct fallbacks that differ from the default."""
     cut = values["maxScopeLength"]
     default = values["defaultScope"][:cut]
-    fallbacks = dict.fromkeys(one[:cut] for one in values["fallbackScopes"])
+    fallbacks = dict.fromkeys(scope[:cut] for scope in values["fallbackScopes"])
     fallbacks.pop(default, None)
     return values | {"defaultScope": default, "fallbackScopes": list(fallbacks)[:MOST_FALLBACKS]}
 
@@ -124,7 +123,7 @@ def _head_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"headChars": min(values["headChars"], values["maxChars"])}
 
 
-def _as_it_is(values: dict[str, Any]) -> dict[str, Any]:
+def _unchanged(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
@@ -132,11 +131,11 @@ _RELATED = {"scopePolicy": _scopes_in_bounds, "embedding": _head_in_bounds}
 
 
 def strings_of(raw: object) -> list[str]:
-    """The strings of a list; of anything else none."""
+    """Return the strings of a list; an empty list for any other value."""
     items: Iterable[Any] = raw if isinstance(raw, list | tuple) else ()
-    return [one for one in items if isinstance(one, str)]
+    return [item for item in items if isinstance(item, str)]
 
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are there."""
+    """Return the values that are not None."""
     return {key: value for key, value in values.items() if value is not None}

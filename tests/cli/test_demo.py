@@ -1,0 +1,109 @@
+"""``lab demo``: what it replays, what it prints, how it ends."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.cli.main import main
+from lab.set_registry import DEMO, shipped
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+STEPS = ["replay", "scores", "saturation", "report"]
+
+
+def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -> None:
+    """The real model over the shipped conversations: a quarter of a minute, more where no vectors are cached."""
+    done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == ["run", "trial", "scores", "comparison", "files", "seconds"]
+    assert (found["trial"], found["comparison"]["trial"]) == ([], [])
+    assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
+    hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
+    assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
+    assert found["comparison"]["differences"]["Success@6"]["n"] == 264
+    assert all((tmp_path / file).is_file() for file in found["files"])
+    assert list(found["seconds"]) == STEPS
+    assert min(found["seconds"].values()) >= 0
+
+
+def test_demo_list_names_shipped_conversations_once() -> None:
+    for kind in ("datasets", "golden"):
+        assert set(DEMO) <= {path.stem for path in shipped(kind, "operators").glob("*.jsonl")}
+    assert len(set(DEMO)) == len(DEMO) == 24
+
+
+@pytest.fixture
+def demo(
+    make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the demo in this process over the set in ``tmp_path``, of which ``den`` and ``mill`` are on its list."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setattr("lab.set_registry.DEMO", ("den", "mill"))
+    monkeypatch.setattr("lab.runs.trial.DEMO", ("den", "mill"))
+    monkeypatch.setattr("lab.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")
+    make_set(tmp_path, "den", "mill")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["lab", "demo", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(str(ended.value.code)), said.out, said.err
+
+    return run
+
+
+def test_demo_prints_times_and_next_commands_in_80_columns(demo: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = demo()
+    assert code == 0, err
+    heard = [line for line in err.splitlines() if line.startswith("step ")]
+    expected = [f"step {number} of 4, {name}{end}" for number, name in enumerate(STEPS, 1) for end in ("", ": n s")]
+    assert [re.sub(r"\d+ s$", "n s", line) for line in heard] == expected
+    assert re.search(r"^Took \d+ s: replay \d+ s, scores \d+ s, saturation \d+ s, report \d+ s\.$", out, re.MULTILINE)
+    following = out[out.index("Next:\n") :].splitlines()[1:]
+    assert following[0] == "  open reports/demo/report.html"
+    explain = shlex.split(following[1])
+    assert explain[:3] == ["lab", "explain", "reports/demo"]
+    assert re.fullmatch(r"(den|mill)/s\d\d/t\d\d", explain[3])
+    assert len(following) == 2, "nothing is left out, so --all is not named"
+    assert max(map(len, (out + err).splitlines())) <= 80
+
+
+def test_demo_when_conversations_are_added_keeps_its_figures(
+    demo: Callable[..., tuple[int, str, str]], make_set: Callable[..., Path], tmp_path: Path
+) -> None:
+    before = json.loads(demo("--json", "--out", "before")[1])
+    make_set(tmp_path, "den", "mill", "quay")
+    after = json.loads(demo("--json", "--out", "after")[1])
+    assert (before["scores"], before["trial"]) == (after["scores"], [])
+    points = [(tmp_path / name / "saturation.parquet").read_bytes() for name in ("before", "after")]
+    assert points[0] == points[1]
+
+    code, out, _ = demo("--out", "after")
+    assert (code, out.splitlines()[-1]) == (0, "  lab demo --all   (with 1 more conversation)")
+    everything = json.loads(demo("--json", "--all")[1])
+    assert everything["run"] == "reports/demo-all"
+    assert everything["scores"]["arms"]["none"]["n"] > after["scores"]["arms"]["none"]["n"]
+
+
+def test_demo_when_a_conversation_fails_ends_with_4(
+    demo: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        importlib.import_module("lab.replay.executors"), "run_task", lambda task: f"{task.conversation} is broken"
+    )
+    code, out, err = demo()
+    assert (code, out) == (4, "")
+    assert "den: failed: den is broken" in err
+    assert err.splitlines()[-1].startswith("error: ")
