@@ -14,7 +14,7 @@ import lab
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 
 pytestmark = pytest.mark.slow
 
@@ -63,8 +63,10 @@ def test_path_and_library_give_equal_runs(run: lab.notebook.Run, tmp_path: Path)
 
 
 def test_replay_accepts_arm_objects(tmp_path: Path) -> None:
-    arm = FixedArm("mine", otherwise=saying(Item("nowhere", "a text")))
-    run = lab.replay(TRAPS, arms=["none", replace(arm, otherwise=saying())], out=tmp_path / "run", embedder="hashing")
+    arm = FixedArm("mine", otherwise=recall_of(Item("nowhere", "a text")))
+    run = lab.replay(
+        TRAPS, arms=["none", replace(arm, otherwise=recall_of())], out=tmp_path / "run", embedder="hashing"
+    )
     assert run.arms == ["none", "mine"]
     assert set(run.turns.query("arm == 'mine'")["injected"]) == {0}
 
