@@ -243,7 +243,7 @@ def test_compare_prints_commands_that_work(
 def test_compare_of_few_conversations_says_so(lab: Lab, place: Path) -> None:
     text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
     assert "2 conversations" in text
-    assert "So few conversations cannot give an adjusted p below" in text
+    assert "With so few conversations, no adjusted p can be below" in text
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ def test_compare_text_fits_80_columns_with_slices_and_flips(lab: Lab, place: Pat
     assert max(len(line) for line in done.stdout.splitlines() if "lab explain" not in line) <= 80
     assert done.stdout.count("lab explain") == 1
     assert "Success@6 by slice, worst first; exploratory" in done.stdout
-    over = "by conversation over all of its turns, by any other slice over its probes alone."
+    over = "slices by conversation cover all its turns, other slices only the turns with a probe."
     assert f"AnyWrongScope: {over}" in " ".join(done.stdout.split())
     scored = lab("score", "run", "--slices", cwd=place)
     assert f" RepeatRate: {over}" in " ".join(scored.stdout.split())
     of_probes = lab("score", "run", "--slices", "-m", "hit@6", "-m", "RepeatRate(probes)", cwd=place)
-    assert (of_probes.returncode, "over all of its turns" in of_probes.stdout) == (0, False)
+    assert (of_probes.returncode, "cover all its turns" in of_probes.stdout) == (0, False)
     assert "conversation = den" in done.stdout
     assert "over the 2 primary" in done.stdout.replace("\n", " ")
     told = json.loads(lab(*COMPARE, "--slices", "--format", "json", cwd=place).stdout)

@@ -86,7 +86,7 @@ def test_two_nightly_runs_end_to_end(
     assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
     kept = next(Path("reports/baselines/objects").iterdir())
     refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
-    assert "was approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    assert "is a baseline, approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
     far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
     shutil.copytree("monday/sets/lamps/run", far)
     head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()
