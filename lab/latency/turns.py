@@ -1,8 +1,8 @@
 """Times of the warm turns of a replay: the source of every figure and rule on the latency of a run.
 
 Work that arms share is charged to each of them (:mod:`lab.retrieval.stage_timer`, :mod:`lab.replay.seat`), so a turn is
-the sum of its stages. The first recall point of a conversation is left out because it includes one-time work; so are
-turns in which the arm did not search: it skipped them or failed.
+the sum of its stages. The first recall point of a conversation is left out, because it includes one-time work, and so
+are turns in which the arm did not search: it skipped them or failed.
 """
 
 from __future__ import annotations
