@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness import PROJECT, Bench, Side
 
 from lab.latency.bench import (
-    Question,
     LoadedStore,
+    Question,
     Subject,
     ask,
     ask_together,
