@@ -151,7 +151,7 @@ def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, ask
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
     assert "verdict.json is stale and is not shown: the run has changed since" in text
-    assert "Judge again with lab gate" in text
+    assert "Run `lab gate` again" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
