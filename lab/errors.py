@@ -3,7 +3,7 @@
     LabError                      4   could not measure (the default: a fault while measuring)
     ├── CheckFailed               1   the thing that was checked failed: validate, lint
     ├── UnusableInput             2   the arguments or the files cannot be worked with
-    │   ├── NotARun               2   a folder was given that is no run directory
+    │   ├── NotARun               2   a folder was given that is not a run directory
     │   └── OtherArguments        2   a run directory was made with other arguments than these
     ├── NotComparable             3   two arms cannot be compared; the reasons are listed
     └── CannotMeasure             4   a model, a store or a file failed underneath us

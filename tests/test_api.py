@@ -14,7 +14,7 @@ import lab
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ hits: float | None = lab.score(run).means["hybrid"]["Success@6"]
 p: float = lab.compare(run, "tier_first_v1", "hybrid").differences[0].p
 code: int = lab.judge(run, policy="rollout").exit_code
 pages: list[Path] = lab.report(run)
-why: str = lab.explain(run, "turn").told.about
+why: str = lab.explain(run, "turn").explained.about
 """
 WRONG = 'import lab\n\nlab.replay("chats.jsonl", arms=["hybrid"], out="run", must_shares=0.4)\n'
 
@@ -63,8 +63,10 @@ def test_a_path_says_the_same_as_what_was_read_from_it(run: lab.notebook.Run, tm
 
 
 def test_an_arm_may_be_an_object(tmp_path: Path) -> None:
-    arm = FixedArm("mine", otherwise=saying(Item("nowhere", "a text")))
-    run = lab.replay(TRAPS, arms=["none", replace(arm, otherwise=saying())], out=tmp_path / "run", embedder="hashing")
+    arm = FixedArm("mine", otherwise=recall_of(Item("nowhere", "a text")))
+    run = lab.replay(
+        TRAPS, arms=["none", replace(arm, otherwise=recall_of())], out=tmp_path / "run", embedder="hashing"
+    )
     assert run.arms == ["none", "mine"]
     assert set(run.turns.query("arm == 'mine'")["injected"]) == {0}
 

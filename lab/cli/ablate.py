@@ -55,7 +55,7 @@ def ablate(
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure

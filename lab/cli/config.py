@@ -66,7 +66,7 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     Only the parts meta and plugins are checked. Any other file is checked for the
     lab alone, unless --host is given.
     """
-    from lab.replay.embedders import config_note
+    from lab.replay.config_notes import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of

@@ -42,10 +42,10 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
-    from lab.runs.directory import failed_told
+    from lab.runs.directory import failed_summary
     from lab.runs.records import to_json
     from lab.runs.trial import trial
 
@@ -94,7 +94,7 @@ def replay(
             f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
         )
     if outcome.run.manifest.failed:
-        told = failed_told(outcome.run.manifest.failed)
+        told = failed_summary(outcome.run.manifest.failed)
         raise CannotMeasure(f"{told}, which is no miss; turns and reasons are in {out / 'failures.jsonl'}")
 
 
@@ -132,7 +132,7 @@ def score(
     """Score a run: means of every measure, by arm and by slice."""
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold

@@ -54,11 +54,17 @@ def list_runs(
             of_nightly_runs += 1
             continue
         status, done, reasons = run.manifest.status, len(run.done()), trial(run.manifest)
-        told = {"run": str(run.path), "status": status, "done": done, "conversations": len(run.own), "arms": run.arms}
+        told = {
+            "run": str(run.path),
+            "status": status,
+            "done": done,
+            "conversations": len(run.assigned),
+            "arms": run.arms,
+        }
         found.append(told | {"trial": list(reasons)} | ({"shard": str(run.shard)} if run.shard else {}))
         shown = [*([f"shard {run.shard}"] if run.shard else []), *([TITLE] if reasons else [])]
         status += f" ({', '.join(shown)})" if shown else ""
-        rows.append([str(run.path), status, f"{done}/{len(run.own)}", ", ".join(run.arms)])
+        rows.append([str(run.path), status, f"{done}/{len(run.assigned)}", ", ".join(run.arms)])
     if as_json:
         emit_json({"runs": found})
         return

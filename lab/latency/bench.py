@@ -146,7 +146,7 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
         store = make_store(kind, vectors.dimension, retrieval.text)
         return StoreRetriever(store, vectors, words, retrieval.clamp, as_stored=retrieval.text.lane == "scan")
 
-    return Tools("latency", sources.embedder, vectors, live, live, plan.asked.seed, plan.scoping, sources.prepared)
+    return Tools("latency", sources.embedder, vectors, live, live, plan.request.seed, plan.scoping, sources.prepared)
 
 
 class TimedRecall(NamedTuple):
@@ -202,7 +202,7 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
     memories = [memory for recording in plan.recordings for memory in plan.memories_of(recording)]
     rows = [row for recording in plan.recordings for row in rows_of(plan, recording)]
     vectors = row_vectors(rows, retrieval_of(plan).clamp, sources.vectors, sources.stored)
-    return Pool(memories, vectors, plan.asked.seed)
+    return Pool(memories, vectors, plan.request.seed)
 
 
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:

@@ -261,7 +261,7 @@ def _run_set(
 
 
 def _replayed(nightly_set: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
-    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, kept=kept, announce=announce)
+    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, use_cache=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(

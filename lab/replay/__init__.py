@@ -1,4 +1,4 @@
-"""``lab.replay`` is a package, and called it is :func:`lab.api.replay`."""
+"""Replay conversations through memory systems. Calling the package calls :func:`lab.api.replay`."""
 
 from lab.callable_package import let_call
 

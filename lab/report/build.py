@@ -17,7 +17,7 @@ from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
 from lab.measures.score import headlines, score_run, summarise
-from lab.replay.embedders import embedder_notes
+from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
 from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, timeline_names

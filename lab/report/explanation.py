@@ -22,7 +22,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
 
     One screen, or with ``full`` every candidate, every factor and, with texts, the injected block.
     """
-    recall, details, grades = explanation.recall, explanation.told, explanation.grades
+    recall, details, grades = explanation.recall, explanation.explained, explanation.grades
     pool = ", ".join(f"{label} {count}" for label, count in explanation.visible.items() if count)
     lines = [
         f"{explanation.arm.name} at {explanation.point.key}" + (f"  ({details.about})" if details.about else ""),
@@ -69,7 +69,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
 
 def explanation_json(explanation: Explanation, *, with_text: bool) -> dict[str, Any]:
     """Return the explanation as plain values."""
-    details, grades = explanation.told, explanation.grades
+    details, grades = explanation.explained, explanation.grades
     keys = list(dict.fromkeys([*(item.id for item in explanation.recall.items), *details.runners_up, *grades]))
     value: dict[str, Any] = {
         "turn": explanation.point.key,

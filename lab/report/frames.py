@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
-SAFETY_COLUMNS = ("future", "twins", "raw", "superseded", "stale", "outdated")
-TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
+SAFETY_COLUMNS = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
+TURNS = ("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
 FEW = ("tier", "label", "decision")
 LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
@@ -114,7 +114,7 @@ def scores_frame(run: RunDirectory) -> pd.DataFrame:
     import pandas as pd
 
     scores = score_run(run)
-    units = np.array(scores.places, object)
+    units = np.array(scores.units, object)
     frame = pd.DataFrame(
         {
             "conversation": pd.Categorical.from_codes(scores.conversation, scores.conversations),
@@ -126,7 +126,7 @@ def scores_frame(run: RunDirectory) -> pd.DataFrame:
     )
     gold = read_gold(run)
     for name in sorted({name for probe in gold.values() for name in probe.slices}):
-        values = [gold[unit].slices.get(name) if unit in gold else None for unit in scores.places]
+        values = [gold[unit].slices.get(name) if unit in gold else None for unit in scores.units]
         of_place = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
         frame[f"slice_{name}"] = of_place[scores.at]
     return frame

@@ -48,8 +48,9 @@ def tier_shares(run: RunDirectory) -> TierShares:
     counts = {arm: np.zeros((PARTS, len(tiers)), np.int64) for arm in run.arms}
     turns = {}
     for conversation in run.conversations:
-        table = run.read_receipts(conversation, ("arm", "recalls", "injected", "item_label"), ("arm", "item_label"))
-        recalls, injected = numbers_of(table["recalls"]), numbers_of(table["injected"])
+        columns = ("arm", "is_recall_turn", "injected", "item_label")
+        table = run.read_receipts(conversation, columns, ("arm", "item_label"))
+        recalls, injected = numbers_of(table["is_recall_turn"]), numbers_of(table["injected"])
         arms, names = codes_of(table["arm"])
         labels, begins = lists_of(table["item_label"])
         codes, known = codes_of(labels)
@@ -75,12 +76,12 @@ def tier_shares(run: RunDirectory) -> TierShares:
 
 def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timeline:
     """Return what some arms injected in one conversation."""
-    columns = ("arm", "recalls", "injected", "item_key", "item_label")
+    columns = ("arm", "is_recall_turn", "injected", "item_key", "item_label")
     rows = run.read_receipts(conversation, columns).to_pylist()
     return Timeline(
         conversation,
         {
-            arm: [row["item_key"][: row["injected"]] for row in rows if row["arm"] == arm and row["recalls"]]
+            arm: [row["item_key"][: row["injected"]] for row in rows if row["arm"] == arm and row["is_recall_turn"]]
             for arm in arms
         },
         {

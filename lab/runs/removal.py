@@ -1,4 +1,4 @@
-"""Remove a run directory: the files that the lab writes into one, and nothing that somebody else put there."""
+"""Remove the files of a run directory that the lab wrote, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet"),
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
 )
-# Folders with a file a conversation.
+# Folders with one file for each conversation.
 TABLES = ("receipts", "latency", "writes")
 FIGURES = re.compile(
     r"(?:ablation|composition|forest|pareto|saturation|slices|stages|tiers|timeline|tradeoff)(?:-\d+)?\.(?:svg|png)"
@@ -21,10 +21,10 @@ FIGURES = re.compile(
 
 
 def remove_run(run: RunDirectory) -> list[Path]:
-    """Remove a run; return the files and folders in it that are not of the lab, which stay where they are.
+    """Remove a run; return the files and folders that the lab did not write, which are left in place.
 
-    The manifest goes last: what is left of a removal that was killed is still a run, and can be removed. Raises
-    :class:`lab.errors.CannotMeasure` where the system refuses.
+    The manifest is removed last, so that the removal can be repeated after a kill. Raises
+    :class:`lab.errors.CannotMeasure` if the operating system refuses.
     """
     folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
     try:
@@ -44,7 +44,7 @@ def remove_run(run: RunDirectory) -> list[Path]:
 
 
 def _known(run: RunDirectory) -> Iterator[Path]:
-    """The files of a run that are there, without its manifest; a link is removed, and never what it leads to."""
+    """Yield the files of a run except its manifest. Links are removed, never their targets."""
     for name in FILES:
         yield run.path / name
     yield from leftovers(run.path)

@@ -149,7 +149,7 @@ def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
-    tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.asked.store)).keeping)
+    tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.request.store)).keeping)
     play = replace(play_of(plan, recording, tools), items_only=True)
     # Samples differ only in labels, so a memory and its row are built once under each label.
     under = {one.key: {label: _labelled(one, label) for label in LABELS} for one in play.memories}
@@ -200,7 +200,7 @@ def _tallies(selected: Sequence[Selected], play: Play) -> dict[Key, Tally]:
         for place, point in enumerate(play.recall_points)
         if point.probe is not None and point.probe.relevant
     ]
-    recalls = [place for place, point in enumerate(play.recall_points) if point.recalls]
+    recalls = [place for place, point in enumerate(play.recall_points) if point.is_recall_turn]
     injected = [one.injected[place] for one in selected for place, _, _ in judged]
     grades = [gold for _, gold, _ in judged] * len(selected)
     nice = [{key: 1 for key in gold if one.labels.get(key) == NICE} for one in selected for _, _, gold in judged]

@@ -21,8 +21,8 @@ from lab.files import digest, dump_json, only_writer, read_json, remove_leftover
 from lab.formatting import free_of_credentials
 from lab.processes import helpers
 from lab.recordings.model import Recording
-from lab.replay.candidates import from_kept, read_kept, save_kept
-from lab.replay.embedders import other_embedders
+from lab.replay.candidates import from_cached, read_cached, save_cached
+from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
@@ -192,9 +192,9 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     """Return the tallies of every arm of a plan, in its order; raise :class:`CannotMeasure` if a recall fails."""
     import numpy as np
 
-    kept = read_kept(plan, recording)
+    kept = read_cached(plan, recording)
     tools = tools_of(
-        plan, recording, sources, from_kept(kept, lambda retrieval: sources.retriever(retrieval, plan.asked.store))
+        plan, recording, sources, from_cached(kept, lambda retrieval: sources.retriever(retrieval, plan.request.store))
     )
     play = play_of(plan, recording, tools)
     books = seated(plan.arms, groups, play.memories)
@@ -203,7 +203,7 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         writer.take(answered)
-    save_kept(plan, recording, kept)
+    save_cached(plan, recording, kept)
     sums = np.zeros((len(plan.arms), len(MEASURES)))
     counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
     for book in books:

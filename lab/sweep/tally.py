@@ -67,7 +67,7 @@ def tally(
                 number[memory.key] for memory in relevant if memory.label == NICE and memory.is_visible_at(point.seq)
             ]
             _probe(point.probe, recalls[index].injected, number, none, nice, max_items, pinned, add)
-    turns = [index for index, (point, _) in enumerate(heard) if point.recalls]
+    turns = [index for index, (point, _) in enumerate(heard) if point.is_recall_turn]
     repeats = _Repeats(count, none)
     for index in turns:
         rows = recalls[index].injected

@@ -97,7 +97,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
     """What the receipts of one conversation say, in the terms of the measures of the same names."""
     import numpy as np
 
-    turns = receipts.places[:-1]
+    turns = receipts.units[:-1]
     facts = Facts(turns, {}, {}, {})
     for arm in arms:
         rows = receipts.rows_of(arm)
@@ -107,7 +107,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
         for place, keys in zip(receipts.turn[rows].tolist(), receipts.injected_keys_of(rows), strict=True):
             injected[place] = keys
         facts.injected[arm] = injected
-        recalls = rows[receipts.recalls[rows]]
+        recalls = rows[receipts.is_recall_turn[rows]]
         chosen = receipts.injected_of(recalls)
         bits = {
             REPEATED: repeat_rates(numbered_selections(chosen.memory, chosen.sizes)) > 0,
@@ -126,7 +126,7 @@ def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) 
         wanting = [(row, one.judged) for row, one in probes if one.grades]
         if wanting:
             seeking = np.array([row for row, _ in wanting], np.int64)
-            found = judge(receipts.keys_of(seeking), [grades for _, grades in wanting]).found
+            found = judge(receipts.keys_of(seeking), [grades for _, grades in wanting]).hits
             first[receipts.turn[seeking]] = np.where(found[:, -1] > 0, np.count_nonzero(found == 0, axis=1), NOWHERE)
     return facts
 
@@ -139,7 +139,7 @@ class Index:
 
         self.run, self.arms = run, run.arms
         self.gold = read_gold(run)
-        self.conversations = run.own
+        self.conversations = run.assigned
         self.damaged: dict[str, str] = {}
         self.turns: list[str] = []
         self.starts: list[int] = []

@@ -18,7 +18,7 @@ from lab.view.recorded import Recorded, Told
 TEXT_COLUMNS = ("arm", "turn", "scope", "probe")
 COLUMNS = (
     *TEXT_COLUMNS,
-    *("recalls", "injected", "chars", "tokens", "pinned", "evicted", "superseded", "stale", "receipt", "log"),
+    *("is_recall_turn", "injected", "chars", "tokens", "pinned", "evicted", "superseded", "stale", "receipt", "log"),
     *(f"item_{name}" for name in ITEM_FIELDS),
 )
 SAID_BEFORE = 3
@@ -107,7 +107,7 @@ class Reader:
         self._index, self._pair, self._recorded, self._with_text = index, pair, recorded, with_text
         self.conversation = conversation
         self._table = index.run.read_receipts(conversation, COLUMNS)
-        columns = [self._table[name].to_pylist() for name in ("arm", "turn", "recalls", "injected", "item_key")]
+        columns = [self._table[name].to_pylist() for name in ("arm", "turn", "is_recall_turn", "injected", "item_key")]
         self._rows = {(arm, turn): row for row, (arm, turn) in enumerate(zip(columns[0], columns[1], strict=True))}
         self._again = _history(columns, pair.arms)
 
@@ -156,7 +156,7 @@ class Reader:
             marks = []
             if gold and one.key in gold.forbidden:
                 marks.append("forbidden")
-            if row["recalls"] and one.scope not in (row["scope"], GLOBAL):
+            if row["is_recall_turn"] and one.scope not in (row["scope"], GLOBAL):
                 marks.append("wrong scope")
             if told and point and told.safety_checks.superseded(one.key, point.seq):
                 bare = told.safety_checks.unreplaced(one.key, (*row["pinned"], *keys[:rank]))

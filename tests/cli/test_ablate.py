@@ -33,7 +33,7 @@ def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
     assert list(found) == ["run", "trial", "steps", "figures"]
-    assert (found["run"], found["trial"]) == ("run", ["2 hard rules a conversation drawn", "categories detected"])
+    assert (found["run"], found["trial"]) == ("run", ["2 hard rules per conversation sampled", "categories detected"])
     assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(step.arm, step.adds) for step in ABLATION]
     assert found["steps"][0]["changes"] == {}
     assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])

@@ -84,7 +84,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         ),
         ((*REPLAY, "--arm", "none", "--must-share", "0.2"), "these are recorded; add --labels sampled"),
         ((*REPLAY, "--arm", "none", "--labels", "drawn"), "unknown labels 'drawn'; known: recorded, sampled"),
-        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; there are: attic, den"),
+        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; known: attic, den"),
         ((*REPLAY, "--arm", "none", "--limit", "0"), "limit 0 is not"),
         ((*REPLAY, "--arm", "none", "--depth", "0"), "depth 0 is not"),
         ((*REPLAY, "--arm", "none", "--store", "paper"), "unknown store 'paper'; known: exact, lancedb"),
@@ -98,11 +98,11 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
             "embedder 'gone': no such folder",
         ),
         (("score", "gone"), "gone: no such run directory"),
-        (("score", "datasets"), "datasets: is no run directory"),
-        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is no run directory"),
-        (("explain", "datasets", "den/s03/t01"), "datasets: is no run directory"),
-        (("report", "datasets"), "datasets: is no run directory"),
-        (("runs", "rm", "datasets"), "datasets: is no run directory"),
+        (("score", "datasets"), "datasets: is not a run directory"),
+        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is not a run directory"),
+        (("explain", "datasets", "den/s03/t01"), "datasets: is not a run directory"),
+        (("report", "datasets"), "datasets: is not a run directory"),
+        (("runs", "rm", "datasets"), "datasets: is not a run directory"),
         (("compare", "run", "--baseline", "none", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none': nothing to compare"),
         (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
@@ -110,7 +110,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),
         (
             ("explain", "run", "cellar/s01/t01"),
-            "no recall happened at 'cellar/s01/t01'; there was one for instance at attic/s01/t01",
+            "no recall happened at 'cellar/s01/t01'; recall points are, for instance, attic/s01/t01",
         ),
         (("recordings", "validate", "gone", "--format", "lab"), "gone: no such file or folder"),
         (("golden", "lint", "gone"), "gone: no such file"),
@@ -151,14 +151,14 @@ def test_a_run_made_with_other_arguments_is_left_alone(
 def test_a_folder_of_something_else_is_no_place_for_a_run(refused: Refused, here: Path) -> None:
     (here / "out").mkdir()
     (here / "out" / "thesis.txt").write_text("years of work")
-    assert "out: exists and is no run directory" in refused(*REPLAY, "--arm", "none")
+    assert "out: exists and is not a run directory" in refused(*REPLAY, "--arm", "none")
     assert [file.name for file in (here / "out").iterdir()] == ["thesis.txt"]
 
 
 def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, here: Path, write_lines: Write) -> None:
     write_lines(here / "plain.jsonl", [HEAD, SESSION, TURN, MEMORY])
     asked = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
-    assert "labels 'recorded': this recording grades no memory; use --labels sampled" in refused(*asked)
+    assert "labels 'recorded': this recording has memories without labels; use --labels sampled" in refused(*asked)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "sessio
             "expected an object, found a string",
         ),
         ("locomo", {}, "bad.json: expected a list, found an object"),
-        ("locomo", [], "bad.json: holds no conversation"),
+        ("locomo", [], "bad.json: contains no conversation"),
         ("locomo", [7], "bad.json: [0]: expected an object, found a number"),
         ("locomo", [SAMPLE], "conversation 'c1' has no turns"),
         (
@@ -321,12 +321,12 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
     ("text", "message"),
     [
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
-        ("{}", "run/manifest.json: is no manifest of a run"),
-        ("[]", "run/manifest.json: is no manifest of a run"),
+        ("{}", "run/manifest.json: is not the manifest of a run"),
+        ("[]", "run/manifest.json: is not the manifest of a run"),
         ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 4"),
         # What a manifest must hold, and this one does not.
         ('{"kind": "lab.run", "schema_version": 4}', "run/manifest.json: has no field 'sha256'"),
-        ('{"kind": "lab.run", "schema_version": 3}', "`lab migrate run OUT` brings it forward"),
+        ('{"kind": "lab.run", "schema_version": 3}', "migrate it with `lab migrate run OUT`"),
     ],
 )
 def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:

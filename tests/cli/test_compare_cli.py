@@ -35,7 +35,7 @@ def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, p
 
 def test_a_measure_that_a_run_lacks_is_told_with_near_ones(lab: Lab, place: Path) -> None:
     for name, said in (
-        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; near: nDCG@6; see lab measures"),
+        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; did you mean 'nDCG@6'?"),
         ("GoldNice@7", "--measure GoldNice@7: nothing of it is measured in this run; --json shows what is"),
     ):
         done = lab("score", "run", "-m", name, cwd=place)

@@ -218,7 +218,7 @@ def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
         return
     assert code == 4, said
     assert said.splitlines()[-1].startswith(f"error: cannot write {disk.path}"), said
-    assert said.splitlines()[-1].endswith("LAB_CACHE_DIR names another folder for the cache")
+    assert said.splitlines()[-1].endswith("set LAB_CACHE_DIR to another folder for the cache")
     assert reason in said
     shutil.rmtree(prepared / "new", ignore_errors=True)
 

@@ -68,7 +68,7 @@ def run(place: Path) -> Path:
 
 
 def test_a_pool_is_never_written_over(place: Path) -> None:
-    with pytest.raises(UnusableInput, match="is there already"):
+    with pytest.raises(UnusableInput, match="already exists"):
         _run(
             *("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl"),
             *("--arm", "recency", "--embedder", "hashing"),
@@ -77,9 +77,9 @@ def test_a_pool_is_never_written_over(place: Path) -> None:
 
 def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path) -> None:
     recordings = place / "datasets" / "mine"
-    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+    with pytest.raises(UnusableInput, match="would later be read as one of the recordings"):
         _run("pool", recordings, "--format", "lab", "--out", recordings / "pool.jsonl", "--arm", "recency")
-    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+    with pytest.raises(UnusableInput, match="would later be read as one of the recordings"):
         _run("judge", place / "pool.jsonl", "--out", recordings / "gold.jsonl", "--json")
     assert sorted(path.stem for path in recordings.iterdir()) == sorted(NAMES)
     not_among(recordings, "lab", recordings / "pool.txt")
@@ -96,7 +96,7 @@ def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> No
     }
     with pytest.raises(UnusableInput, match="needs a terminal"):
         _run(*command)
-    with pytest.raises(UnusableInput, match="is the work of judge 'me'"):
+    with pytest.raises(UnusableInput, match="belongs to judge 'me'"):
         _run(*command, "--judge", "ann", "--json")
 
 

@@ -56,12 +56,12 @@ def test_validate_says_what_a_home_holds(lab: Lab, home: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"^SQLite 23 +- +1 +2 +0 +2026-09-01 +2026-09-01$", done.stdout, re.MULTILINE)
     assert re.search(r"^session headers +1$", done.stdout, re.MULTILINE)
-    assert "which --format openclaw-archived" in done.stdout
+    assert "--format openclaw-archived" in done.stdout
     every = lab("recordings", "validate", str(home), "--format", "openclaw-archived", "--json", cwd=home)
     told = json.loads(every.stdout)
     assert [one["stored"] for one in told["inventory"]["stocks"]] == ["SQLite 23", "reset, JSON Lines 4"]
     assert [one["turns"] for one in told["conversations"]] == [2, 2]
-    assert f"{BEFORE}: the last line, 4, is cut off and was skipped" in told["warnings"]
+    assert f"{BEFORE}: the last line, 4, is truncated and was skipped" in told["warnings"]
 
 
 def test_run_that_is_resumed_reads_the_archives_again(lab: Lab, home: Path, tmp_path: Path) -> None:
@@ -109,16 +109,16 @@ def test_locked_database_ends_with_4_and_one_line(lab: Lab, home: Path) -> None:
         holder.communicate()
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == (
-        f"error: {path}: another process holds it locked; try again when that is done, or stop the gateway\n"
+        f"error: {path}: is locked by another process; try again when it has finished, or stop the gateway\n"
     )
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "is cut off: 5000 of 8192 bytes"),
-        (lambda path: path.write_text("{}"), "is no SQLite database"),
-        (lambda path: path.write_bytes(b""), "is empty, so it is no SQLite database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "is truncated: 5000 of 8192 bytes"),
+        (lambda path: path.write_text("{}"), "is not an SQLite database"),
+        (lambda path: path.write_bytes(b""), "is empty, so it is not an SQLite database"),
     ],
 )
 def test_bad_database_ends_with_2_and_one_line(

@@ -90,9 +90,9 @@ def test_each_turn_recalls_the_memories_that_were_stored_by_then(lab: Lab, place
     assert found["recency", SECOND] == {KILN, RULE, LATER}
     assert ("recency", SILENT_TURN) not in found
     for note in (
-        "taken off user messages: relevant-memories block 1",
+        "removed from user messages: relevant-memories block 1",
         "rows without a label, which count as unknown: 1",
-        "working-set rows, which the engine makes itself, kept out of the pool: 1",
+        "working-set rows left out, because the engine builds them itself: 1",
     ):
         assert note in done.stderr
     explained = lab("explain", "run", SECOND, "--arm", "tier_quota_v1", cwd=place)
@@ -124,11 +124,11 @@ def test_labels_may_be_graded_anew(lab: Lab, place: Path) -> None:
 def test_a_store_that_is_none_is_bad_input(lab: Lab, place: Path) -> None:
     done = _replay(lab, place, "sessions", "bad")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "sessions: is no LanceDB folder with a table 'memories'" in done.stderr
+    assert "sessions: is not a LanceDB folder with a table 'memories'" in done.stderr
     assert not (place / "bad").exists()
 
 
 def test_the_transcript_is_useful_alone(lab: Lab, place: Path) -> None:
     done = lab("recordings", "validate", "sessions", "--format", "openclaw", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "silent replies left out: 1" in done.stdout + done.stderr
+    assert "silent replies, skipped: 1" in done.stdout + done.stderr

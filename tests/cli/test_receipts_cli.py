@@ -123,8 +123,8 @@ def test_strict_fails_and_few_are_named(lab: Lab, folder: Path) -> None:
     assert (shown.returncode, shown.stderr) == (1, "error: good.log, bad.log.gz: 14 damaged lines\n")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.endswith(
-        "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is cut off\n"
-        "damaged: bad.log.gz:4: byte 200 of the line is no UTF-8\n"
+        "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is truncated\n"
+        "damaged: bad.log.gz:4: byte 200 of the line is not UTF-8\n"
         "… and 12 more (--listed N names N)\n"
     )
 
@@ -152,10 +152,13 @@ def test_stdin_and_a_pipe_are_the_same_as_the_file(lab: Lab, folder: Path) -> No
     [
         (("nowhere.log",), "error: nowhere.log: no such file\n"),
         ((".",), "error: .: cannot be read: Is a directory\n"),
-        (("good.log", "good.log"), "error: good.log: named twice; every receipt would count double\n"),
+        (
+            ("good.log", "good.log"),
+            "error: good.log: is given twice, so every receipt would count twice; give it once\n",
+        ),
         (
             ("good.log", "--out", "good.log"),
-            "error: --out good.log: is one of the logs, and would be overwritten; name another file\n",
+            "error: --out good.log: is one of the logs and would be overwritten; choose another file\n",
         ),
     ],
 )

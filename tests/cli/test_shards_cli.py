@@ -66,8 +66,8 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("merge", "new", "part1"), "shards are missing: 2/2; name all 2"),
-        (("merge", "new", "part1", "whole"), "whole: is a whole run, not a shard of one"),
+        (("merge", "new", "part1"), "shards are missing: 2/2; give all 2"),
+        (("merge", "new", "part1", "whole"), "whole: is a complete run, not a shard"),
         ((*REPLAY, "new", "--shard", "3/2"), "--shard '3/2': expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"),
         ((*REPLAY, "new", "--dask", "here"), "--dask 'here': expected local, or a scheduler's address"),
     ],

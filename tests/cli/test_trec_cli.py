@@ -67,10 +67,13 @@ def test_a_beir_folder_goes_out_and_comes_in(lab: Lab, place: Path, tmp_path: Pa
     ("arguments", "message"),
     [
         (("export", "run", "--format", "csv", "--out", "x"), "unknown format 'csv'"),
-        (("export", "datasets", "--out", "x"), "is no run directory"),
+        (("export", "datasets", "--out", "x"), "is not a run directory"),
         (("import", "--qrels", "absent.txt", "--run", "bad.run"), "absent.txt: no such file"),
         (("import", "--qrels", "good.txt", "--run", "bad.run"), "bad.run:2: expected 6 fields"),
-        (("import", "--qrels", "good.txt", "--run", "good.run", "-m", "nDCG(rel=2)@5"), "no measure 'nDCG(rel=2)@5'"),
+        (
+            ("import", "--qrels", "good.txt", "--run", "good.run", "-m", "nDCG(rel=2)@5"),
+            "unknown measure 'nDCG(rel=2)@5'",
+        ),
         (("import", "--qrels", "good.txt", "--run", "good.run", "--run", "good.run"), "given twice"),
     ],
 )

@@ -76,7 +76,7 @@ def test_changes_of_a_copy_are_none(run: RunDirectory, tmp_path: Path) -> None:
         ("item_score", lambda scores: [math.nan, *scores[1:]]),
         ("item_key", lambda keys: list(reversed(keys[:2])) + keys[2:]),
         ("item_fts_rank", lambda ranks: [None if ranks[0] is not None else 1, *ranks[1:]]),
-        ("recalls", lambda value: not value),
+        ("is_recall_turn", lambda value: not value),
         ("probe", lambda value: None if value else "invented"),
         ("receipt", lambda text: text.replace("{", "{ ", 1)),
         ("chars", lambda value: value + 1),

@@ -45,7 +45,7 @@ def test_compare_refuses_more_than_five_primary_measures(run: RunDirectory) -> N
         compare_arms(run, "tier_first_v1", "hybrid", primary=[*headlines(6), "RR@6"])
     with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value of it"):
         compare_arms(run, "tier_first_v1", "none", primary=["RepeatRate"])
-    with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; near: Success@6"):
+    with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; did you mean 'Success@6'"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=["Succes@6"])
     for name, said in (
         ("R@777", "these arms return at most [0-9]+ items; "),

@@ -66,11 +66,11 @@ def test_validate_and_lint_name_conversations_that_are_equal(clones: Path) -> No
     words = ["recordings", "validate", str(clones / "datasets/clones"), "--format", "lab"]
     done = cli.invoke(app, words)
     said = " ".join(done.stdout.split())
-    assert (done.exit_code, "clone-9: say the same, turn by turn" in said) == (0, True)
+    assert (done.exit_code, "clone-9: these conversations have the same turns" in said) == (0, True)
     assert cli.invoke(app, [*words, "--strict"]).exit_code == 1
     done = cli.invoke(app, ["golden", "lint", str(clones / "golden/clones")])
     said = " ".join(done.stdout.split())
-    assert (done.exit_code, "clone-9 say the same, turn by turn; judge one of them alone" in said) == (1, True)
+    assert (done.exit_code, "clone-9 have the same turns; judge only one of them" in said) == (1, True)
     assert "1 conversation: a two-sided sign-flip test needs 6" in said
 
 

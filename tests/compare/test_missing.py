@@ -18,7 +18,7 @@ def scored(measure: str, base: list[float], cand: list[float]) -> Scores:
     builder, half = Builder(), len(base) // 2
     for conversation, part in (("a", slice(None, half)), ("b", slice(half, None))):
         count = len(base[part])
-        first = builder.add_places([f"{conversation}/{place}" for place in range(count)])
+        first = builder.add_units([f"{conversation}/{place}" for place in range(count)])
         for arm, values in (("base", base), ("cand", cand)):
             builder.add(arm, conversation, first, Block(np.arange(count), {measure: np.array(values[part])}))
     return builder.scores()

@@ -18,7 +18,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 
 Log = Callable[[list[str]], dict[str, Any]]
-SILENT = "no receipt of recall in {} lines: is this the gateway's log? are receipts enabled (receipts.enabled)?"
+SILENT = "no recall receipt in {} lines: is this the gateway's log? Are receipts enabled (receipts.enabled)?"
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list
     assert nothing_found(found) == SILENT.format(len(lines))
     verdict, _ = stage_b(found)
     assert verdict.status == ERROR
-    said = SILENT.format(len(lines)).replace("no receipt", "No receipt", 1)
+    said = SILENT.format(len(lines)).replace("no recall", "No recall", 1)
     assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
 
 

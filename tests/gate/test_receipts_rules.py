@@ -204,7 +204,7 @@ def test_read_audit_without_health_figures_is_refused(tmp_path: Path, audit: dic
 def test_damage_rule_names_the_most_frequent_kind(audit: dict[str, Any]) -> None:
     damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
     line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
-    assert line.reason.endswith("(most frequent: quotas that do not fit the selection)")
+    assert line.reason.endswith("(most frequent: the quotas do not match the selection)")
 
 
 def test_judge_names_only_required_input() -> None:

@@ -135,7 +135,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoi
         embedder=f"openai:text-embedding-3-small@{endpoint.url}/v1",
         vectors="stored",
     )
-    run = run_replay(asked, place / "run", kept=False).run
+    run = run_replay(asked, place / "run", use_cache=False).run
     (conversation,) = run.done()
     rows = read_table(run.receipts(conversation)).to_pylist()
     return [

@@ -35,7 +35,7 @@ def test_places_count_labels_of_injected_memories(run: RunDirectory) -> None:
     counts: dict[str, Counter[str]] = {arm: Counter() for arm in ARMS}
     for name in run.conversations:
         for row in read_table(run.receipts(name)).to_pylist():
-            if row["recalls"]:
+            if row["is_recall_turn"]:
                 counts[row["arm"]].update(TIER_OF[one] for one in row["item_label"][: row["injected"]])
     for arm, own in counts.items():
         total = own.total() or 1
@@ -72,7 +72,7 @@ def test_stages_of_warm_turns_add_up(run: RunDirectory) -> None:
 def test_warm_times_do_not_depend_on_the_order_of_arms(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
-    """Shared work is charged to each arm (tests/replay/test_booking.py), whatever the order in the file."""
+    """Arms that share a search all include its time (tests/replay/test_shared_timings.py), in any order of the file."""
     shutil.copytree(run.path, tmp_path / "turned")
     turned = open_run(tmp_path / "turned")
     for name in turned.conversations:

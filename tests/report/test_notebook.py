@@ -80,7 +80,7 @@ def test_turns_frame_has_the_rows_of_the_receipts(run: Run, directory: RunDirect
     kinds = {name: str(kind) for name, kind in turns.dtypes.items()}
     assert {kinds[name] for name in ("conversation", "arm")} == {"category"}
     assert {kinds[name] for name in ("seq", "injected", "pinned", "future", "outdated")} == {"int32"}
-    assert (kinds["recalls"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
+    assert (kinds["is_recall_turn"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
 
 
 def test_items_frame_has_grades(run: Run, directory: RunDirectory) -> None:

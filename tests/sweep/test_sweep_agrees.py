@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lab.measures.score import score_run, summarise
-from lab.replay.candidates import from_kept, read_kept, save_kept
+from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
@@ -87,8 +87,8 @@ def both_ways(plan: Plan) -> tuple[int, int]:
     assert len(fast) > len(plan.arms) * 2 / 3
     alone = [Group((at,), together=False) for at in fast]
     for recording in plan.recordings:
-        kept = read_kept(plan, recording)
-        tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, "exact")))
+        kept = read_cached(plan, recording)
+        tools = tools_of(plan, recording, sources, from_cached(kept, lambda one: sources.retriever(one, "exact")))
         play = play_of(plan, recording, tools)
         done = []
         for some in (groups, alone):
@@ -98,7 +98,7 @@ def both_ways(plan: Plan) -> tuple[int, int]:
                 assert answered.failure is None
                 writer.take(answered)
             done.append({place: (book, at) for book in books for at, place in enumerate(book.indices)})
-        save_kept(plan, recording, kept)
+        save_cached(plan, recording, kept)
         many, single = done
         for place in fast:
             (group, at), (own, _) = many[place], single[place]

@@ -51,9 +51,9 @@ def test_an_item_that_came_before_says_when_and_how_often(index: Index, views: d
     expected = {at: value for at, value in zip(rates.at, rates.value, strict=True) if value == value}
     seen: set[int] = set()
     for conversation in index.conversations:
-        rows = read_table(index.run.receipts(conversation), ("arm", "turn", "recalls", "injected", "item_key"))
+        rows = read_table(index.run.receipts(conversation), ("arm", "turn", "is_recall_turn", "injected", "item_key"))
         before: list[list[str]] = []
-        for row in (one for one in rows.to_pylist() if one["arm"] == ARM and one["recalls"]):
+        for row in (one for one in rows.to_pylist() if one["arm"] == ARM and one["is_recall_turn"]):
             (side,) = (one for one in views[row["turn"]].sides if one.arm == ARM)
             for one in side.items:
                 gaps = [len(before) - at for at, keys in enumerate(before) if one.key in keys]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from lab.errors import UnusableInput
@@ -165,8 +166,8 @@ class FlowArm(_EngineArm):
         """Return the index of the documents, if they are consulted."""
         if not self.documented:
             return None
-        lane = open_lane(self.config.docs, workshop)
-        return lane.index.packed() if lane.index else None
+        with closing(open_lane(self.config.docs, workshop)) as lane:
+            return lane.index.packed() if lane.index else None
 
     def open(self, kit: Kit) -> FlowSystem:
         """Open a fresh engine."""
@@ -337,6 +338,8 @@ class FlowSystem(_Engine):
             self._listing.add([row])
 
     def close(self) -> None:
-        """Close the table if it is private."""
+        """Close the index of the documents, and the table if it is private."""
+        if self._docs is not None:
+            self._docs.close()
         if self._table is not None:
             self._table.close()

@@ -58,6 +58,11 @@ class DocsLane:
         self.index = index
         self._clock = clock
 
+    def close(self) -> None:
+        """Close the index."""
+        if self.index is not None:
+            self.index.close()
+
     def needed(self, hot: int) -> bool:
         """Whether there are too few hot items, so that the lane is consulted."""
         return self.settings.enabled and hot < self.settings.min_hot_items

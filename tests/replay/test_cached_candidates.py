@@ -1,4 +1,4 @@
-"""Kept candidates: named by all code on the way, and left alone by a replay that is to be made anew."""
+"""Cached candidates: keyed by all code that they depend on, and ignored on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import PASSED, code_key
+from lab.runs.code import RECEIPT_SOURCES, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -34,11 +34,9 @@ Read = Callable[[Path], dict[str, bytes]]
         "replay/loop.py",
     ],
 )
-def test_an_edit_anywhere_on_the_way_is_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
-) -> None:
+def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
     source = Path(str(lab.__file__)).parent
-    for part in PASSED:
+    for part in RECEIPT_SOURCES:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, tmp_path / part)
     ours = code_key.__wrapped__()
@@ -50,29 +48,33 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
 
 
 @pytest.mark.process
-def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
+def test_code_key_covers_every_module_that_a_replay_loads() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
-    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "formatting"}
+    assert parts - {part.removesuffix(".py") for part in RECEIPT_SOURCES} == {
+        "callable_package",
+        "errors",
+        "formatting",
+    }
 
 
-def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
+def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
-    asked, kept = desk.asked("hybrid"), desk.home / "cache" / "candidates"
-    fresh = run_replay(asked, desk.home / "fresh", kept=False).run
+    asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
+    fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run
     assert not kept.exists()
     run_replay(asked, desk.home / "usual")
     plan = make_plan(asked)
     (recording,) = plan.recordings
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
-    # Another answer than the true one, whole and sound: as stale code would have left it.
+    # A valid file with a wrong answer, as outdated code would have written it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
     before = files_of(kept)
-    again = run_replay(asked, desk.home / "again", kept=False).run
+    again = run_replay(asked, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
-    # The test can fail: who reads what is kept is told the stale answer.
+    # Control: a replay with the cache does return the outdated answer.
     assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()
