@@ -20,7 +20,7 @@ def test_text_fits_a_terminal_with_slices_and_as_many_flips_as_asked(lab: Lab, p
     assert max(len(line) for line in done.stdout.splitlines() if "lab explain" not in line) <= 80
     assert done.stdout.count("lab explain") == 1
     assert "Success@6 by slice, worst first; exploratory" in done.stdout
-    over = "by conversation over all of its turns, by any other slice over its probes alone."
+    over = "slices by conversation cover all its turns, other slices only the turns with a probe."
     assert f"AnyWrongScope: {over}" in " ".join(done.stdout.split())
     scored = lab("score", "run", "--slices", cwd=place)
     assert f" RepeatRate: {over}" in " ".join(scored.stdout.split())
