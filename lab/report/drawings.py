@@ -44,7 +44,7 @@ CAPTIONS = {
     "tiers": "Importance labels of the memories injected at recall turns, from the first turns to the last.",
     "composition": "Importance labels of the memories injected at recall turns.",
     "stages": (
-        "Measured during this replay, on its store and with searches shared between arms; `lab latency` measures the "
+        "Measured during this replay, on its store and with searches shared between arms; lab latency measures the "
         "live path. The first turn of each conversation is left out."
     ),
 }

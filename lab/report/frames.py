@@ -39,14 +39,14 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     turn                                     text     the recall point: a turn, or a probe from outside
     seq                                      int32    the replay clock
     scope                                    text     of the turn
-    recalls                                  bool     whether it counts for the measures of turns
+    is_recall_turn                           bool     whether it counts for the measures of turns
     probe                                    text     the probe at this point; missing if there is none
     injected, visible, visible_nice          int32    memories injected, visible, and visible with label nice
     chars, tokens                            int32    size of the injected block
     hard_rules, hard_kept                    int32    visible hard rules, and those that the block holds
     pinned                                   int32    memories pinned in the Working Set
     duplicates, evicted                      float64  injected although pinned; dropped by the budget
-    future, twins, raw                       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
+    future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     ======================================== ======== ==================================================

@@ -48,9 +48,9 @@ def test_compare_refuses_more_than_five_primary_measures(run: RunDirectory) -> N
     with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; did you mean 'Success@6'"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=["Succes@6"])
     for name, said in (
-        ("R@777", "these arms return at most [0-9]+; "),
-        ("GoldNice@7", "these arms return at most 6; "),
-        ("P(rel=2)@7777", "these arms return at most [0-9]+; "),
+        ("R@777", "these arms return at most [0-9]+ items; "),
+        ("GoldNice@7", "these arms return at most 6 items; "),
+        ("P(rel=2)@7777", "these arms return at most [0-9]+ items; "),
     ):
         with pytest.raises(UnusableInput, match=re.escape(f"--primary {name}: ") + said):
             compare_arms(run, "tier_first_v1", "hybrid", primary=[name])

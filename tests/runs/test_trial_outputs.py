@@ -152,7 +152,7 @@ def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
     assert "verdict.json is stale and is not shown: the run has changed since" in text
-    assert "lab gate" in text
+    assert "Run lab gate again" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
