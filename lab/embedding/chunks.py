@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import checksum, numbers_of
 from lab.errors import CannotMeasure
-from lab.files import whole_file
+from lab.files import atomic_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ def write_chunk(folder: Path, keys: bytes, values: pa.Array) -> Path:
     table = pa.ipc.open_file(_written(table)).read_all()
     table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
     path = folder / chunk_name(keys)
-    with whole_file(path, private=True) as part:
+    with atomic_file(path, private=True) as part:
         part.write_bytes(_written(table))
     return path
 

@@ -16,7 +16,7 @@ from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.shape import expect, optional
-from lab.utf16 import half_character
+from lab.utf16 import has_lone_surrogate
 
 # The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100
@@ -59,7 +59,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
             raise UnusableInput(f"{at}: a probe with a query needs the strings id, conversation and query")
     slices = _slices(line, at)
     for name in (identity, conversation, *slices, *slices.values()):
-        if half_character(name):
+        if has_lone_surrogate(name):
             raise UnusableInput(f"{at}: {name!r} contains a lone surrogate (half a character); use another name")
     return Probe(
         identity,

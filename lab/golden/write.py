@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import cannot_write, dump_json, holds_exactly, whole_folder, write_atomically
+from lab.files import atomic_folder, cannot_write, dump_json, folder_matches, write_atomically
 from lab.golden.model import Judgement, Probe
 
 
@@ -39,8 +39,8 @@ def write_new(path: Path, data: bytes) -> None:
 
 def write_new_folder(path: Path, files: dict[str, bytes]) -> None:
     """Write a folder with exactly these files, atomically; like :func:`write_new`, it overwrites nothing."""
-    if not holds_exactly(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
-        with whole_folder(path) as folder:
+    if not folder_matches(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
+        with atomic_folder(path) as folder:
             for name, data in files.items():
                 write_atomically(folder / name, data)
 

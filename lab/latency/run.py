@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_atomically
+from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.files import alive, atomic_file, digest, dump_json, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, silent
 from lab.latency.bench import Sample
 from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.latency.work import Job, Measured, measure, measure_cold
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
@@ -112,7 +112,7 @@ def write_cell(measured: Measured, path: Path) -> None:
     table = pa.table(
         {name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
     ).replace_schema_metadata({"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         parquet.write_table(table, part, compression="zstd")
 
 
@@ -145,7 +145,7 @@ def _measured(job: Job) -> Measured:
 
 def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
     """Run a function in a fresh process."""
-    with helpers(1) as pool:
+    with worker_pool(1) as pool:
         try:
             return pool.submit(work, job, *others).result()
         except BrokenProcessPool:
@@ -158,5 +158,5 @@ def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
         except Exception as error:
             # Any exception, such as a full disk, must leave the finished cells usable.
             raise CannotMeasure(
-                f"{job.cell.name}: {unforeseen(error)}; finished cells are kept, run the same command again"
+                f"{job.cell.name}: {describe_unexpected(error)}; finished cells are kept, run the same command again"
             ) from error

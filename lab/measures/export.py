@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from lab.errors import UnusableInput
-from lab.files import dump_json, only_writer, remove_leftovers, whole_file
+from lab.files import atomic_file, dump_json, only_writer, remove_leftovers
 from lab.measures.trec import BEIR_HEADINGS, qrels_lines, run_lines, safe
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory, file_name
@@ -51,7 +51,7 @@ def export_run(run: RunDirectory, format_: str, out: Path, *, with_text: bool = 
         if others:
             raise UnusableInput(f"{out}: holds other files ({min(others).name}); choose another --out")
         for name, lines in files.items():
-            with whole_file(out / name) as part, part.open("w", encoding="utf-8", newline="\n") as opened:
+            with atomic_file(out / name) as part, part.open("w", encoding="utf-8", newline="\n") as opened:
                 opened.writelines(lines())
     return [out / name for name in files]
 

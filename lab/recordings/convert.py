@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import holds_exactly, whole_folder, write_atomically
+from lab.files import atomic_folder, folder_matches, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
@@ -49,9 +49,9 @@ def convert(
     if not re.fullmatch(r"[\w-][\w.-]*", folder_name):
         raise UnusableInput(f"name {folder_name!r}: use only letters, digits, dots, dashes and underscores")
     files = _files(library, folder_name)
-    there = holds_exactly(out, {relative: sha256(data).hexdigest() for relative, data in files.items()})
+    there = folder_matches(out, {relative: sha256(data).hexdigest() for relative, data in files.items()})
     if not there:
-        with whole_folder(out) as folder:
+        with atomic_folder(out) as folder:
             for relative, data in files.items():
                 write_atomically(folder / relative, data)
             try:

@@ -19,7 +19,7 @@ from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, op
 from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
-from lab.utf16 import half_character
+from lab.utf16 import has_lone_surrogate
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
@@ -295,7 +295,7 @@ def _require_writable_names(recording: Recording, path: Path) -> None:
         names |= {turn.key: None, turn.scope: None}
     for memory in recording.memories:
         names |= {memory.key: None, memory.scope: None, memory.trust: None}
-    broken = half_character("".join(names)) and next(filter(half_character, names))
+    broken = has_lone_surrogate("".join(names)) and next(filter(has_lone_surrogate, names))
     if broken:
         raise UnusableInput(
             f"{path}: the name {broken!r} contains a lone surrogate (half a character); use another name"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CheckFailed, UnusableInput
-from lab.files import holds_exactly, sha256_file, whole_file, whole_folder, write_atomically
+from lab.files import atomic_file, atomic_folder, folder_matches, sha256_file, write_atomically
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import Entry, Known, entry_of, identified
 from lab.recordings.readers import Library, format_named, read_library
@@ -79,11 +79,11 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
             sources[source.name], versions[source.name] = source, BESIDE
             checksums[source.name] = sha256_file(source)
     texts = {CARD: _card(entry, library, checksums, versions), SUMS: sums(checksums)}
-    there = holds_exactly(out, checksums | {name: sha256(text).hexdigest() for name, text in texts.items()})
+    there = folder_matches(out, checksums | {name: sha256(text).hexdigest() for name, text in texts.items()})
     if not there:
-        with whole_folder(out) as folder:
+        with atomic_folder(out) as folder:
             for name, source in sources.items():
-                with whole_file(folder / name) as part:
+                with atomic_file(folder / name) as part:
                     shutil.copyfile(source, part)
                 if sha256_file(folder / name) != checksums[name]:
                     raise UnusableInput(f"{source}: changed while it was being copied; run the command again")

@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.processes import helpers, set_up
+from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.processes import set_up, worker_pool
 from lab.recordings.model import Recording
 from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
 from lab.replay.loop import TurnWrites, replay
@@ -98,7 +98,7 @@ def run_task(task: Task) -> Replayed | str:
     except LabError as error:
         return str(error)
     except Exception as error:  # an unexpected error ends its conversation, not the run
-        return unforeseen(error)
+        return describe_unexpected(error)
 
 
 def replay_each(
@@ -161,7 +161,7 @@ def _ended(running: dict[Future[Replayed | str], str]) -> Iterator[tuple[str, Re
         except BrokenProcessPool:
             yield conversation, "its process was killed"
         except Exception as error:  # an error of the executor: a task returns its own as a sentence
-            yield conversation, unforeseen(error)
+            yield conversation, describe_unexpected(error)
 
 
 class Here(Executor):
@@ -188,7 +188,7 @@ def _here() -> Iterator[Workers]:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Workers]:
-    with helpers(count) as pool:
+    with worker_pool(count) as pool:
         yield Workers(pool, count)
 
 

@@ -27,9 +27,9 @@ from lab.golden.model import GoldenSet
 from lab.recordings.model import UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.shape import expect, field, named
+from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
-from lab.utf16 import half_character
+from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,7 +150,7 @@ class _Rows:
             return
         if not identity.strip():
             raise UnusableInput(f"{at}: field 'id' is blank")
-        if half_character(identity):
+        if has_lone_surrogate(identity):
             raise UnusableInput(f"{at}: id {identity!r} holds half a character (a lone surrogate); write it otherwise")
         if identity in self._ids:
             raise UnusableInput(f"{at}: id {identity!r} occurs twice; every row needs a unique id")
@@ -205,7 +205,7 @@ class _Rows:
         """
         score = row.get("importance")
         if score is not None and (isinstance(score, bool) or not isinstance(score, int | float | str)):
-            raise UnusableInput(f"{at}: field 'importance': expected a number, found {named(score)}")
+            raise UnusableInput(f"{at}: field 'importance': expected a number, found {json_type(score)}")
         if "importance_label" not in row:
             return resolve_label(None, score)
         if not label:
@@ -240,7 +240,7 @@ def _created(row: dict[str, Any], at: str) -> int | None:
         return None
     # The range of dates in JavaScript; NaN is outside it.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LAST_DATE:
-        raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {named(value)}")
+        raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {json_type(value)}")
     return math.floor(value)
 
 

@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
 
 from lab.errors import UnusableInput
-from lab.shape import expect, named, only_keys
+from lab.shape import expect, json_type, only_keys
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -83,7 +83,7 @@ def _read(hint: object, value: object, where: str) -> object:
         return {key: _read(inner, item, f"{where}: {key!r}") for key, item in expect(value, dict, where).items()}
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnusableInput(f"{where}: expected a number, found {named(value)}")
+            raise UnusableInput(f"{where}: expected a number, found {json_type(value)}")
         return value
     if isinstance(hint, type) and is_dataclass(hint):
         return from_json(hint, value, where)

@@ -160,7 +160,7 @@ def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> N
         if path != last:
             write_atomically(path, data)
     digests = {run.name_of(path): sha256_bytes(data) for path, data in files.items()}
-    write_atomically(run.recorded(conversation), dump_json(digests), lasting=False)
+    write_atomically(run.recorded(conversation), dump_json(digests), durable=False)
     write_atomically(last, files[last])
     run.digests.update(digests)
 

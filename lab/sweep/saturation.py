@@ -19,7 +19,7 @@ from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.recordings.model import LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -141,7 +141,7 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
     if jobs <= 1 or len(jobs_to_do) == 1:
         yield from map(_conversation, jobs_to_do)
         return
-    with helpers(min(jobs, len(jobs_to_do))) as pool:
+    with worker_pool(min(jobs, len(jobs_to_do))) as pool:
         yield from pool.map(_conversation, jobs_to_do)
 
 

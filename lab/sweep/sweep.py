@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from lab import __version__
 from lab.columns import numbers, numbers_of
-from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, unforeseen
+from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import free_of_credentials
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.config_notes import other_embedders
@@ -165,7 +165,7 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
             _run(job, sources)
             yield job
         return
-    with helpers(min(jobs, len(waiting))) as pool:
+    with worker_pool(min(jobs, len(waiting))) as pool:
         futures = [pool.submit(_run, job) for job in waiting]
         for job, future in zip(waiting, futures, strict=True):
             try:
@@ -184,7 +184,7 @@ def _run(job: Job, sources: Sources | None = None) -> None:
     except LabError:
         raise
     except Exception as error:  # report an unexpected exception in one line; finished results are kept
-        raise CannotMeasure(f"{job.recording.conversation}: {unforeseen(error)}") from error
+        raise CannotMeasure(f"{job.recording.conversation}: {describe_unexpected(error)}") from error
     write_table(_part_table(tallies), job.part)
 
 

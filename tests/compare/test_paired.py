@@ -157,7 +157,7 @@ def test_compare_unknown_arm_lists_the_known_ones(run: RunDirectory) -> None:
 
 
 def test_compare_with_a_folder_without_run_is_refused(run: RunDirectory) -> None:
-    with pytest.raises(NotARun, match="is no run directory"):
+    with pytest.raises(NotARun, match="is not a run directory"):
         compare_arms(run, FIRST, f"{run.path.parent}:{QUOTA}")
 
 

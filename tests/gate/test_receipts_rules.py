@@ -18,7 +18,7 @@ from lab.gate.outputs import by_reason, gravest_first, rollback
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.receipts import judge_receipts, read_audit, share_bounds
 from lab.gate.verdict import judge
-from lab.shape import laid_over
+from lab.shape import deep_merge
 
 POLICY = Policy("mine", "what it means", "old", "new", 6, ())
 ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)
@@ -26,7 +26,7 @@ ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)
 
 def with_errors(audit: Mapping[str, Any], failed: int, attempts: int) -> dict[str, Any]:
     errors = {"failed": failed, "attempts": attempts, "rate": failed / attempts if attempts else None}
-    return laid_over(audit, {"errors": errors})
+    return deep_merge(audit, {"errors": errors})
 
 
 def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Line:
@@ -82,7 +82,7 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     policy = replace(POLICY, minimum_receipts=answered + 40, rollback="switch it back")
     some = Rule("receipts", "must.share", at_most=1.0)
     items = Rule("receipts", "lanes.neither_share", of="lanes.items", at_most=0.02)
-    few = laid_over(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
+    few = deep_merge(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
     told = replace(ERRORS, at_most=1e-5, critical=False)
     verdict = judge(replace(policy, rules=(some, items, told)), audit=few)
     assert (verdict.status, verdict.lines[0].more_recalls, verdict.lines[1].more_recalls) == (INCONCLUSIVE, 40, 40)
@@ -118,7 +118,7 @@ def test_receipts_plain_figures_are_compared_with_limits(audit: dict[str, Any]) 
     assert judged(plain, audit).status == PASS
     assert judged(replace(plain, at_most=share - 1e-9), audit).status == FAIL
     assert judged(replace(plain, at_most=None, at_least=share + 1e-9), audit).status == FAIL
-    nothing = laid_over(audit, {"must": {"share": None}})
+    nothing = deep_merge(audit, {"must": {"share": None}})
     assert judged(plain, nothing).status == ERROR
     assert judged(replace(plain, must_have_data=False), nothing).status == SKIPPED
     assert judged(replace(ERRORS, must_have_data=False), with_errors(audit, 0, 0)).status == SKIPPED
@@ -133,7 +133,7 @@ def test_few_receipts_show_only_forbidden_cases(audit: dict[str, Any]) -> None:
     assert judged(ERRORS, with_errors(audit, 300, 1000), policy).status == FAIL
     never = Rule("receipts", "scope.unexplained", at_most=0.0)
     assert judged(never, audit, policy).status == INCONCLUSIVE
-    assert judged(never, laid_over(audit, {"scope": {"unexplained": 1}}), policy).status == FAIL
+    assert judged(never, deep_merge(audit, {"scope": {"unexplained": 1}}), policy).status == FAIL
     assert judged(never, audit).status == PASS
 
 
@@ -203,7 +203,7 @@ def test_read_audit_without_health_figures_is_refused(tmp_path: Path, audit: dic
 
 def test_damage_rule_names_the_most_frequent_kind(audit: dict[str, Any]) -> None:
     damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
-    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
+    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), deep_merge(audit, {"damage": damage}))
     assert line.reason.endswith("(most frequent: the quotas do not match the selection)")
 
 
@@ -226,7 +226,7 @@ def test_judge_names_only_required_input() -> None:
 def test_read_audit_edited_file_is_refused(
     tmp_path: Path, audit: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
-    (tmp_path / "audit.json").write_text(json.dumps(laid_over(audit, change)))
+    (tmp_path / "audit.json").write_text(json.dumps(deep_merge(audit, change)))
     with pytest.raises(UnusableInput) as caught:
         read_audit(tmp_path / "audit.json")
     assert str(caught.value) == f"{tmp_path / 'audit.json'}: {said}"
@@ -239,14 +239,14 @@ def test_receipts_rule_of_nan_is_refused(audit: dict[str, Any], value: float) ->
         with pytest.raises(
             UnusableInput, match=rf"receipts {path}: the audit has {value} there, outside the range of an audit"
         ):
-            judged(Rule("receipts", path, of=of, at_most=0.5), laid_over(audit, {first: {last: value}}))
+            judged(Rule("receipts", path, of=of, at_most=0.5), deep_merge(audit, {first: {last: value}}))
 
 
 def test_receipts_share_must_be_a_share_of_its_count(audit: dict[str, Any]) -> None:
     for rate, attempts in ((-0.1, 300), (1.1, 300), (0.5, -300)):
         errors = {"failed": 0, "attempts": attempts, "rate": rate}
         with pytest.raises(UnusableInput, match=r"is not a share of -?\d+ errors.attempts"):
-            judged(ERRORS, laid_over(audit, {"errors": errors}))
+            judged(ERRORS, deep_merge(audit, {"errors": errors}))
 
 
 # Faults in a canary, and the rule of stage-b that detects each.
@@ -283,7 +283,7 @@ def test_stage_b_passes_sound_receipts_and_says_which_are_not(
 ) -> None:
     policy = read_policy("stage-b")
     assert judge(policy, audit=audit).status == PASS
-    verdict = judge(policy, audit=laid_over(audit, change))
+    verdict = judge(policy, audit=deep_merge(audit, change))
     assert verdict.status == FAIL
     assert [one.measure for one in verdict.lines if one.critical and one.status == FAIL] == [measure]
     assert str(verdict.rollback).startswith("set plugins.slots.memory back to memory-lancedb (or memory-core)")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.latency_tables import tell
+from lab.cli.latency_tables import emit_latency
 from lab.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.latency.bench import Sample
 from lab.latency.request import LatencyRequest
@@ -135,7 +135,7 @@ def test_latency_tables_fit_80_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    tell(summarise(asked, *ran))
+    emit_latency(summarise(asked, *ran))
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80
     for part in (
@@ -168,7 +168,7 @@ def test_summary_names_arms_outside_the_shared_table(
     found = summarise(asked, folder, [size._replace(about=size.about | {"alone": alone}), *others])
     parts = "cold turns, turns over one view, waiting rows, compaction cadences"
     assert found["left_out"] == (said and f"Not measured with {parts}{said}")
-    tell(found)
+    emit_latency(found)
     assert (" ".join(capsys.readouterr().out.split()).find("Not measured with") >= 0) == (said is not None)
     # Parts that were not measured have no missing arms.
     warm = size._replace(

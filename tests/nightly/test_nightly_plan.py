@@ -63,7 +63,7 @@ def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
         (
             "shipped:operators",
             "shipped:trap",
-            "set 1: recordings: shipped:trap: no such set is shipped; there are: ship",
+            "set 1: recordings: shipped:trap: no such shipped set; known: ship",
         ),
         ("limit = 2", "limits = 2", "set 1: unknown key 'limits'; known: name"),
         ("limit = 2", "limit = -1", "set 1: limit: expected a whole number"),

@@ -327,12 +327,12 @@ def test_nightly_interrupted_resumes_with_equal_results(
     for stop in (3, 5):
         count = 0
 
-        def killed(path: Path, data: bytes, stop: int = stop, *, lasting: bool = True) -> None:
+        def killed(path: Path, data: bytes, stop: int = stop, *, durable: bool = True) -> None:
             nonlocal count
             count += 1
             if count == stop:
                 raise KeyboardInterrupt
-            real(path, data, lasting=lasting)
+            real(path, data, durable=durable)
 
         Path("nights").rename(f"before-{stop}")
         monkeypatch.setattr(lab.runs.resume, "write_atomically", killed)

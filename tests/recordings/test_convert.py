@@ -262,7 +262,7 @@ def test_convert_again_changes_nothing_and_never_overwrites(sample: Sample, tmp_
     assert convert(source, "hermes", out).already_there is True
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(UnusableInput, match="holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="already holds other files; choose a new folder"):
         convert(source, "hermes", out)
     assert (out / "mine.txt").is_file()
     with pytest.raises(UnusableInput, match="use only letters"):

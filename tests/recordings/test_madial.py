@@ -111,7 +111,7 @@ def test_madial_archive_with_invalid_line_names_line(
         ("{}", ": has no memory"),
         ("", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
         ("[]", ": expected an object, found a list"),
-        ('{"2": {}, "2": {}}', ":1: not JSON that can be read: field '2' occurs twice"),
+        ('{"2": {}, "2": {}}', ":1: not readable JSON: field '2' occurs twice"),
     ],
 )
 def test_madial_archive_without_memories_is_refused(sample: Sample, tmp_path: Path, text: str, problem: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.files import whole_folder
+from lab.files import atomic_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.readers import FORMATS, read_library
 from lab.recordings.take import take
@@ -106,10 +106,10 @@ def test_take_again_changes_nothing_and_never_overwrites(sample: Sample, tmp_pat
     # The copy can itself be imported.
     assert take(out, "realtalk", tmp_path / "third").files == take(source, "realtalk", out).files
     (out / "README.md").write_text("my own card\n", "utf-8")
-    with pytest.raises(UnusableInput, match="out: holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="out: already holds other files; choose a new folder"):
         take(source, "realtalk", out)
     assert (out / "README.md").read_text("utf-8") == "my own card\n"
-    with pytest.raises(UnusableInput, match="exists and is no folder"):
+    with pytest.raises(UnusableInput, match="exists and is not a folder"):
         take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
 
 
@@ -135,7 +135,7 @@ def test_take_unknown_version_or_unreadable_set_is_refused(sample: Sample, tmp_p
 
 
 def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
-    with whole_folder(place) as part:
+    with atomic_folder(place) as part:
         (part / "a").write_text("a", "utf-8")
         if end_with:
             raise end_with
@@ -152,7 +152,7 @@ def test_take_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     (tmp_path / f".set.{dead.pid}.part").mkdir()
     _make(place)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
-    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
+    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing was written"):
         _make(place)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from lab.cli import compare as compare_verb
 from lab.cli.replay import score
-from lab.cli.verdict_tables import tell
+from lab.cli.verdict_tables import emit_verdict
 from lab.compare.paired import compare_arms
 from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
@@ -144,7 +144,7 @@ def test_gate_other_embedder_is_in_all_outputs(
     )
     verdict = judge(read_policy(str(policy)), ran)
     assert verdict.embedder == (NOTE,)
-    tell(verdict)
+    emit_verdict(verdict)
     assert NOTE in _after(capsys.readouterr().out, 5)
     assert NOTE in junit(verdict).decode().split("<testcase")[0]
     assert NOTE in "".join(summary(verdict).splitlines(keepends=True)[:4])

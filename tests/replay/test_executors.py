@@ -226,10 +226,10 @@ def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.Mon
     from lab.errors import CannotWrite
     from lab.files import cannot_write, write_atomically
 
-    def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         if path.name == "talk1.parquet":
             raise cannot_write(path, OSError(errno.ENOSPC, "No space left on device"))
-        write_atomically(path, data, lasting=lasting)
+        write_atomically(path, data, durable=durable)
 
     talk(desk, 2, 2, 2)
     messages: list[str] = []

@@ -120,4 +120,4 @@ def test_explain_failing_lanes_are_named(desk: Any) -> None:
     assert result.explained.reasons == {
         "lane/s1/t1#0": "no lane returned it, under the injected faults of this turn: fts_error, vector_error"
     }
-    assert "faults of this turn: fts_error, vector_error" in explanation_text(result, with_text=False)
+    assert "faults in this turn: fts_error, vector_error" in explanation_text(result, with_text=False)

@@ -98,7 +98,7 @@ def test_only_writer_removed_folder_is_not_written(tmp_path: Path, monkeypatch: 
 def test_only_writer_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(UnusableInput, match="exists and is no folder, or lies below a file"), only_writer(path):
+        with pytest.raises(UnusableInput, match="exists and is not a folder, or is below a file"), only_writer(path):
             pytest.fail("a file was held as a folder")
 
 

@@ -38,9 +38,9 @@ def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
     """A killed process cannot stop its helpers, which would wait for work forever."""
     program = (
         "import os, signal, sys\n"
-        "from lab.processes import helpers\n"
+        "from lab.processes import worker_pool\n"
         "if __name__ == '__main__':\n"
-        "    with helpers(1) as pool:\n"
+        "    with worker_pool(1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -240,7 +240,7 @@ def test_replay_failing_conversation_exits_with_4(
     said = capsys.readouterr()
     assert ended.value.code == CannotMeasure.exit_code == 4
     assert json.loads(said.out)["conversations"] == {"done": 1, "skipped": 0, "failed": 1}
-    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; reasons are in ")
+    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; see ")
     assert "Traceback" not in said.err
 
 

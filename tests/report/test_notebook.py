@@ -138,7 +138,7 @@ def test_notebook_frames_are_unaffected_by_edits(run: Run) -> None:
 def test_notebook_comparison_prints_the_table_of_lab_compare(run: Run, directory: RunDirectory) -> None:
     compared = run.compare(FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
     found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
-    assert compared.found == found
+    assert compared.comparison == found
     shown = repr(compared)
     assert shown.startswith(f"{folded(TRIAL)}\n{QUOTA} minus {FIRST}\nmeasure")
     assert "R@6 by slice, worst first" in shown
@@ -201,7 +201,7 @@ def test_notebook_escapes_markup(run: Run) -> None:
     from lab.notebook import Explained
 
     probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
-    found = run.explain(probe, QUOTA).found
+    found = run.explain(probe, QUOTA).explanation
     texts = dict.fromkeys(found.texts, f"</pre>{MARKUP}")
     page = Tags(Explained(replace(found, texts=texts), with_text=True, full=False)._repr_html_())
     assert MARKUP in page.text

@@ -178,4 +178,4 @@ def test_migrate_command_with_refused_baselines_exits_with_4(
     assert (ended.code, json.loads(ended.out)["kind"]) == (0, "run")
     shutil.rmtree(tmp_path / "old" / "objects")
     ended = lab("migrate", tmp_path / "old", tmp_path / "none")
-    assert (ended.code, "not brought forward: bad:" in ended.out) == (4, True)
+    assert (ended.code, "not migrated: bad:" in ended.out) == (4, True)
