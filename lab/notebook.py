@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lab.compare.paired import Comparison
     from lab.replay.explain import Explanation
-    from lab.report.drawings import Draw
+    from lab.report.entry import Draw
 
 # Pixels that an inch of a figure takes on a page; the picture has twice as many, and is sharp on any screen.
 SHOWN_DPI = 72
@@ -156,7 +156,7 @@ class Run:
     def _figures(self) -> Figures:
         from lab.compare.paired import compare_arms
         from lab.measures.score import score_run, summarise
-        from lab.report.drawings import CAPTIONS, drawings
+        from lab.report.drawings import drawings
         from lab.report.pair import choose_pair
         from lab.runs.gold import read_gold
 
@@ -166,7 +166,7 @@ class Run:
             compare_arms(self.directory, baseline, candidate, slices=True, tested_slices=False) if candidate else None
         )
         found = drawings(self.directory, summary, comparison)
-        return Figures({name: Drawing(name, draw, CAPTIONS.get(name, "")) for name, draw in found.items()})
+        return Figures({name: Drawing(name, one.draw, one.figure.caption) for name, one in found.items()})
 
 
 class Compared:

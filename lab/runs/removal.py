@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from lab.files import cannot_write, leftovers
@@ -15,20 +15,18 @@ FILES = (
 )
 # Folders with a file a conversation.
 TABLES = ("receipts", "latency", "writes")
-FIGURES = re.compile(
-    r"(?:ablation|composition|forest|pareto|saturation|slices|stages|tiers|timeline|tradeoff)(?:-\d+)?\.(?:svg|png)"
-)
 
 
-def remove_run(run: RunDirectory) -> list[Path]:
+def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
     """Remove a run; return the files and folders in it that are not of the lab, which stay where they are.
 
+    ``figures`` are the names of the figures that the lab draws; of those in the run, all numbered ones are removed.
     The manifest goes last: what is left of a removal that was killed is still a run, and can be removed. Raises
     :class:`lab.errors.CannotMeasure` where the system refuses.
     """
     folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
     try:
-        for file in _known(run):
+        for file in _known(run, figures):
             file.unlink(missing_ok=True)
         for folder in folders:
             _remove_empty(folder)
@@ -43,8 +41,9 @@ def remove_run(run: RunDirectory) -> list[Path]:
     )
 
 
-def _known(run: RunDirectory) -> Iterator[Path]:
+def _known(run: RunDirectory, figures: Collection[str]) -> Iterator[Path]:
     """The files of a run that are there, without its manifest; a link is removed, and never what it leads to."""
+    drawn = re.compile(rf"(?:{'|'.join(map(re.escape, figures))})(?:-\d+)?\.(?:svg|png)")
     for name in FILES:
         yield run.path / name
     yield from leftovers(run.path)
@@ -55,7 +54,7 @@ def _known(run: RunDirectory) -> Iterator[Path]:
         if folder.name == DIGESTS:
             yield from map(run.recorded, run.conversations)
         elif folder.name == "figures":
-            yield from (path for path in folder.iterdir() if FIGURES.fullmatch(path.name))
+            yield from (path for path in folder.iterdir() if drawn.fullmatch(path.name))
         else:
             yield from (folder / f"{file_name(name)}.parquet" for name in run.conversations)
 
