@@ -21,7 +21,8 @@ Sample = Callable[[str, Path], Path]
 
 
 def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
-    assert {one.format for one in CATALOGUE} == set(FORMATS) - {"openclaw"}
+    # A format without an entry is no public set, but sessions of one's own.
+    assert {one.format for one in CATALOGUE} <= set(FORMATS) - {"openclaw"}
     for one in CATALOGUE:
         assert one.title
         assert one.repository
